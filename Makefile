@@ -1,0 +1,57 @@
+# One verb for each thing a person does. `make` alone lists them.
+#
+# Nothing is needed but Python 3.11 or newer with its venv module, and make: uv is fetched through pip when it
+# is missing, and everything else comes from requirements.lock (versions and hashes, no addresses).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(shell command -v uv 2>/dev/null || echo $(BIN)/uv)
+READY := $(VENV)/.ready
+PYTEST_ARGS ?=
+export PYTHONDONTWRITEBYTECODE ?= 1
+
+.DEFAULT_GOAL := help
+.PHONY: help up test test-matrix check bench lock clean setup
+
+help: ## this list
+	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+setup: $(READY) ## the environment in .venv, from the lock file
+
+$(READY): requirements.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@command -v uv >/dev/null 2>&1 || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps -e .
+	@touch $@
+
+up: $(READY) ## the whole system on an embedded PostgreSQL and Valkey; Ctrl-C stops it
+	@exec $(BIN)/fencepost up
+
+test: $(READY) ## the tests; FULL=1 adds the long ones and fails on any skip
+	@$(BIN)/python -m pytest -n 2 --dist worksteal $(if $(FULL),--full,) $(PYTEST_ARGS)
+
+test-matrix: $(READY) ## the kernel and job suites on every server version that this machine has
+	@$(BIN)/python -m tests.matrix $(PYTEST_ARGS)
+
+check: $(READY) ## ruff, mypy, pyright, import contracts, the tidy test
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/pyright
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m pytest -q tests/unit/test_tidy.py
+
+bench: $(READY) ## every benchmark; QUICK=1 for under a minute each
+	@$(BIN)/python -m fencepost.bench all $(if $(QUICK),--quick,)
+
+bench-%: $(READY) ## one benchmark, as in bench-kernel
+	@$(BIN)/python -m fencepost.bench $* $(if $(QUICK),--quick,)
+
+lock: ## write requirements.lock anew from pyproject.toml
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --no-emit-package fencepost \
+		--python-version 3.11 --all-extras --group dev -o requirements.lock pyproject.toml
+
+clean: ## remove the environment, the caches and the embedded servers' data
+	rm -rf $(VENV) .fencepost .mypy_cache .ruff_cache .pytest_cache .hypothesis
