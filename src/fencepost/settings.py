@@ -1,0 +1,86 @@
+"""What every process of Fencepost needs to know: the two servers, the log and the metrics.
+
+Each variable, its place in config.yaml, its default and what is allowed: docs/reference/settings.md.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from fencepost.layered_settings import From, LayeredSettings
+
+
+def _url_of(*schemes: str) -> AfterValidator:
+    beginnings = " or ".join(f"{scheme}://" for scheme in schemes)
+
+    def check(url: str) -> str:
+        try:
+            parts = urlsplit(url)
+            _ = parts.port  # Reading it is what validates it.
+        except ValueError:
+            raise ValueError(f"a URL beginning with {beginnings}, its password percent-encoded") from None
+        if parts.scheme not in schemes:
+            raise ValueError(f"a URL beginning with {beginnings}")
+        return url
+
+    return AfterValidator(check)
+
+
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
+PostgresUrl = Annotated[str, _url_of("postgresql", "postgres")]
+RedisUrl = Annotated[str, _url_of("redis", "rediss", "unix")]
+LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
+LogFormat = Annotated[Literal["console", "json"], BeforeValidator(_lower)]
+Seconds = Annotated[float, Field(ge=0.1, le=3600)]
+Port = Annotated[int, Field(ge=0, le=65_535)]
+
+
+class Settings(LayeredSettings):
+    """One value for the whole process. Without `database_url`, the embedded pair is used."""
+
+    database_url: Annotated[PostgresUrl | None, From("DATABASE_URL", "database.url", secret=True)] = None
+    migration_database_url: Annotated[
+        PostgresUrl | None, From("MIGRATION_DATABASE_URL", "database.migration_url", secret=True)
+    ] = None
+    listen_database_url: Annotated[
+        PostgresUrl | None, From("LISTEN_DATABASE_URL", "database.listen_url", secret=True)
+    ] = None
+    pool_min: Annotated[int, Field(ge=0, le=1000), From("DATABASE_POOL_MIN", "database.pool_min")] = 1
+    pool_max: Annotated[int, Field(ge=1, le=1000), From("DATABASE_POOL_MAX", "database.pool_max")] = 10
+    pool_wait_seconds: Annotated[Seconds, From("DATABASE_POOL_WAIT_SEC", "database.pool_wait_sec")] = 10.0
+    connect_seconds: Annotated[Seconds, From("DATABASE_CONNECT_SEC", "database.connect_sec")] = 5.0
+    statement_seconds: Annotated[Seconds, From("DATABASE_STATEMENT_SEC", "database.statement_sec")] = 30.0
+    redis_url: Annotated[RedisUrl | None, From("REDIS_URL", "redis.url", secret=True)] = None
+    redis_pool_max: Annotated[int, Field(ge=1, le=10_000), From("REDIS_POOL_MAX", "redis.pool_max")] = 50
+    redis_reply_seconds: Annotated[Seconds, From("REDIS_REPLY_SEC", "redis.reply_sec")] = 5.0
+    data_directory: Annotated[Path, From("FENCEPOST_DATA_DIR", "embedded.directory")] = Path(".fencepost")
+    log_level: Annotated[LogLevel, From("LOG_LEVEL", "log.level")] = "info"
+    log_format: Annotated[LogFormat, From("LOG_FORMAT", "log.format")] = "console"
+    metrics_address: Annotated[str, From("METRICS_ADDRESS", "metrics.address")] = "127.0.0.1"
+    metrics_port: Annotated[Port, From("METRICS_PORT", "metrics.port")] = 0
+
+    @model_validator(mode="after")
+    def _pool_has_room(self) -> Self:
+        if self.pool_min > self.pool_max:
+            raise ValueError(
+                f"DATABASE_POOL_MIN is {self.pool_min} and DATABASE_POOL_MAX is {self.pool_max}; "
+                "allowed: a minimum that is not above the maximum"
+            )
+        return self
+
+    @property
+    def migration_url(self) -> str | None:
+        """Where migrations go: their own URL, because the services' role may not change the schema."""
+        return self.migration_database_url or self.database_url
+
+    @property
+    def listen_url(self) -> str | None:
+        """Where LISTEN goes: a direct URL, because a pooler in transaction mode drops the subscription."""
+        return self.listen_database_url or self.database_url
