@@ -1,0 +1,138 @@
+"""Metrics: what is counted, in a registry that belongs to a value.
+
+Two processes in one test, or two clients in one process, never count into each other. And no label may carry
+an id: one series for each job, order or resource would outgrow any Prometheus. The names that may be labels
+are declared here, and everything else is refused when the metric is made.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from fencepost.endpoint import Page
+
+LABELS = frozenset(
+    {
+        "channel",  # outbox channels are declared in code
+        "function",  # of the kernel
+        "loop",
+        "noun",
+        "outcome",
+        "pool",
+        "queue",  # queues are declared in code
+        "reason",
+        "result",
+        "service",
+        "state",
+        "status",
+        "stream",
+        "verdict",
+    }
+)
+"""Each has few values, known when the program is written. Ids, owners, keys and resources are not here."""
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+PoolStats = Callable[[], Mapping[str, int]]
+
+
+class Metrics:
+    """A registry, and the only way to add to it."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._pools = _PoolCollector()
+        self.registry.register(self._pools)
+
+    def counter(self, name: str, meaning: str, *, labels: Iterable[str] = ()) -> Counter:
+        return Counter(name, meaning, _allowed(name, labels), registry=self.registry)
+
+    def gauge(self, name: str, meaning: str, *, labels: Iterable[str] = ()) -> Gauge:
+        return Gauge(name, meaning, _allowed(name, labels), registry=self.registry)
+
+    def histogram(
+        self, name: str, meaning: str, *, labels: Iterable[str] = (), buckets: tuple[float, ...] = SECONDS
+    ) -> Histogram:
+        return Histogram(name, meaning, _allowed(name, labels), registry=self.registry, buckets=buckets)
+
+    def watch_pool(self, pool: str, stats: PoolStats) -> None:
+        """Show a connection pool; its figures are read when somebody scrapes, not before."""
+        self._pools.watch(pool, stats)
+
+    def page(self) -> Page:
+        return Page(generate_latest(self.registry), CONTENT_TYPE_LATEST)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelMetrics:
+    """What the client counts around the kernel's functions."""
+
+    refusals: Counter
+    call_seconds: Histogram
+    indeterminate_commits: Counter
+    unrecorded_refusals: Counter
+
+    @classmethod
+    def on(cls, metrics: Metrics) -> Self:
+        return cls(
+            refusals=metrics.counter(
+                "fencepost_refusals", "Writes that the database refused.", labels=("reason", "noun")
+            ),
+            call_seconds=metrics.histogram(
+                "fencepost_call_seconds", "Time of one kernel call.", labels=("function", "outcome")
+            ),
+            indeterminate_commits=metrics.counter(
+                "fencepost_indeterminate_commits", "Commits whose reply was lost; each was settled by token."
+            ),
+            unrecorded_refusals=metrics.counter(
+                "fencepost_unrecorded_refusals", "Refusals counted but not recorded: the record is sampled."
+            ),
+        )
+
+
+def _allowed(name: str, labels: Iterable[str]) -> tuple[str, ...]:
+    asked = tuple(labels)
+    refused = sorted(set(asked) - LABELS)
+    if refused:
+        raise ValueError(
+            f"{name}: {', '.join(refused)} may not be a label: a label has few values, known beforehand. "
+            f"Log ids instead. Allowed: {', '.join(sorted(LABELS))}."
+        )
+    return asked
+
+
+class _PoolCollector(Collector):
+    """psycopg's pools count for themselves; this only translates."""
+
+    def __init__(self) -> None:
+        self._pools: dict[str, PoolStats] = {}
+        self._lock = threading.Lock()
+
+    def watch(self, pool: str, stats: PoolStats) -> None:
+        with self._lock:
+            self._pools[pool] = stats
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        with self._lock:
+            pools = {name: stats() for name, stats in self._pools.items()}
+        connections = GaugeMetricFamily(
+            "fencepost_pool_connections", "Connections of a pool.", labels=("pool", "state")
+        )
+        waiting = GaugeMetricFamily("fencepost_pool_waiting", "Callers waiting for one.", labels=("pool",))
+        requests = CounterMetricFamily("fencepost_pool_requests", "Connections asked for.", labels=("pool",))
+        errors = CounterMetricFamily("fencepost_pool_errors", "Requests that got none.", labels=("pool",))
+        for name, stats in pools.items():
+            idle = stats.get("pool_available", 0)
+            connections.add_metric((name, "idle"), idle)
+            connections.add_metric((name, "busy"), stats.get("pool_size", 0) - idle)
+            waiting.add_metric((name,), stats.get("requests_waiting", 0))
+            requests.add_metric((name,), stats.get("requests_num", 0))
+            errors.add_metric((name,), stats.get("requests_errors", 0))
+        yield from (connections, waiting, requests, errors)
