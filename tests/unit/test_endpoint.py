@@ -92,7 +92,8 @@ def test_a_stopped_endpoint_frees_its_port(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "beginning"), [("0.0.0.0", "http://127.0.0.1:"), ("127.0.0.1", "http://127.0.0.1:")]
+    ("address", "beginning"),
+    [("0.0.0.0", "http://127.0.0.1:"), ("127.0.0.1", "http://127.0.0.1:")],  # noqa: S104
 )
 def test_the_url_is_one_that_a_browser_can_open(address: str, beginning: str) -> None:
     endpoint = Endpoint({}, address=address)
