@@ -1,0 +1,92 @@
+"""A PostgreSQL server that we start and stop."""
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from fencepost.embedded import cluster
+from fencepost.embedded.binaries import Found, find_postgres
+from fencepost.embedded.identity import Identity
+from fencepost.embedded.process import Plan
+from fencepost.embedded.server import EmbeddedServer
+
+PORT = 5432
+
+# Fast shutdown, immediate shutdown, the end.
+FAREWELL = (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL)
+
+# The truth lives here: a commit that was answered is on disk.
+DEFAULTS: Mapping[str, str | int] = {
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "listen_addresses": "",
+    "port": PORT,
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+}
+
+
+class PostgresServer(EmbeddedServer):
+    """One PostgreSQL server in one directory, with a new data directory at the first start.
+
+    `settings` are server settings by name; they win over postgresql.conf. `cache` is where the result of
+    initdb is kept for the next new data directory.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        settings: Mapping[str, str | int] | None = None,
+        ephemeral: bool = False,
+        binary: Found | None = None,
+        identity: Identity | None = None,
+        cache: Path | None = None,
+    ) -> None:
+        super().__init__(directory, socket_name=f".s.PGSQL.{PORT}", ephemeral=ephemeral)
+        self.binary = binary or find_postgres()
+        self.settings = {**DEFAULTS, **(settings or {})}
+        self._data = self.directory / "data"
+        self._identity = identity
+        self._cache = cache or cluster.default_cache()
+
+    def url(self, database: str = "postgres", user: str = cluster.SUPERUSER) -> str:
+        host = quote(str(self._home.sockets), safe="")
+        return f"postgresql://{quote(user, safe='')}@/{quote(database, safe='')}?host={host}"
+
+    def kill(self) -> None:
+        files = cluster.shared_memory_files(self.pids)
+        super().kill()
+        cluster.release_shared_memory(cluster.PidFile.read(self._data), files)
+
+    def _plan(self) -> Plan:
+        identity = self._take_identity()
+        if self._data.exists():
+            cluster.refuse_or_clear_pid_file(self._data)
+        else:
+            cluster.create(self._data, self.binary, identity, cache=self._cache, log=self.log)
+        return Plan(
+            command=[self.binary.path, "-D", self._data, *self._options()],
+            identity=identity,
+            log=self.log,
+            farewell=FAREWELL,
+            sweep=self._stray_paths(),
+            lock=self._home.lock,
+        )
+
+    def _take_identity(self) -> Identity:
+        paths = (self.binary.path, self.directory, self._home.sockets)
+        identity = self._identity or cluster.choose_identity(self.binary, *paths, log=self.log)
+        identity.own(self.directory)
+        identity.own(self._home.sockets)
+        return identity.reaching(*paths)
+
+    def _options(self) -> list[str]:
+        # The value is a list of directories; quotes keep a comma in the path from ending the first.
+        settings = {**self.settings, "unix_socket_directories": f'"{self._home.sockets}"'}
+        return [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+
+    def _is_ready(self, pid: int) -> bool:
+        note = cluster.PidFile.read(self._data)
+        return note is not None and note.pid == pid and note.is_ready()

@@ -1,0 +1,129 @@
+"""A server process as its starter sees it: started through a keeper, ended with everything below it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fencepost.embedded import keeper
+from fencepost.embedded.deadline import Deadline
+from fencepost.embedded.identity import Identity
+
+# What a server may see of our environment. PGPORT and its like would change it behind our back, and secrets
+# are none of its business.
+ENVIRONMENT = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to run a server and how to end it."""
+
+    command: Sequence[str | Path]
+    identity: Identity
+    log: Path
+    farewell: tuple[signal.Signals, ...]
+    sweep: tuple[Path, ...] = ()
+    """What the keeper removes when we are killed and cannot."""
+    lock: int | None = None
+    """A descriptor for the server to hold as long as any of its processes lives."""
+
+
+class KeptProcess:
+    """A running server and its keeper."""
+
+    def __init__(self, plan: Plan) -> None:
+        errand = keeper.Errand(
+            command=[str(argument) for argument in plan.command],
+            parent=os.getpid(),
+            disguise=plan.identity.disguise,
+            uid=plan.identity.uid,
+            gid=plan.identity.gid,
+            farewell=list(plan.farewell),
+            sweep=[str(path) for path in plan.sweep],
+        )
+        self._plan = plan
+        with plan.log.open("ab") as log:
+            self._keeper = subprocess.Popen(
+                [sys.executable, "-I", "-S", keeper.__file__, json.dumps(errand._asdict())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=_environment(os.environ),
+                cwd="/",
+                pass_fds=() if plan.lock is None else (plan.lock,),
+                # A Ctrl-C in our terminal is for us; we then stop the server when its users are done.
+                start_new_session=True,
+            )
+        assert self._keeper.stdout is not None
+        with self._keeper.stdout as report:
+            self.pid = int(report.readline() or 0)
+
+    def is_alive(self) -> bool:
+        """Whether the server, or anything that it left, is still there."""
+        return self._keeper.poll() is None
+
+    def wait(self, seconds: float) -> int | None:
+        """The exit code once nothing of the server is left; None when that takes longer."""
+        try:
+            code = self._keeper.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        assert self._keeper.stdin is not None
+        self._keeper.stdin.close()
+        return code
+
+    def signal(self, signum: signal.Signals) -> None:
+        """Signal the server itself."""
+        if self.is_alive():
+            keeper.send(self.pid, signum)
+
+    def ask_to_stop(self) -> None:
+        """The first of the signals that end this server."""
+        self.signal(self._plan.farewell[0])
+
+    def pids(self) -> list[int]:
+        """The server's processes, the server first."""
+        return keeper.descendants(self._keeper.pid)
+
+    def pause(self) -> None:
+        """Stop every process as if the machine had frozen; return when all stand still."""
+        # The server first: it is the one that starts others.
+        self.signal(signal.SIGSTOP)
+        Deadline(10, "every process of the server stands still").wait(self._stands_still)
+
+    def resume(self) -> None:
+        for pid in reversed(self.pids()):
+            keeper.send(pid, signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Crash: SIGKILL for every process at once; return when none is left."""
+        self.signal(signal.SIGSTOP)
+        for pid in self.pids():
+            keeper.send(pid, signal.SIGKILL)
+        # The keeper sees to whatever slipped through.
+        self.wait(3 * keeper.GRACE_SECONDS)
+
+    def _stands_still(self) -> bool:
+        table = keeper.process_table()
+        moving = [pid for pid in self.pids() if pid in table and table[pid].state not in "Tt"]
+        for pid in moving:
+            keeper.send(pid, signal.SIGSTOP)
+        return not moving
+
+
+def run_to_end(command: Sequence[str | Path], identity: Identity, log: Path, *, seconds: float) -> int:
+    """Run a program that ends by itself under an identity; its exit code."""
+    process = KeptProcess(Plan(command, identity, log, farewell=(signal.SIGKILL,)))
+    code = process.wait(seconds)
+    if code is None:
+        process.kill()
+        return keeper.REFUSED
+    return code
+
+
+def _environment(ours: Mapping[str, str]) -> dict[str, str]:
+    return {name: ours[name] for name in ENVIRONMENT if name in ours} | {"LC_ALL": "C", "TZ": "UTC"}

@@ -1,0 +1,129 @@
+"""What every test may ask for: real servers, a fresh database, an empty Redis.
+
+One PostgreSQL and one Valkey serve a whole run (one of each for every xdist worker). A database is a copy of
+a template that was migrated once. A test that kills, freezes or wipes a server takes one of its own.
+"""
+
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+from _pytest.terminal import TerminalReporter
+
+from fencepost.embedded import Database, PostgresServer, ValkeyServer
+
+TEMPLATE = "fencepost_template"
+
+# No test of power cuts uses the shared server, so it need not wait for the disk.
+FAST_SETTINGS: dict[str, str | int] = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "shared_buffers": "32MB",
+    "max_connections": 200,
+    "max_prepared_transactions": 20,
+    "autovacuum_naptime": "5s",
+    "log_checkpoints": "off",
+}
+
+
+@pytest.fixture(scope="session")
+def server_directory() -> Iterator[Path]:
+    """A short path, for sockets; removed by the servers' keepers when the run is killed."""
+    directory = Path(tempfile.mkdtemp(prefix="fencepost-test-"))
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres(server_directory: Path) -> Iterator[PostgresServer]:
+    """The shared PostgreSQL. Tests leave it running."""
+    with PostgresServer(server_directory / "postgres", settings=FAST_SETTINGS, ephemeral=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def template_database(postgres: PostgresServer) -> Database:
+    """A migrated database that nobody connects to: `database` copies it."""
+    from fencepost.kernel.migrate import migrate
+
+    template = Database(postgres, TEMPLATE)
+    template.create()
+    migrate(template.admin_url)
+    template.create_logins()
+    return template
+
+
+@pytest.fixture
+def database(postgres: PostgresServer, template_database: Database) -> Iterator[Database]:
+    """A migrated database of the test's own."""
+    database = Database(postgres, f"t_{uuid.uuid4().hex}")
+    database.create(template=template_database.name)
+    yield database
+    database.drop()
+
+
+@pytest.fixture(scope="session")
+def valkey(server_directory: Path) -> Iterator[ValkeyServer]:
+    """The shared Valkey. Tests leave it running."""
+    with ValkeyServer(server_directory / "valkey", ephemeral=True) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(valkey: ValkeyServer) -> str:
+    """The shared Valkey, empty."""
+    valkey.flush()
+    return valkey.url
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--full",
+        action="store_true",
+        help="also run the tests that take minutes, and fail when any test is skipped",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--full"):
+        return
+    for item in items:
+        if item.get_closest_marker("full"):
+            item.add_marker(pytest.mark.skip(reason="takes minutes; run with --full"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """With --full a skip is a failure: a machine that cannot run a test has not passed it."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or not session.config.getoption("--full"):
+        return
+    if session.exitstatus == pytest.ExitCode.OK and _skips(reporter):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    skips = _skips(terminalreporter)
+    if not skips:
+        return
+    terminalreporter.section("Skipped")
+    for reason, tests in sorted(skips.items()):
+        terminalreporter.write_line(f"{len(tests)} because: {reason}")
+        for test in sorted(tests):
+            terminalreporter.write_line(f"    {test}")
+    if config.getoption("--full"):
+        terminalreporter.write_line("With --full nothing may be skipped: this run has failed.", red=True)
+
+
+def _skips(reporter: TerminalReporter) -> dict[str, list[str]]:
+    """The skipped tests by reason."""
+    skips: dict[str, list[str]] = {}
+    for report in cast("list[pytest.TestReport]", reporter.stats.get("skipped", [])):
+        # A skip's longrepr is the file, the line and "Skipped: reason".
+        _, _, reason = cast("tuple[str, int, str]", report.longrepr)
+        skips.setdefault(reason.removeprefix("Skipped: "), []).append(report.nodeid)
+    return skips
