@@ -4,7 +4,6 @@ One PostgreSQL and one Valkey serve a whole run (one of each for every xdist wor
 a template that was migrated once. A test that kills, freezes or wipes a server takes one of its own.
 """
 
-import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -31,17 +30,9 @@ FAST_SETTINGS: dict[str, str | int] = {
 
 
 @pytest.fixture(scope="session")
-def server_directory() -> Iterator[Path]:
-    """A short path, for sockets; removed by the servers' keepers when the run is killed."""
-    directory = Path(tempfile.mkdtemp(prefix="fencepost-test-"))
-    yield directory
-    shutil.rmtree(directory, ignore_errors=True)
-
-
-@pytest.fixture(scope="session")
-def postgres(server_directory: Path) -> Iterator[PostgresServer]:
+def postgres() -> Iterator[PostgresServer]:
     """The shared PostgreSQL. Tests leave it running."""
-    with PostgresServer(server_directory / "postgres", settings=FAST_SETTINGS, ephemeral=True) as server:
+    with PostgresServer(_server_directory(), settings=FAST_SETTINGS, ephemeral=True) as server:
         yield server
 
 
@@ -67,9 +58,9 @@ def database(postgres: PostgresServer, template_database: Database) -> Iterator[
 
 
 @pytest.fixture(scope="session")
-def valkey(server_directory: Path) -> Iterator[ValkeyServer]:
+def valkey() -> Iterator[ValkeyServer]:
     """The shared Valkey. Tests leave it running."""
-    with ValkeyServer(server_directory / "valkey", ephemeral=True) as server:
+    with ValkeyServer(_server_directory(), ephemeral=True) as server:
         yield server
 
 
@@ -78,6 +69,11 @@ def redis_url(valkey: ValkeyServer) -> str:
     """The shared Valkey, empty."""
     valkey.flush()
     return valkey.url
+
+
+def _server_directory() -> Path:
+    """A new directory with a path short enough for a socket; an ephemeral server removes it."""
+    return Path(tempfile.mkdtemp(prefix="fencepost-test-"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,7 +8,6 @@ with Pair(Path(".fencepost")) as pair:
 
 from fencepost.embedded.binaries import Found, find_postgres, find_valkey
 from fencepost.embedded.database import Database
-from fencepost.embedded.deadline import Deadline
 from fencepost.embedded.errors import (
     BinaryMissingError,
     DirectoryInUseError,
@@ -24,7 +23,6 @@ from fencepost.embedded.valkey import ValkeyServer
 __all__ = [
     "BinaryMissingError",
     "Database",
-    "Deadline",
     "DirectoryInUseError",
     "EmbeddedError",
     "Found",

@@ -28,10 +28,10 @@ PID_LINE, SHARED_MEMORY_LINE, STATUS_LINE = 0, 6, 7
 IPC_RMID = 0
 
 
-def choose_identity(binary: Found, *paths: Path, log: Path) -> Identity:
-    """The best identity under which the binary really runs here and reaches these paths."""
-    for candidate in candidates():
-        identity = candidate.reaching(*paths)
+def choose_identity(binary: Found, data: Path, sockets: Path, log: Path) -> Identity:
+    """The best identity under which the binary really runs here. It is given the directories it needs."""
+    for candidate in candidates(data):
+        identity = settle(candidate, binary, data, sockets)
         if identity.disguise == "stay" or _runs(binary, identity, log):
             return identity
     raise IdentityError(
@@ -39,6 +39,13 @@ def choose_identity(binary: Found, *paths: Path, log: Path) -> Identity:
         "this machine allows neither a user namespace nor a change of account. Run as a named account that "
         f"is not root. {log} has the details."
     )
+
+
+def settle(identity: Identity, binary: Found, data: Path, sockets: Path) -> Identity:
+    """Give the identity the directories that it writes to, and the right to pass through those it may not."""
+    identity.own(data.parent)
+    identity.own(sockets)
+    return identity.reaching(binary.path, data, sockets)
 
 
 def _runs(binary: Found, identity: Identity, log: Path) -> bool:
@@ -55,7 +62,9 @@ def default_cache() -> Path | None:
         return None
 
 
-def create(data: Path, binary: Found, identity: Identity, *, cache: Path | None, log: Path) -> None:
+def create(
+    data: Path, binary: Found, identity: Identity, *, cache: Path | None, durable: bool, log: Path
+) -> None:
     """Make a data directory where there is none. It appears whole or not at all."""
     with tempfile.TemporaryDirectory(prefix="new-", dir=data.parent) as workshop:
         identity.own(Path(workshop))
@@ -63,10 +72,11 @@ def create(data: Path, binary: Found, identity: Identity, *, cache: Path | None,
         template = cache and _template(cache, binary, identity, log)
         if template:
             shutil.copytree(template, unfinished, copy_function=shutil.copy)
-            identity.own(unfinished)
-            _initdb(unfinished, binary, identity, log, "--sync-only")
+            identity.own_tree(unfinished)
         else:
-            _initdb(unfinished, binary, identity, log, *INITDB_OPTIONS)
+            _initdb(unfinished, binary, identity, log, *INITDB_OPTIONS, "--no-sync")
+        if durable:
+            _initdb(unfinished, binary, identity, log, "--sync-only")
         unfinished.rename(data)
 
 
@@ -94,10 +104,11 @@ def _template(cache: Path, binary: Found, identity: Identity, log: Path) -> Path
 
 
 def _fingerprint(binary: Found) -> str:
-    """Names this very binary and our options: another build may order text differently."""
-    status = binary.path.stat()
-    parts = [str(binary.path), str(status.st_size), str(status.st_mtime_ns), *INITDB_OPTIONS]
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+    """Names this build and our options, wherever the build is installed."""
+    with binary.path.open("rb") as program:
+        digest = hashlib.file_digest(program, "sha256")
+    digest.update(" ".join(INITDB_OPTIONS).encode())
+    return digest.hexdigest()[:16]
 
 
 def _initdb(data: Path, binary: Found, identity: Identity, log: Path, *options: str) -> None:

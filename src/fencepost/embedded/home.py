@@ -55,6 +55,7 @@ class Home:
         # The previous log explains the previous end.
         if self.log.exists():
             self.log.replace(self.log.with_suffix(".log.old"))
+        self.log.touch(mode=0o600)
         if self._sockets is None or not self._sockets.exists():
             self._sockets = self._make_sockets()
 

@@ -6,7 +6,9 @@ PostgreSQL refuses user id 0, and initdb refuses an id without a passwd entry. R
 1. in a user namespace of the server's own, where our id is shown as that number. Nothing on disk changes: the
    files belong to us as before;
 2. where the kernel or the container refuses namespaces, root really becomes that account. The data then
-   belongs to it. Directories on the way are never opened: the server keeps the one capability to pass through.
+   belongs to it. Directories on the way are never opened: the server keeps the one right to pass through.
+
+Root that meets another account's data becomes that account.
 """
 
 import os
@@ -24,47 +26,53 @@ class Identity:
     disguise: str
     uid: int
     gid: int
-    owner: int
-    """The user id that the server's files have on disk."""
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether the server is another account to the file system too."""
+        return self.disguise.startswith("drop")
 
     def describe(self) -> str:
-        return {
-            "stay": f"uid {self.uid}",
-            "namespace": f"uid {self.owner}, shown to the server as {self.uid} in a user namespace",
-        }.get(self.disguise, f"uid {self.uid}, dropped from root")
+        if self.is_dropped:
+            return f"uid {self.uid}, dropped from root"
+        if self.disguise == "namespace":
+            return f"uid {os.geteuid()}, shown to the server as {self.uid} in a user namespace"
+        return f"uid {self.uid}"
 
     def reaching(self, *paths: Path) -> "Identity":
         """The same identity, able to reach these paths."""
-        if self.disguise != "drop" or all(_is_reachable(path, self) for path in paths):
+        if not self.is_dropped or all(_is_reachable(path, self) for path in paths):
             return self
         return replace(self, disguise="drop but search")
 
     def own(self, path: Path) -> None:
-        """Give a file or a directory tree of ours to the identity."""
-        if path.stat(follow_symlinks=False).st_uid == self.owner:
-            return
-        if path.is_dir() and not path.is_symlink():
-            for child in path.iterdir():
-                self.own(child)
-        # Last, so that a tree whose top is the identity's is so throughout, also after a crash here.
-        os.chown(path, self.owner, -1, follow_symlinks=False)
+        """Give the identity a file or directory of ours. Nobody else's is taken away."""
+        if self.is_dropped and path.stat().st_uid == os.geteuid():
+            os.chown(path, self.uid, self.gid)
+
+    def own_tree(self, top: Path) -> None:
+        for directory, _, names in os.walk(top):
+            self.own(Path(directory))
+            for name in names:
+                self.own(Path(directory, name))
 
 
 def ourselves() -> Identity:
-    return Identity("stay", os.geteuid(), os.getegid(), os.geteuid())
+    return Identity("stay", os.geteuid(), os.getegid())
 
 
-def candidates() -> list[Identity]:
-    """The identities under which PostgreSQL may run here, best first."""
+def candidates(data: Path) -> list[Identity]:
+    """The identities under which PostgreSQL may run on this data directory, best first."""
     uid = os.geteuid()
+    if uid == 0 and data.exists() and data.stat().st_uid != 0:
+        return [Identity("drop", data.stat().st_uid, data.stat().st_gid)]
     if uid != 0 and _has_name(uid):
         return [ourselves()]
     stand_in = _stand_in()
     if stand_in is None:
         return []
-    namespace = Identity("namespace", stand_in.pw_uid, stand_in.pw_gid, uid)
-    drop = Identity("drop", stand_in.pw_uid, stand_in.pw_gid, stand_in.pw_uid)
-    return [namespace, drop] if uid == 0 else [namespace]
+    means = ["namespace", "drop"] if uid == 0 else ["namespace"]
+    return [Identity(disguise, stand_in.pw_uid, stand_in.pw_gid) for disguise in means]
 
 
 def _has_name(uid: int) -> bool:
@@ -76,6 +84,7 @@ def _has_name(uid: int) -> bool:
 
 
 def _stand_in() -> pwd.struct_passwd | None:
+    """An account that is not root and has a name: nobody, or the first there is."""
     others = [entry for entry in pwd.getpwall() if entry.pw_uid != 0]
     return next((entry for entry in others if entry.pw_uid == NOBODY), others[0] if others else None)
 

@@ -65,7 +65,14 @@ class PostgresServer(EmbeddedServer):
         if self._data.exists():
             cluster.refuse_or_clear_pid_file(self._data)
         else:
-            cluster.create(self._data, self.binary, identity, cache=self._cache, log=self.log)
+            cluster.create(
+                self._data,
+                self.binary,
+                identity,
+                cache=self._cache,
+                durable=self.settings["fsync"] == "on",
+                log=self.log,
+            )
         return Plan(
             command=[self.binary.path, "-D", self._data, *self._options()],
             identity=identity,
@@ -76,11 +83,9 @@ class PostgresServer(EmbeddedServer):
         )
 
     def _take_identity(self) -> Identity:
-        paths = (self.binary.path, self.directory, self._home.sockets)
-        identity = self._identity or cluster.choose_identity(self.binary, *paths, log=self.log)
-        identity.own(self.directory)
-        identity.own(self._home.sockets)
-        return identity.reaching(*paths)
+        if self._identity is not None:
+            return cluster.settle(self._identity, self.binary, self._data, self._home.sockets)
+        return cluster.choose_identity(self.binary, self._data, self._home.sockets, self.log)
 
     def _options(self) -> list[str]:
         # The value is a list of directories; quotes keep a comma in the path from ending the first.

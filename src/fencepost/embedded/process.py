@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fencepost.embedded import keeper
 from fencepost.embedded.deadline import Deadline
+from fencepost.embedded.errors import ServerStartError
 from fencepost.embedded.identity import Identity
 
 # What a server may see of our environment. PGPORT and its like would change it behind our back, and secrets
@@ -60,7 +61,11 @@ class KeptProcess:
             )
         assert self._keeper.stdout is not None
         with self._keeper.stdout as report:
-            self.pid = int(report.readline() or 0)
+            line = report.readline()
+        if not line:
+            self.wait(keeper.GRACE_SECONDS)
+            raise ServerStartError(f"The keeper of {plan.command[0]} did not start; see {plan.log}.")
+        self.pid = int(line)
 
     def is_alive(self) -> bool:
         """Whether the server, or anything that it left, is still there."""

@@ -56,13 +56,18 @@ class EmbeddedServer(ABC):
         """Start, and return when connections are accepted. Nothing happens when it already runs."""
         if self.running:
             return self
+        # It may have ended by itself, with the lock still ours.
+        self._end()
+        self._home.close()
         self._home.open()
         try:
             self._process = KeptProcess(self._plan())
             self._home.sign(self._process.pid)
             self._wait_until_ready(self._process)
         except BaseException:
-            self.stop()
+            # The directory stays, also an ephemeral one: its log says what went wrong.
+            self._end()
+            self._home.leave()
             raise
         return self
 
@@ -82,7 +87,6 @@ class EmbeddedServer(ABC):
     def restart(self) -> None:
         """Stop in order, if it runs, and start at the same address."""
         self._end()
-        self._home.close()
         self.start()
 
     def pause(self) -> None:
