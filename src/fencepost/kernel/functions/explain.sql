@@ -1,0 +1,85 @@
+-- The life of one thing: every transition and every recorded refusal, oldest first.
+
+create or replace function fencepost._explain_job(p_id bigint)
+returns table (at timestamptz, event text, actor text, token bigint, detail jsonb)
+language sql stable
+as $$
+  select j.submitted_at, 'submitted', null::text, null::bigint,
+         jsonb_build_object('queue', j.queue, 'kind', j.kind, 'lane', j.lane, 'tries_max', j.tries_max)
+  from fencepost.job j where j.job_id = p_id
+  union all
+  select w.dispatched_at, 'dispatched', null, w.attempt, jsonb_build_object('entry_id', w.entry_id, 'incarnation', w.incarnation)
+  from fencepost.job_waiting w where w.job_id = p_id and w.dispatched_at is not null
+  union all
+  select w.run_at, 'waiting', null, w.attempt, jsonb_build_object('tries', w.tries, 'last_error', w.last_error)
+  from fencepost.job_waiting w where w.job_id = p_id and w.dispatched_at is null
+  union all
+  select r.claimed_at, 'claimed', r.owner, r.attempt, jsonb_build_object('expires_at', r.expires_at, 'tries', r.tries)
+  from fencepost.job_running r where r.job_id = p_id
+  union all
+  select f.claimed_at, 'claimed', f.owner, f.attempt, jsonb_build_object('tries', f.tries)
+  from fencepost.job_finished f where f.job_id = p_id and f.claimed_at is not null
+  union all
+  select f.finished_at, f.state, f.owner, f.attempt, jsonb_build_object('final_status', f.final_status, 'error', f.error)
+  from fencepost.job_finished f where f.job_id = p_id
+$$;
+
+create or replace function fencepost._explain_outbox(p_id bigint)
+returns table (at timestamptz, event text, actor text, token bigint, detail jsonb)
+language sql stable
+as $$
+  select m.created_at, 'put', null::text, null::bigint, jsonb_build_object('channel', m.channel, 'key', m.key)
+  from fencepost.outbox_messages m where m.id = p_id
+  union all
+  select coalesce(m.settled_at, m.taken_until, m.not_before), m.state, m.owner, m.take,
+         jsonb_build_object('attempts', m.attempts, 'ready', m.ready, 'last_error', m.last_error)
+  from fencepost.outbox_messages m where m.id = p_id
+$$;
+
+create or replace function fencepost._explain_lease(p_resource text)
+returns table (at timestamptz, event text, actor text, token bigint, detail jsonb)
+language sql stable
+as $$
+  select l.renewed_at, case when l.owner is null then 'free' else 'held' end, l.owner, l.token,
+         jsonb_build_object('acquired_at', l.acquired_at, 'expires_at', l.expires_at)
+  from fencepost.lease l where l.resource = p_resource
+$$;
+
+create or replace function fencepost._explain_request(p_subject text)
+returns table (at timestamptz, event text, actor text, token bigint, detail jsonb)
+language sql stable
+as $$
+  select m.claimed_at, 'claimed', null::text, null::bigint, jsonb_build_object('digest', m.digest, 'response', m.response)
+  from fencepost.markers m
+  -- Scope and key may both hold a slash: every place where the subject can be cut is tried.
+  where (m.scope, m.key) in (
+    select left(p_subject, i - 1), substr(p_subject, i + 1) from generate_series(2, length(p_subject) - 1) i
+    where substr(p_subject, i, 1) = '/')
+$$;
+
+-- p_subject is job:ID (a bare number too), lease:RESOURCE, request:SCOPE/KEY, outbox:ID, queue:NAME or checkpoint:...
+create or replace function fencepost.explain(p_subject text)
+returns table (at timestamptz, event text, actor text, token bigint, detail jsonb)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_noun text := case when p_subject ~ '^[0-9]+$' then 'job' else split_part(p_subject, ':', 1) end;
+  v_name text := case when p_subject ~ '^[0-9]+$' then p_subject else substr(p_subject, length(v_noun) + 2) end;
+  v_id   bigint := case when v_name ~ '^[0-9]{1,18}$' then v_name::bigint end;
+begin
+  perform fencepost._check_text('subject', p_subject, 1200);
+  return query
+  select * from (
+    select * from fencepost._explain_job(v_id) where v_noun = 'job'
+    union all select * from fencepost._explain_outbox(v_id) where v_noun = 'outbox'
+    union all select * from fencepost._explain_lease(v_name) where v_noun = 'lease'
+    union all select * from fencepost._explain_request(v_name) where v_noun = 'request'
+    union all
+    select e.at, e.event, e.actor, e.token, e.detail from fencepost.event e where e.noun = v_noun and e.subject = v_name
+    union all
+    select r.at, 'refused:' || r.reason, r.actor, null, jsonb_build_object('attempted', r.attempted, 'seen', r.seen)
+    from fencepost.refusal r where r.noun = v_noun and r.subject = v_name
+  ) life
+  order by life.at, life.token nulls first;
+end $$;

@@ -1,0 +1,99 @@
+-- The ground of every function: the clock, and the checks of arguments.
+
+-- The clock. Everything that compares times reads it here, once into a variable, and again after it has
+-- waited for a lock. now() is the start of the transaction: a lease would look valid long after its end. Inside
+-- a WHERE this function would be called for every row and defeat the index.
+--
+-- The testing kit replaces it in a test's database, so that tests move time instead of sleeping.
+create or replace function fencepost.clock() returns timestamptz
+language sql volatile parallel safe
+as $$ select clock_timestamp() $$;
+
+-- What judges a row needs the newest version of it. Under REPEATABLE READ or SERIALIZABLE the snapshot is
+-- older than the lock, so the answer would be about the past: say so at once. Functions that only add a row
+-- (outbox_put, job_submit) do not call this and work at any level.
+create or replace function fencepost._require_read_committed() returns void
+language plpgsql volatile
+as $$
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'Fencepost judges rows by their newest version and needs READ COMMITTED, but this transaction is %.',
+        upper(current_setting('transaction_isolation'))
+      using errcode = 'ZF101', hint = 'Call it in a transaction of its own, begun with READ COMMITTED.';
+  end if;
+end $$;
+
+-- A text argument: present, not empty, not past its documented size.
+create or replace function fencepost._check_text(p_field text, p_value text, p_bytes_max integer) returns void
+language plpgsql immutable
+as $$
+begin
+  if p_value is null or p_value = '' then
+    raise exception '% must not be empty.', p_field
+      using errcode = 'ZF100', detail = jsonb_build_object('field', p_field);
+  end if;
+  if octet_length(p_value) > p_bytes_max then
+    raise exception '% has % bytes; at most % are allowed.', p_field, octet_length(p_value), p_bytes_max
+      using errcode = 'ZF100', detail = jsonb_build_object('field', p_field);
+  end if;
+end $$;
+
+-- A JSON argument: not past its documented size. SQL null is allowed where the caller allows it.
+create or replace function fencepost._check_json(p_field text, p_value jsonb, p_bytes_max integer) returns void
+language plpgsql immutable
+as $$
+begin
+  -- pg_column_size of a value that was not stored yet is its size in memory: no text is made to measure it.
+  if pg_column_size(p_value) > p_bytes_max then
+    raise exception '% has % bytes; at most % are allowed.', p_field, pg_column_size(p_value), p_bytes_max
+      using errcode = 'ZF100', detail = jsonb_build_object('field', p_field);
+  end if;
+end $$;
+
+-- A duration: longer than nothing, not longer than p_max.
+create or replace function fencepost._check_duration(p_field text, p_value interval, p_max interval) returns void
+language plpgsql immutable
+as $$
+begin
+  if p_value is null or p_value <= interval '0' or p_value > p_max then
+    raise exception '% is %; it must be more than 0 and at most %.', p_field, coalesce(p_value::text, 'null'), p_max
+      using errcode = 'ZF100', detail = jsonb_build_object('field', p_field);
+  end if;
+end $$;
+
+-- One of a set of words.
+create or replace function fencepost._check_word(p_field text, p_value text, p_allowed text[]) returns void
+language plpgsql immutable
+as $$
+begin
+  if p_value is null or p_value <> all (p_allowed) then
+    raise exception '% is %; it must be one of %.', p_field, coalesce(quote_literal(p_value), 'null'),
+        array_to_string(p_allowed, ', ')
+      using errcode = 'ZF100', detail = jsonb_build_object('field', p_field);
+  end if;
+end $$;
+
+-- Arrays that belong together have one length.
+create or replace function fencepost._check_lengths(p_field text, p_expected integer, p_given integer) returns void
+language plpgsql immutable
+as $$
+begin
+  if p_expected is distinct from p_given then
+    raise exception '% has % elements; % were expected.', p_field, p_given, p_expected
+      using errcode = 'ZF100', detail = jsonb_build_object('field', p_field);
+  end if;
+end $$;
+
+-- A paused holder must not block a takeover for ever: inside a fenced transaction an idle session is ended
+-- after half its lease. Local to the transaction, and undone with the savepoint that undoes the fence.
+create or replace function fencepost._bound_idle_time(p_lease interval) returns void
+language plpgsql volatile
+as $$
+declare
+  v_now_ms  bigint := extract(epoch from current_setting('idle_in_transaction_session_timeout')::interval) * 1000;
+  v_want_ms bigint := greatest(1, extract(epoch from p_lease) * 500);
+begin
+  if v_now_ms = 0 or v_now_ms > v_want_ms then
+    perform set_config('idle_in_transaction_session_timeout', v_want_ms::text, true);
+  end if;
+end $$;

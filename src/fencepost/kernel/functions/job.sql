@@ -1,0 +1,232 @@
+-- Jobs: submitted in the caller's transaction, driven by Redis or straight from here, finished once.
+--
+--   from        event                      to          guard
+--   (none)      submit                     pending     unique key free; queue not full
+--   pending     dispatch                   dispatched  an entry was written; its place is recorded
+--   dispatched  recall                     pending     the entry is lost, or Redis is
+--   pending     claim                      running     a new attempt for the owner
+--   dispatched  claim                      running     a new attempt for the owner
+--   running     claim                      running     expired, tries left: a new attempt for the new owner
+--   running     finish                     finished    job, attempt, owner, unexpired lease or open fence
+--   running     retry                      pending     attempt and owner; tries left
+--   running     retry                      dead        attempt and owner; no tries left
+--   running     bury                       dead        attempt and owner
+--   running     release                    pending     attempt and owner; the try is given back
+--   running     release                    cancelled   attempt and owner; a cancel was requested
+--   running     reclaim                    pending     expired; tries left
+--   running     reclaim                    dead        expired; no tries left
+--   running     reclaim                    cancelled   expired; a cancel was requested
+--   pending     cancel                     cancelled   the state that the operator saw
+--   dispatched  cancel                     cancelled   the state that the operator saw
+--   running     cancel                     running     sets the request; a finish that has passed its fence wins
+--   dead        replay                     pending     the state that the operator saw
+--   cancelled   replay                     pending     the state that the operator saw
+--   dead        discard                    cancelled   the state that the operator saw
+--
+-- The attempt is the fencing token: every acquisition mints a new one, putting a job back mints none. tries counts
+-- the claims since the submission or the last replay, at the claim, so that a job which kills its worker ends too.
+--
+-- Locks: rows of several jobs are locked in order of id; waiting before running before finished.
+
+create or replace function fencepost._job_check_submit(
+  p_queue text, p_kind text, p_lane integer, p_tries_max integer, p_lease interval
+) returns void
+language plpgsql volatile
+as $$
+declare
+  v_queue fencepost.job_queue;
+begin
+  perform fencepost._check_text('queue', p_queue, 128);
+  perform fencepost._check_text('kind', p_kind, 256);
+  perform fencepost._check_duration('lease', p_lease, interval '1 day');
+  if p_lane is null or p_lane not between 0 and 3 then
+    raise exception 'lane is %; it must be 0 (urgent), 1 (normal), 2 (low) or 3 (bulk).', coalesce(p_lane::text, 'null')
+      using errcode = 'ZF100', detail = '{"field": "lane"}';
+  end if;
+  if p_tries_max is null or p_tries_max not between 1 and 1000 then
+    raise exception 'tries_max is %; it must lie between 1 and 1000.', coalesce(p_tries_max::text, 'null')
+      using errcode = 'ZF100', detail = '{"field": "tries_max"}';
+  end if;
+  select * into v_queue from fencepost.job_queue q where q.queue = p_queue;
+  if v_queue.waiting_now >= v_queue.waiting_max then
+    raise exception 'queue % has % waiting jobs; at most % may wait.', p_queue, v_queue.waiting_now, v_queue.waiting_max
+      using errcode = 'ZF102', hint = 'Submit more slowly, add workers, or raise the bound of the queue.';
+  end if;
+end $$;
+
+-- Submit one job: the job and its waiting row, or neither. With a unique key whose job is still live, answers that
+-- job and created = false. Adds rows only, so it works at any isolation level.
+create or replace function fencepost.job_submit(
+  p_queue text, p_kind text, p_payload jsonb, p_lane integer default 1, p_run_at timestamptz default null,
+  p_tries_max integer default 5, p_lease interval default '60 seconds', p_unique_key text default null,
+  p_concurrency_key text default null, p_concurrency_limit integer default null, p_headers jsonb default '{}'
+) returns table (job_id bigint, created boolean)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  return query select s.job_id, s.created from fencepost.job_submit_many(
+    p_queue, p_kind, array[p_payload], p_lane, p_run_at, p_tries_max, p_lease,
+    case when p_unique_key is not null then array[p_unique_key] end,
+    case when p_concurrency_key is not null then array[p_concurrency_key] end, p_concurrency_limit, array[p_headers]) s;
+end $$;
+
+-- Submit many of one kind with one statement; answers in the order of the payloads. Unique keys are taken in their
+-- order, so that two submitters cannot deadlock. Waits for a submitter of the same unique key to end.
+create or replace function fencepost.job_submit_many(
+  p_queue text, p_kind text, p_payloads jsonb[], p_lane integer default 1, p_run_at timestamptz default null,
+  p_tries_max integer default 5, p_lease interval default '60 seconds', p_unique_keys text[] default null,
+  p_concurrency_keys text[] default null, p_concurrency_limit integer default null, p_headers jsonb[] default null
+) returns table (job_id bigint, created boolean)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_now   timestamptz;
+  v_count integer := cardinality(p_payloads);
+  v_ids   bigint[];
+  v_kept  boolean[];
+begin
+  perform fencepost._job_check_submit(p_queue, p_kind, p_lane, p_tries_max, p_lease);
+  perform fencepost._check_lengths('unique_keys', v_count, coalesce(cardinality(p_unique_keys), v_count));
+  perform fencepost._check_lengths('concurrency_keys', v_count, coalesce(cardinality(p_concurrency_keys), v_count));
+  perform fencepost._check_lengths('headers', v_count, coalesce(cardinality(p_headers), v_count));
+  perform fencepost._check_json('payload', p, 1048576) from unnest(p_payloads) p;
+  perform fencepost._check_json('headers', h, 16384) from unnest(p_headers) h;
+  perform fencepost._check_text('unique_key', k, 512) from unnest(p_unique_keys) k where k is not null;
+  perform fencepost._check_text('concurrency_key', k, 512) from unnest(p_concurrency_keys) k where k is not null;
+  if array_position(p_payloads, null) is not null then
+    raise exception 'payload must not be null.' using errcode = 'ZF100', detail = '{"field": "payload"}';
+  end if;
+  if (p_concurrency_keys is null) <> (p_concurrency_limit is null) or p_concurrency_limit < 1 then
+    raise exception 'concurrency_limit goes with a concurrency key and is at least 1.'
+      using errcode = 'ZF100', detail = '{"field": "concurrency_limit"}';
+  end if;
+  v_now := fencepost.clock();
+  v_ids := array(select nextval('fencepost.job_job_id_seq') from generate_series(1, v_count));
+  v_kept := array_fill(true, array[v_count]);
+
+  if p_unique_keys is not null then
+    insert into fencepost.job_unique (unique_key, job_id)
+    select k.key, min(v_ids[k.place]) from unnest(p_unique_keys) with ordinality k (key, place)
+    where k.key is not null group by k.key order by k.key
+    on conflict (unique_key) do nothing;
+    -- Whoever lost, to another transaction or to an earlier element of these arrays, answers the winner's job.
+    select array_agg(coalesce(u.job_id, v_ids[k.place]) order by k.place),
+           array_agg(coalesce(u.job_id = v_ids[k.place], true) order by k.place)
+    into v_ids, v_kept
+    from unnest(p_unique_keys) with ordinality k (key, place)
+    left join fencepost.job_unique u on u.unique_key = k.key;
+  end if;
+
+  insert into fencepost.job (job_id, queue, kind, lane, payload, headers, tries_max, lease, unique_key, concurrency_key,
+                             concurrency_limit, submitted_at)
+  select n.job_id, p_queue, p_kind, p_lane, n.payload, coalesce(n.headers, '{}'), p_tries_max, p_lease, n.unique_key,
+         n.concurrency_key, case when n.concurrency_key is not null then p_concurrency_limit end, v_now
+  from unnest(v_ids, v_kept, p_payloads, p_headers, p_unique_keys, p_concurrency_keys)
+    n (job_id, kept, payload, headers, unique_key, concurrency_key)
+  where n.kept;
+  insert into fencepost.job_waiting (job_id, queue, lane, run_at, concurrency_key)
+  select n.job_id, p_queue, p_lane, greatest(coalesce(p_run_at, v_now), v_now), n.concurrency_key
+  from unnest(v_ids, v_kept, p_concurrency_keys) n (job_id, kept, concurrency_key)
+  where n.kept;
+  if p_run_at is null or p_run_at <= v_now then
+    perform fencepost._wake('job:' || p_queue);
+  end if;
+  return query select n.job_id, n.kept from unnest(v_ids, v_kept) n (job_id, kept);
+end $$;
+
+-- The pending jobs of one lane that are due, locked for this transaction: write their entries, then record them with
+-- job_dispatched in the same transaction. A crash in between leaves them pending, and the entry is a duplicate
+-- that the claim refuses. Nothing of a paused queue. Served by job_waiting_pending.
+create or replace function fencepost.job_dispatch(p_queue text, p_lane integer, p_limit integer, p_patience interval default '30 seconds')
+returns table (job_id bigint, kind text, payload jsonb, headers jsonb, attempt bigint, dispatches integer,
+               submitted_at timestamptz)
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_duration('patience', p_patience, interval '1 day');
+  if exists (select 1 from fencepost.job_queue q where q.queue = p_queue and q.paused_at is not null) then
+    return;
+  end if;
+  perform fencepost._bound_idle_time(p_patience);
+  v_now := fencepost.clock();
+  return query
+  with due as materialized (
+    select w.job_id, w.attempt, w.dispatches from fencepost.job_waiting w
+    where w.queue = p_queue and w.lane = p_lane and w.dispatched_at is null and w.run_at <= v_now
+    order by w.run_at, w.job_id limit p_limit for update skip locked
+  )
+  select d.job_id, j.kind, j.payload, j.headers, d.attempt, d.dispatches, j.submitted_at
+  from due d join fencepost.job j on j.job_id = d.job_id;
+end $$;
+
+-- Record where the entries lie, in order of id. What was claimed, cancelled or dispatched by another meanwhile is
+-- left alone; returns how many were recorded.
+create or replace function fencepost.job_dispatched(p_ids bigint[], p_entry_ids text[], p_incarnation text) returns bigint
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
+declare
+  v_now   timestamptz := fencepost.clock();
+  v_count bigint;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('incarnation', p_incarnation, 128);
+  perform fencepost._check_lengths('entry_ids', cardinality(p_ids), cardinality(p_entry_ids));
+  perform fencepost._check_text('entry_ids', e, 64) from unnest(p_entry_ids) e;
+  with asked as materialized (
+    select a.job_id, a.entry_id from unnest(p_ids, p_entry_ids) a (job_id, entry_id) order by a.job_id
+  )
+  update fencepost.job_waiting w
+  set dispatched_at = v_now, entry_id = a.entry_id, incarnation = p_incarnation, dispatches = w.dispatches + 1,
+      last_error = null
+  from asked a where w.job_id = a.job_id and w.dispatched_at is null;
+  get diagnostics v_count = row_count;
+  return v_count;
+end $$;
+
+-- The entries could not be written: keep the jobs pending until p_delay has passed.
+create or replace function fencepost.job_dispatch_failed(p_ids bigint[], p_error text, p_delay interval) returns bigint
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off
+as $$
+declare
+  v_now   timestamptz := fencepost.clock();
+  v_count bigint;
+begin
+  perform fencepost._require_read_committed();
+  perform 1 from fencepost.job_waiting w where w.job_id = any (p_ids) order by w.job_id for update;
+  update fencepost.job_waiting w
+  set run_at = greatest(w.run_at, v_now + p_delay), dispatches = w.dispatches + 1, last_error = left(p_error, 2000)
+  where w.job_id = any (p_ids) and w.dispatched_at is null;
+  get diagnostics v_count = row_count;
+  return v_count;
+end $$;
+
+-- Drive jobs again whose entries are lost. Guarded by the entry that was judged lost: a job that was dispatched anew
+-- since then is left alone. In order of id; returns how many became pending.
+create or replace function fencepost.job_recall(p_ids bigint[], p_entry_ids text[]) returns bigint
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
+declare
+  v_count bigint;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_lengths('entry_ids', cardinality(p_ids), cardinality(p_entry_ids));
+  with asked as materialized (
+    select a.job_id, a.entry_id from unnest(p_ids, p_entry_ids) a (job_id, entry_id) order by a.job_id
+  )
+  update fencepost.job_waiting w set dispatched_at = null, entry_id = null, incarnation = null
+  from asked a where w.job_id = a.job_id and w.entry_id = a.entry_id;
+  get diagnostics v_count = row_count;
+  return v_count;
+end $$;

@@ -1,0 +1,225 @@
+-- Claiming: the gate. No claim, no execution.
+--
+-- A claim answers for each job: claimed, deferred (its concurrency key has no free slot, or its queue is paused: the
+-- job waits and its entry is done with), or refused with a reason.
+
+-- The one place where a job becomes running. Waiting rows are deleted and running rows inserted by one statement; the
+-- index scan over the ids locks them in order of id, which the function-level plan settings pin. What is left over
+-- (concurrency keys, paused queues, expired holders, everything refused) is looked at one by one.
+create or replace function fencepost._job_claim(p_ids bigint[], p_owner text, p_lease interval)
+returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
+               payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now     timestamptz := fencepost.clock();
+  v_special bigint[];
+  v_count   bigint;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('owner', p_owner, 256);
+  -- A job never changes its key or its queue, so this look needs no lock.
+  v_special := array(select w.job_id from fencepost.job_waiting w
+    where w.job_id = any (p_ids) and (w.concurrency_key is not null or w.queue in (
+      select q.queue from fencepost.job_queue q where q.paused_at is not null)));
+  if v_special <> '{}' then
+    perform 1 from fencepost.job_waiting w where w.job_id = any (p_ids) order by w.job_id for update;
+    v_now := fencepost.clock();
+  end if;
+
+  return query
+  with gone as (
+    delete from fencepost.job_waiting w where w.job_id = any (p_ids) and w.job_id <> all (v_special) returning w.*
+  ), picked as materialized (
+    select g.job_id, g.attempt + 1 as attempt, g.tries + 1 as tries, g.queue, g.lane, j.kind, j.payload, j.headers,
+           coalesce(p_lease, j.lease) as lease, v_now + coalesce(p_lease, j.lease) as expires_at, j.submitted_at
+    from gone g join fencepost.job j on j.job_id = g.job_id
+  ), started as (
+    insert into fencepost.job_running (job_id, attempt, tries, queue, lane, owner, lease, claimed_at, renewed_at, expires_at)
+    select p.job_id, p.attempt, p.tries, p.queue, p.lane, p_owner, p.lease, v_now, v_now, p.expires_at from picked p
+  )
+  select p.job_id, 'claimed', null::text, p.attempt, p.tries, p.queue, p.lane, p.kind, p.payload, p.headers, p.lease,
+         p.expires_at, p.submitted_at
+  from picked p;
+  get diagnostics v_count = row_count;
+
+  if v_count < cardinality(p_ids) then
+    return query
+    select c.* from (
+      select distinct a.job_id from unnest(p_ids) a (job_id)
+      where not exists (select 1 from fencepost.job_running r
+                        where r.job_id = a.job_id and r.owner = p_owner and r.claimed_at = v_now)
+      order by a.job_id
+    ) rest cross join lateral fencepost._job_claim_one(rest.job_id, p_owner, p_lease) c;
+  end if;
+end $$;
+
+-- One job that the common path left over.
+create or replace function fencepost._job_claim_one(p_id bigint, p_owner text, p_lease interval)
+returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
+               payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  v_now     timestamptz;
+  v_job     fencepost.job;
+  v_waiting fencepost.job_waiting;
+  v_running fencepost.job_running;
+  v_slot    integer;
+begin
+  select * into v_job from fencepost.job j where j.job_id = p_id;
+  select * into v_waiting from fencepost.job_waiting w where w.job_id = p_id for update;
+  v_now := fencepost.clock();
+
+  if found then
+    if not exists (select 1 from fencepost.job_queue q where q.queue = v_waiting.queue and q.paused_at is not null) then
+      v_slot := fencepost._job_free_slot(v_waiting.concurrency_key, v_job.concurrency_limit);
+    end if;
+    if v_slot is null then
+      update fencepost.job_waiting w
+      set dispatched_at = null, entry_id = null, incarnation = null,
+          -- The slot that comes free calls it; the delay is for the case that nobody does.
+          deferred_at = case when w.concurrency_key is not null then v_now end,
+          run_at = case when w.concurrency_key is not null then greatest(w.run_at, v_now + interval '5 seconds') else w.run_at end
+      where w.job_id = p_id;
+      return query select p_id, 'deferred', null::text, v_waiting.attempt, v_waiting.tries, v_waiting.queue, v_waiting.lane,
+        v_job.kind, null::jsonb, null::jsonb, null::interval, null::timestamptz, v_job.submitted_at;
+      return;
+    end if;
+    with gone as (delete from fencepost.job_waiting w where w.job_id = p_id returning w.*)
+    insert into fencepost.job_running (job_id, attempt, tries, queue, lane, owner, lease, claimed_at, renewed_at, expires_at,
+                                       concurrency_key, slot)
+    select g.job_id, g.attempt + 1, g.tries + 1, g.queue, g.lane, p_owner, coalesce(p_lease, v_job.lease), v_now, v_now,
+           v_now + coalesce(p_lease, v_job.lease), g.concurrency_key,
+           case when g.concurrency_key is not null then v_slot end
+    from gone g
+    returning * into v_running;
+  else
+    v_running := fencepost._job_take_over(p_id, p_owner, p_lease);
+  end if;
+
+  if v_running.job_id is null then
+    return query select p_id, 'refused', e.refusal, e.attempt, null::integer, v_job.queue, v_job.lane, v_job.kind, null::jsonb,
+      null::jsonb, null::interval, null::timestamptz, v_job.submitted_at
+      from fencepost._job_explain(p_id, null, p_owner, v_now) e;
+    return;
+  end if;
+  return query select p_id, 'claimed', null::text, v_running.attempt, v_running.tries, v_running.queue, v_running.lane,
+    v_job.kind, v_job.payload, v_job.headers, v_running.lease, v_running.expires_at, v_job.submitted_at;
+end $$;
+
+-- A free slot of a concurrency key; 0 without a key, null when all are taken. The advisory lock makes two claims of
+-- one key follow each other; the unique key on (concurrency_key, slot) is what makes it true.
+create or replace function fencepost._job_free_slot(p_key text, p_limit integer) returns integer
+language plpgsql volatile
+as $$
+begin
+  if p_key is null then
+    return 0;
+  end if;
+  perform pg_advisory_xact_lock(hashtextextended(p_key, 9203));
+  return (select s from generate_series(0, p_limit - 1) s
+          where not exists (select 1 from fencepost.job_running r where r.concurrency_key = p_key and r.slot = s)
+          order by s limit 1);
+end $$;
+
+-- Give an expired running job to a new owner under a new attempt. Null when it is not expired, is fenced by an open
+-- transaction, or ends here because it was cancelled or has no tries left.
+create or replace function fencepost._job_take_over(p_id bigint, p_owner text, p_lease interval) returns fencepost.job_running
+language plpgsql volatile
+as $$
+declare
+  v_now     timestamptz := fencepost.clock();
+  v_running fencepost.job_running;
+begin
+  select * into v_running from fencepost.job_running r where r.job_id = p_id and r.expires_at <= v_now for update skip locked;
+  if not found then
+    return null;
+  end if;
+  if fencepost._job_lost_end(v_running, v_now) is not null then
+    return null;
+  end if;
+  perform fencepost._event(v_now, 'job', p_id::text, 'lost', v_running.owner, v_running.attempt,
+    jsonb_build_object('claimed_at', v_running.claimed_at, 'expired_at', v_running.expires_at, 'to', p_owner));
+  update fencepost.job_running r
+  set attempt = r.attempt + 1, tries = r.tries + 1, owner = p_owner, lease = coalesce(p_lease, r.lease), claimed_at = v_now,
+      renewed_at = v_now, expires_at = v_now + coalesce(p_lease, r.lease), progress = null
+  where r.job_id = p_id
+  returning * into v_running;
+  return v_running;
+end $$;
+
+-- Claim one job. Raises the reason when it cannot be had; in_flight also stands for a busy concurrency key and a
+-- paused queue.
+create or replace function fencepost.job_claim(p_id bigint, p_owner text, p_lease interval default null)
+returns table (job_id bigint, attempt bigint, tries integer, queue text, lane smallint, kind text, payload jsonb, headers jsonb,
+               lease interval, expires_at timestamptz, submitted_at timestamptz)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v record;
+begin
+  select * into v from fencepost._job_claim(array[p_id], p_owner, p_lease);
+  if v.outcome <> 'claimed' then
+    perform fencepost._refuse(coalesce(v.refusal, 'in_flight'), 'job', p_id::text, jsonb_build_object('owner', p_owner),
+                              fencepost._job_seen(p_id));
+  end if;
+  return query select v.job_id, v.attempt, v.tries, v.queue, v.lane, v.kind, v.payload, v.headers, v.lease, v.expires_at,
+                      v.submitted_at;
+end $$;
+
+-- Claim many; answers for each and never raises for one.
+create or replace function fencepost.job_claim_many(p_ids bigint[], p_owner text, p_lease interval default null)
+returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
+               payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_noted integer := 0;
+  v       record;
+begin
+  for v in select * from fencepost._job_claim(p_ids, p_owner, p_lease) loop
+    if v.refusal is not null then
+      perform fencepost._refusal_note(v.refusal, 'job', v.job_id::text, p_owner, jsonb_build_object('owner', p_owner),
+                                      fencepost._job_seen(v.job_id));
+    end if;
+    job_id := v.job_id; outcome := v.outcome; refusal := v.refusal; attempt := v.attempt; tries := v.tries; queue := v.queue;
+    lane := v.lane; kind := v.kind; payload := v.payload; headers := v.headers; lease := v.lease;
+    expires_at := v.expires_at; submitted_at := v.submitted_at;
+    return next;
+  end loop;
+end $$;
+
+-- Claim straight from here, without Redis: the due jobs of one lane, oldest first. With p_dispatched also those whose
+-- entries lie in a Redis that cannot be reached. Served by job_waiting_pending and job_waiting_dispatched.
+create or replace function fencepost.job_claim_next(
+  p_queue text, p_lane integer, p_owner text, p_limit integer, p_lease interval default null, p_dispatched boolean default false
+) returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
+                 payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := fencepost.clock();
+  v_ids bigint[];
+begin
+  if exists (select 1 from fencepost.job_queue q where q.queue = p_queue and q.paused_at is not null) then
+    return;
+  end if;
+  v_ids := array(select w.job_id from fencepost.job_waiting w
+    where w.queue = p_queue and w.lane = p_lane and w.dispatched_at is null and w.run_at <= v_now
+    order by w.run_at, w.job_id limit p_limit for update skip locked);
+  if p_dispatched and cardinality(v_ids) < p_limit then
+    v_ids := v_ids || array(select w.job_id from fencepost.job_waiting w
+      where w.queue = p_queue and w.lane = p_lane and w.dispatched_at is not null
+      order by w.dispatched_at, w.job_id limit p_limit - cardinality(v_ids) for update skip locked);
+  end if;
+  if v_ids <> '{}' then
+    return query select * from fencepost.job_claim_many(v_ids, p_owner, p_lease);
+  end if;
+end $$;

@@ -1,0 +1,248 @@
+-- How a running job leaves its owner without being finished: given back, failed, buried, or lost.
+
+-- Running to waiting: clears the owner and mints no attempt.
+create or replace function fencepost._job_put_back(
+  p_running fencepost.job_running, p_run_at timestamptz, p_tries integer, p_error text, p_now timestamptz
+) returns void
+language plpgsql volatile
+as $$
+begin
+  with gone as (delete from fencepost.job_running r where r.job_id = p_running.job_id returning r.*)
+  insert into fencepost.job_waiting (job_id, queue, lane, run_at, attempt, tries, concurrency_key, last_error)
+  select g.job_id, g.queue, g.lane, p_run_at, g.attempt, p_tries, g.concurrency_key, left(p_error, 2000) from gone g;
+  if p_running.concurrency_key is not null then
+    perform fencepost._job_call_waiting(p_running.concurrency_key, p_now);
+  end if;
+  if p_run_at <= p_now then
+    perform fencepost._wake('job:' || p_running.queue);
+  end if;
+end $$;
+
+-- Running to dead or cancelled.
+create or replace function fencepost._job_end(
+  p_running fencepost.job_running, p_state text, p_final_status text, p_error text, p_now timestamptz
+) returns void
+language plpgsql volatile
+as $$
+begin
+  with gone as (delete from fencepost.job_running r where r.job_id = p_running.job_id returning r.*)
+  insert into fencepost.job_finished (job_id, state, final_status, queue, attempt, tries, owner, claimed_at, finished_at, error)
+  select g.job_id, p_state, p_final_status, g.queue, g.attempt, g.tries, g.owner, g.claimed_at, p_now, left(p_error, 8192)
+  from gone g;
+  perform fencepost._job_left(array[p_running.job_id],
+    case when p_running.concurrency_key is not null then array[p_running.concurrency_key] end, p_now);
+end $$;
+
+-- A job whose owner was lost ends here when a cancel was requested or no tries are left; null when it goes on.
+create or replace function fencepost._job_lost_end(p_running fencepost.job_running, p_now timestamptz) returns text
+language plpgsql volatile
+as $$
+begin
+  if p_running.cancel_requested_at is not null then
+    perform fencepost._job_end(p_running, 'cancelled', 'cancelled', null, p_now);
+    return 'cancelled';
+  end if;
+  if p_running.tries >= (select j.tries_max from fencepost.job j where j.job_id = p_running.job_id) then
+    perform fencepost._job_end(p_running, 'dead', 'worker_lost', 'its lease expired in its last try', p_now);
+    return 'dead';
+  end if;
+  return null;
+end $$;
+
+-- The running row, locked, when p_owner with p_attempt may still act on it; otherwise the reason.
+create or replace function fencepost._job_hold(
+  p_id bigint, p_attempt bigint, p_owner text, out refusal text, out running fencepost.job_running
+) language plpgsql volatile
+as $$
+declare
+  v_now timestamptz;
+begin
+  select * into running from fencepost.job_running r
+  where r.job_id = p_id and r.attempt = p_attempt and r.owner = p_owner for update;
+  v_now := fencepost.clock();
+  if not found or (running.expires_at <= v_now and not fencepost._job_is_fenced(p_id, p_attempt)) then
+    refusal := (select e.refusal from fencepost._job_explain(p_id, p_attempt, p_owner, v_now) e);
+  end if;
+end $$;
+
+-- Leave one running job; never raises. p_how is release, retry or bury.
+create or replace function fencepost._job_leave(
+  p_id bigint, p_attempt bigint, p_owner text, p_how text, p_error text, p_delay interval, out refusal text, out state text
+) language plpgsql volatile
+as $$
+declare
+  v     record;
+  v_job fencepost.job;
+  v_now timestamptz;
+begin
+  select * into v from fencepost._job_hold(p_id, p_attempt, p_owner);
+  refusal := v.refusal;
+  if refusal is not null then
+    return;
+  end if;
+  v_now := fencepost.clock();
+  select * into strict v_job from fencepost.job j where j.job_id = p_id;
+  state := case
+    when (v.running).cancel_requested_at is not null then 'cancelled'
+    when p_how = 'bury' or (p_how = 'retry' and (v.running).tries >= v_job.tries_max) then 'dead'
+    else 'pending'
+  end;
+  perform fencepost._event(v_now, 'job', p_id::text,
+    case p_how when 'release' then 'released' when 'retry' then 'failed' else 'buried' end, p_owner, p_attempt,
+    jsonb_build_object('to', state, 'error', left(p_error, 2000), 'claimed_at', (v.running).claimed_at));
+  if state = 'pending' then
+    perform fencepost._job_put_back(v.running, v_now + coalesce(p_delay, interval '0'),
+      (v.running).tries - case when p_how = 'release' then 1 else 0 end, p_error, v_now);
+  else
+    perform fencepost._job_end(v.running, state, case when state = 'dead' then 'failed' else 'cancelled' end, p_error, v_now);
+  end if;
+end $$;
+
+create or replace function fencepost._job_leave_or_refuse(
+  p_id bigint, p_attempt bigint, p_owner text, p_how text, p_error text, p_delay interval
+) returns text
+language plpgsql volatile
+as $$
+declare
+  v record;
+begin
+  perform fencepost._require_read_committed();
+  select * into v from fencepost._job_leave(p_id, p_attempt, p_owner, p_how, p_error, p_delay);
+  if v.refusal is not null then
+    perform fencepost._refuse(v.refusal, 'job', p_id::text,
+      jsonb_build_object('attempt', p_attempt, 'owner', p_owner, 'op', p_how), fencepost._job_seen(p_id));
+  end if;
+  return v.state;
+end $$;
+
+-- Give a job back unfinished, for a shutdown: the try is not counted. Answers the state it is in now: pending, or
+-- cancelled when a cancel was requested.
+create or replace function fencepost.job_release(p_id bigint, p_attempt bigint, p_owner text, p_delay interval default null)
+returns text
+language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$ select fencepost._job_leave_or_refuse(p_id, p_attempt, p_owner, 'release', null, p_delay) $$;
+
+-- The handler failed: wait p_delay and try again, or dead when no tries are left. Answers the state it is in now.
+create or replace function fencepost.job_retry(p_id bigint, p_attempt bigint, p_owner text, p_error text, p_delay interval)
+returns text
+language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$ select fencepost._job_leave_or_refuse(p_id, p_attempt, p_owner, 'retry', p_error, p_delay) $$;
+
+-- The job cannot succeed: dead at once, with its cause.
+create or replace function fencepost.job_bury(p_id bigint, p_attempt bigint, p_owner text, p_error text) returns text
+language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$ select fencepost._job_leave_or_refuse(p_id, p_attempt, p_owner, 'bury', p_error, null) $$;
+
+-- Leave many, each in its own way (release, retry, bury), in order of id; answers for each.
+create or replace function fencepost.job_leave_many(
+  p_ids bigint[], p_attempts bigint[], p_owner text, p_hows text[], p_errors text[] default null, p_delays interval[] default null
+) returns table (job_id bigint, state text, refusal text)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_asked record;
+  v       record;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_lengths('attempts', cardinality(p_ids), cardinality(p_attempts));
+  perform fencepost._check_lengths('hows', cardinality(p_ids), cardinality(p_hows));
+  perform fencepost._check_word('hows', h, array['release', 'retry', 'bury']) from unnest(p_hows) h;
+  for v_asked in select a.* from unnest(p_ids, p_attempts, p_hows, p_errors, p_delays) a (job_id, attempt, how, error, delay)
+                 order by a.job_id loop
+    select * into v from fencepost._job_leave(v_asked.job_id, v_asked.attempt, p_owner, v_asked.how, v_asked.error, v_asked.delay);
+    if v.refusal is not null then
+      perform fencepost._refusal_note(v.refusal, 'job', v_asked.job_id::text, p_owner,
+        jsonb_build_object('attempt', v_asked.attempt, 'owner', p_owner, 'op', v_asked.how), fencepost._job_seen(v_asked.job_id));
+    end if;
+    return query select v_asked.job_id, v.state, v.refusal;
+  end loop;
+end $$;
+
+-- A lost owner's job goes back to waiting, or ends. Answers the new state.
+create or replace function fencepost._job_reclaim(p_running fencepost.job_running, p_now timestamptz) returns text
+language plpgsql volatile
+as $$
+declare
+  v_end text := fencepost._job_lost_end(p_running, p_now);
+begin
+  perform fencepost._event(p_now, 'job', p_running.job_id::text, 'lost', p_running.owner, p_running.attempt,
+    jsonb_build_object('claimed_at', p_running.claimed_at, 'expired_at', p_running.expires_at, 'to', coalesce(v_end, 'pending')));
+  if v_end is null then
+    perform fencepost._job_put_back(p_running, p_now, p_running.tries, 'its lease expired', p_now);
+  end if;
+  return coalesce(v_end, 'pending');
+end $$;
+
+-- Put back what has been expired for p_grace, at most p_limit. A job whose old owner still has a fenced transaction
+-- open is skipped. Served by job_running_by_expiry.
+create or replace function fencepost.job_reclaim(p_limit integer, p_grace interval default '0')
+returns table (job_id bigint, attempt bigint, owner text, state text)
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_now     timestamptz := fencepost.clock();
+  v_running fencepost.job_running;
+begin
+  perform fencepost._require_read_committed();
+  for v_running in select * from fencepost.job_running r where r.expires_at <= v_now - p_grace
+                   order by r.expires_at limit p_limit for update skip locked loop
+    return query select v_running.job_id, v_running.attempt, v_running.owner, fencepost._job_reclaim(v_running, v_now);
+  end loop;
+end $$;
+
+-- Expired jobs that reclaim skips because a fenced transaction is still open: who blocks them must be evicted.
+create or replace function fencepost.job_blocked(p_limit integer, p_grace interval default '0') returns setof bigint
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off
+as $$
+declare
+  v_before  timestamptz := fencepost.clock() - p_grace;
+  v_expired bigint[] := array(select r.job_id from fencepost.job_running r where r.expires_at <= v_before
+                              order by r.expires_at limit p_limit);
+begin
+  return query
+  select e from unnest(v_expired) e
+  except
+  select f.job_id from (select r.job_id from fencepost.job_running r where r.job_id = any (v_expired)
+                        for update skip locked) f;
+end $$;
+
+-- Put one expired job back, waiting for whoever blocks it: job_evict ends him from another connection. Raises
+-- not_owner while the lease is valid, and the reason when the job is not running.
+create or replace function fencepost.job_reclaim_one(p_id bigint, p_grace interval default '0') returns text
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_running fencepost.job_running;
+  v_now     timestamptz;
+begin
+  perform fencepost._require_read_committed();
+  select * into v_running from fencepost.job_running r where r.job_id = p_id for update;
+  v_now := fencepost.clock();
+  if not found or v_running.expires_at > v_now - p_grace then
+    perform fencepost._refuse((select e.refusal from fencepost._job_explain(p_id, null, '', v_now) e), 'job', p_id::text,
+      jsonb_build_object('op', 'reclaim'), fencepost._job_seen(p_id));
+  end if;
+  return fencepost._job_reclaim(v_running, v_now);
+end $$;
+
+-- End whoever keeps the backend p_waiter from reclaiming the job. Nothing happens unless the job's lease has been
+-- expired for p_grace, by the database's clock, at this moment.
+create or replace function fencepost.job_evict(p_id bigint, p_waiter integer, p_grace interval) returns setof integer
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_now     timestamptz := fencepost.clock();
+  v_running fencepost.job_running;
+begin
+  perform fencepost._require_read_committed();
+  select * into v_running from fencepost.job_running r where r.job_id = p_id;
+  if not found or v_running.expires_at > v_now - p_grace then
+    perform fencepost._refuse((select e.refusal from fencepost._job_explain(p_id, null, '', v_now) e), 'job', p_id::text,
+      jsonb_build_object('op', 'evict', 'waiter', p_waiter), fencepost._job_seen(p_id));
+  end if;
+  return query select fencepost._evict('job', p_id::text, p_waiter);
+end $$;

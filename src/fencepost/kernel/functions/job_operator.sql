@@ -1,0 +1,169 @@
+-- What an operator does. He holds no attempt, so his writes are guarded by the state he saw: if it has changed, he is
+-- told what it is now, and decides again.
+
+create or replace function fencepost._job_refuse_operator(p_id bigint, p_expected text, p_actor text, p_op text) returns void
+language plpgsql volatile
+as $$
+declare
+  v_seen jsonb := fencepost._job_seen(p_id);
+begin
+  perform fencepost._refuse(
+    case when v_seen = '{}' then 'not_found'
+         when v_seen ->> 'state' = 'finished' then 'already_finished'
+         when v_seen ->> 'state' = 'cancelled' then 'cancelled'
+         else 'mismatch' end,
+    'job', p_id::text, jsonb_build_object('expected', p_expected, 'actor', p_actor, 'op', p_op), v_seen);
+end $$;
+
+-- Cancel. A waiting job is cancelled at once. A running one is asked to stop: its finish is refused from now on, unless
+-- it has passed its fence; released, failed or lost, it ends as cancelled. Answers cancelled or requested.
+create or replace function fencepost.job_cancel(p_id bigint, p_actor text, p_expected text default null) returns text
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_now     timestamptz;
+  v_waiting fencepost.job_waiting;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('actor', p_actor, 256);
+  if p_expected is not null then
+    perform fencepost._check_word('expected', p_expected, array['pending', 'dispatched', 'running']);
+  end if;
+  -- Waiting before running: a claim moves the row that way. If it does so while we look, we find it running.
+  select * into v_waiting from fencepost.job_waiting w where w.job_id = p_id
+    and (p_expected is null or p_expected = case when w.dispatched_at is null then 'pending' else 'dispatched' end) for update;
+  v_now := fencepost.clock();
+  if found then
+    with gone as (delete from fencepost.job_waiting w where w.job_id = p_id returning w.*)
+    insert into fencepost.job_finished (job_id, state, final_status, queue, attempt, tries, finished_at, error)
+    select g.job_id, 'cancelled', 'cancelled', g.queue, g.attempt, g.tries, v_now, g.last_error from gone g;
+    perform fencepost._job_left(array[p_id], null, v_now);
+    perform fencepost._event(v_now, 'job', p_id::text, 'cancelled', p_actor, v_waiting.attempt, null);
+    return 'cancelled';
+  end if;
+  update fencepost.job_running r
+  set cancel_requested_at = coalesce(r.cancel_requested_at, v_now), cancel_requested_by = coalesce(r.cancel_requested_by, p_actor)
+  where r.job_id = p_id and coalesce(p_expected, 'running') = 'running';
+  if not found then
+    perform fencepost._job_refuse_operator(p_id, p_expected, p_actor, 'cancel');
+  end if;
+  perform fencepost._event(v_now, 'job', p_id::text, 'cancel_requested', p_actor, null, null);
+  return 'requested';
+end $$;
+
+-- Run a dead or cancelled job again: its tries begin anew, its attempt goes on growing. A unique key that another live
+-- job holds by now refuses it as duplicate.
+create or replace function fencepost.job_replay(p_id bigint, p_actor text, p_expected text default 'dead') returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_now      timestamptz;
+  v_job      fencepost.job;
+  v_finished fencepost.job_finished;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('actor', p_actor, 256);
+  perform fencepost._check_word('expected', p_expected, array['dead', 'cancelled']);
+  select * into v_finished from fencepost.job_finished f where f.job_id = p_id and f.state = p_expected for update;
+  if not found then
+    perform fencepost._job_refuse_operator(p_id, p_expected, p_actor, 'replay');
+  end if;
+  select * into strict v_job from fencepost.job j where j.job_id = p_id;
+  v_now := fencepost.clock();
+  if v_job.unique_key is not null then
+    insert into fencepost.job_unique (unique_key, job_id) values (v_job.unique_key, p_id) on conflict (unique_key) do nothing;
+    if not found then
+      perform fencepost._refuse('duplicate', 'job', p_id::text, jsonb_build_object('unique_key', v_job.unique_key, 'op', 'replay'),
+        (select jsonb_build_object('job_id', u.job_id) from fencepost.job_unique u where u.unique_key = v_job.unique_key));
+    end if;
+  end if;
+  with gone as (delete from fencepost.job_finished f where f.job_id = p_id returning f.*)
+  insert into fencepost.job_waiting (job_id, queue, lane, run_at, attempt, tries, concurrency_key)
+  select g.job_id, v_job.queue, v_job.lane, v_now, g.attempt, 0, v_job.concurrency_key from gone g;
+  perform fencepost._event(v_now, 'job', p_id::text, 'replayed', p_actor, v_finished.attempt,
+    jsonb_build_object('from', p_expected, 'error', v_finished.error, 'finished_at', v_finished.finished_at));
+  perform fencepost._wake('job:' || v_job.queue);
+end $$;
+
+-- A dead job that nobody will replay: it ends as cancelled and leaves the dead letters.
+create or replace function fencepost.job_discard(p_id bigint, p_actor text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('actor', p_actor, 256);
+  update fencepost.job_finished f set state = 'cancelled', final_status = 'discarded'
+  where f.job_id = p_id and f.state = 'dead';
+  if not found then
+    perform fencepost._job_refuse_operator(p_id, 'dead', p_actor, 'discard');
+  end if;
+  perform fencepost._event(fencepost.clock(), 'job', p_id::text, 'discarded', p_actor, null, null);
+end $$;
+
+-- Pause a queue: nothing of it is dispatched or claimed; what runs goes on. Idempotent.
+create or replace function fencepost.queue_pause(p_queue text, p_actor text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_now timestamptz := fencepost.clock();
+begin
+  perform fencepost._check_text('queue', p_queue, 128);
+  perform fencepost._check_text('actor', p_actor, 256);
+  insert into fencepost.job_queue as q (queue, paused_at, paused_by) values (p_queue, v_now, p_actor)
+  on conflict (queue) do update set paused_at = coalesce(q.paused_at, v_now), paused_by = coalesce(q.paused_by, p_actor);
+  perform fencepost._event(v_now, 'queue', p_queue, 'paused', p_actor, null, null);
+end $$;
+
+create or replace function fencepost.queue_resume(p_queue text, p_actor text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  perform fencepost._check_text('queue', p_queue, 128);
+  perform fencepost._check_text('actor', p_actor, 256);
+  update fencepost.job_queue q set paused_at = null, paused_by = null where q.queue = p_queue;
+  perform fencepost._event(fencepost.clock(), 'queue', p_queue, 'resumed', p_actor, null, null);
+  perform fencepost._wake('job:' || p_queue);
+end $$;
+
+-- Bound the waiting jobs of a queue; null lifts the bound.
+create or replace function fencepost.queue_bound(p_queue text, p_waiting_max bigint, p_actor text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  perform fencepost._check_text('queue', p_queue, 128);
+  perform fencepost._check_text('actor', p_actor, 256);
+  insert into fencepost.job_queue (queue, waiting_max) values (p_queue, p_waiting_max)
+  on conflict (queue) do update set waiting_max = excluded.waiting_max;
+  perform fencepost._event(fencepost.clock(), 'queue', p_queue, 'bounded', p_actor, null,
+                           jsonb_build_object('waiting_max', p_waiting_max));
+end $$;
+
+-- Count what waits in the queues that have a bound. A loop calls it; submissions read the count.
+create or replace function fencepost.queue_count() returns void
+language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  update fencepost.job_queue q
+  set waiting_now = (select count(*) from fencepost.job_waiting w where w.queue = q.queue)
+  where q.waiting_max is not null
+$$;
+
+-- Forget finished and cancelled jobs older than p_keep, at most p_limit; dead ones stay for a person. Served by
+-- job_finished_by_time.
+create or replace function fencepost.job_prune(p_keep interval, p_limit integer, p_dead boolean default false) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_before timestamptz := fencepost.clock() - p_keep;
+  v_ids    bigint[];
+begin
+  perform fencepost._check_duration('keep', p_keep, interval '100 years');
+  with gone as (
+    delete from fencepost.job_finished f where f.ctid = any (array(
+      select o.ctid from fencepost.job_finished o where o.finished_at < v_before and (p_dead or o.state <> 'dead')
+      order by o.finished_at limit p_limit for update skip locked))
+    returning f.job_id
+  )
+  select coalesce(array_agg(g.job_id), '{}') into v_ids from gone g;
+  delete from fencepost.job j where j.job_id = any (v_ids);
+  return cardinality(v_ids);
+end $$;

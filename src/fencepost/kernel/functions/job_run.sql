@@ -1,0 +1,277 @@
+-- What the owner of a running job does: renew, report progress, fence, finish. All of it is fenced by the attempt.
+
+-- The row of a job as it is now, wherever it is, for refusals and for people.
+create or replace function fencepost._job_seen(p_id bigint) returns jsonb
+language sql stable
+as $$
+  select coalesce(
+    (select jsonb_build_object('state', 'running', 'attempt', r.attempt, 'owner', r.owner, 'expires_at', r.expires_at,
+                               'cancel_requested_at', r.cancel_requested_at)
+     from fencepost.job_running r where r.job_id = p_id),
+    (select jsonb_build_object('state', case when w.dispatched_at is null then 'pending' else 'dispatched' end,
+                               'attempt', w.attempt, 'run_at', w.run_at)
+     from fencepost.job_waiting w where w.job_id = p_id),
+    (select jsonb_build_object('state', f.state, 'final_status', f.final_status, 'attempt', f.attempt, 'owner', f.owner,
+                               'finished_at', f.finished_at)
+     from fencepost.job_finished f where f.job_id = p_id),
+    '{}'::jsonb)
+$$;
+
+-- Why p_owner with p_attempt (null: any) may not act on the job. One statement, so one snapshot of all three tables;
+-- called after the write found nothing, so never older than the refusal.
+create or replace function fencepost._job_explain(p_id bigint, p_attempt bigint, p_owner text, p_now timestamptz)
+returns table (refusal text, attempt bigint)
+language sql stable
+as $$
+  select case
+      when r.attempt > p_attempt then 'stale_attempt'
+      when r.owner <> p_owner then 'not_owner'
+      when r.attempt < p_attempt then 'not_owner'
+      when r.expires_at <= p_now then 'lease_expired'
+      when r.cancel_requested_at is not null then 'cancelled'
+      when r.job_id is not null then 'in_flight'
+      when w.attempt > p_attempt then 'stale_attempt'
+      when w.job_id is not null then 'not_running'
+      when f.state = 'cancelled' then 'cancelled'
+      when f.attempt > p_attempt then 'stale_attempt'
+      when f.job_id is not null then 'already_finished'
+      else 'not_found'
+    end,
+    coalesce(r.attempt, w.attempt, f.attempt)
+  from (select p_id as job_id) asked
+  left join fencepost.job_running r on r.job_id = asked.job_id
+  left join fencepost.job_waiting w on w.job_id = asked.job_id
+  left join fencepost.job_finished f on f.job_id = asked.job_id
+$$;
+
+-- The jobs that this transaction has fenced, as ,id:attempt,id:attempt, in a setting that is local to it and undone
+-- with the savepoint that undoes the fence. Whoever forges it gains nothing: attempt and owner are checked all the same,
+-- and only the clock is spared.
+create or replace function fencepost._job_is_fenced(p_id bigint, p_attempt bigint) returns boolean
+language sql stable
+as $$ select position(',' || p_id || ':' || p_attempt || ',' in coalesce(current_setting('fencepost.fenced', true), '')) > 0 $$;
+
+-- The fence of a job: from here to the end of the transaction nobody takes it over, and job_finish in the same
+-- transaction does not ask the clock again. Takes FOR KEY SHARE: renewals pass. Raises the reason otherwise.
+create or replace function fencepost.job_fence(p_id bigint, p_attempt bigint, p_owner text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_running fencepost.job_running;
+  v_now     timestamptz;
+begin
+  perform fencepost._require_read_committed();
+  select * into v_running from fencepost.job_running r where r.job_id = p_id and r.attempt = p_attempt for key share;
+  v_now := fencepost.clock();
+  if not found or v_running.owner <> p_owner or v_running.expires_at <= v_now or v_running.cancel_requested_at is not null then
+    perform fencepost._refuse((select e.refusal from fencepost._job_explain(p_id, p_attempt, p_owner, v_now) e), 'job',
+      p_id::text, jsonb_build_object('attempt', p_attempt, 'owner', p_owner, 'op', 'fence'), fencepost._job_seen(p_id));
+  end if;
+  perform set_config('fencepost.fenced',
+    coalesce(nullif(current_setting('fencepost.fenced', true), ''), ',') || p_id || ':' || p_attempt || ',', true);
+  perform fencepost._bound_idle_time(v_running.lease);
+end $$;
+
+-- Finish many, in order of id, by one statement: running rows out, finished rows in. Answers the ids that were
+-- finished. The join over the arrays is pinned to an index nested loop; stale statistics once made it a scan.
+create or replace function fencepost._job_finish(
+  p_ids bigint[], p_attempts bigint[], p_owner text, p_statuses text[], p_results jsonb[]
+) returns bigint[]
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
+declare
+  v_now  timestamptz := fencepost.clock();
+  v_done bigint[];
+  v_keys text[];
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('owner', p_owner, 256);
+  perform fencepost._check_lengths('attempts', cardinality(p_ids), cardinality(p_attempts));
+  perform fencepost._check_lengths('statuses', cardinality(p_ids), coalesce(cardinality(p_statuses), cardinality(p_ids)));
+  perform fencepost._check_lengths('results', cardinality(p_ids), coalesce(cardinality(p_results), cardinality(p_ids)));
+  if exists (select 1 from unnest(p_results) r where pg_column_size(r) > 65536) then
+    perform fencepost._check_json('result', r, 65536) from unnest(p_results) r;
+  end if;
+  perform fencepost._check_text('final_status', s, 64) from unnest(p_statuses) s where s is not null;
+  with asked as materialized (
+    select a.job_id, a.attempt, coalesce(a.status, 'ok') as status, a.result
+    from unnest(p_ids, p_attempts, p_statuses, p_results) a (job_id, attempt, status, result) order by a.job_id
+  ), gone as (
+    delete from fencepost.job_running r using asked a
+    where r.job_id = a.job_id and r.attempt = a.attempt and r.owner = p_owner
+      and ((r.expires_at > v_now and r.cancel_requested_at is null) or fencepost._job_is_fenced(r.job_id, r.attempt))
+    returning r.*, a.status, a.result
+  ), done as (
+    insert into fencepost.job_finished (job_id, state, final_status, queue, attempt, tries, owner, claimed_at, finished_at, result)
+    select g.job_id, 'finished', g.status, g.queue, g.attempt, g.tries, g.owner, g.claimed_at, v_now, g.result from gone g
+  )
+  select coalesce(array_agg(g.job_id), '{}'), array_agg(distinct g.concurrency_key) filter (where g.concurrency_key is not null)
+  into v_done, v_keys from gone g;
+  perform fencepost._job_left(v_done, v_keys, v_now);
+  return v_done;
+end $$;
+
+-- After jobs have left the running table for good: their unique keys are free, and each slot calls who waits for it.
+create or replace function fencepost._job_left(p_ids bigint[], p_keys text[], p_now timestamptz) returns void
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off
+as $$
+begin
+  -- Most systems have no unique jobs: one look at an empty table instead of one for each job.
+  if exists (select 1 from fencepost.job_unique) then
+    delete from fencepost.job_unique u where u.job_id = any (p_ids);
+  end if;
+  if p_keys is not null then
+    perform fencepost._job_call_waiting(k, p_now) from unnest(p_keys) k;
+  end if;
+end $$;
+
+-- A slot of p_key came free: the job that has waited longest for it is due now.
+create or replace function fencepost._job_call_waiting(p_key text, p_now timestamptz) returns void
+language plpgsql volatile
+as $$
+declare
+  v_queue text;
+begin
+  update fencepost.job_waiting w set run_at = least(w.run_at, p_now), deferred_at = null
+  where w.job_id = (select d.job_id from fencepost.job_waiting d
+                    where d.concurrency_key = p_key and d.deferred_at is not null
+                    order by d.run_at limit 1 for update skip locked)
+  returning w.queue into v_queue;
+  if found then
+    perform fencepost._wake('job:' || v_queue);
+  end if;
+end $$;
+
+-- Finish one job. The finishing write holds exactly when job, attempt, owner and running state match, and the lease has
+-- not expired or this transaction has passed the fence. Otherwise raises the reason, with the row that was seen.
+create or replace function fencepost.job_finish(
+  p_id bigint, p_attempt bigint, p_owner text, p_final_status text default 'ok', p_result jsonb default null
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  if fencepost._job_finish(array[p_id], array[p_attempt], p_owner, array[p_final_status], array[p_result]) = '{}' then
+    perform fencepost._refuse(
+      (select e.refusal from fencepost._job_explain(p_id, p_attempt, p_owner, fencepost.clock()) e), 'job', p_id::text,
+      jsonb_build_object('attempt', p_attempt, 'owner', p_owner, 'op', 'finish'), fencepost._job_seen(p_id));
+  end if;
+end $$;
+
+-- Finish many by one statement and one commit; answers for each, refusal null or the reason.
+create or replace function fencepost.job_finish_many(
+  p_ids bigint[], p_attempts bigint[], p_owner text, p_statuses text[] default null, p_results jsonb[] default null
+) returns table (job_id bigint, refusal text)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_done bigint[] := fencepost._job_finish(p_ids, p_attempts, p_owner, p_statuses, p_results);
+begin
+  if cardinality(v_done) = cardinality(p_ids) then
+    return query select d, null::text from unnest(v_done) d;
+    return;
+  end if;
+  return query select d, null::text from unnest(v_done) d;
+  return query select n.job_id, n.refusal from fencepost._job_note_refused(p_ids, p_attempts, p_owner, v_done, 'finish') n;
+end $$;
+
+-- Explain, count and record what a plural form did not do.
+create or replace function fencepost._job_note_refused(
+  p_ids bigint[], p_attempts bigint[], p_owner text, p_done bigint[], p_op text
+) returns table (job_id bigint, refusal text)
+language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  v     record;
+  v_now timestamptz := fencepost.clock();
+begin
+  for v in select a.job_id, a.attempt, e.refusal
+           from unnest(p_ids, p_attempts) a (job_id, attempt)
+           cross join lateral fencepost._job_explain(a.job_id, a.attempt, p_owner, v_now) e
+           where a.job_id <> all (p_done) order by a.job_id loop
+    perform fencepost._refusal_note(v.refusal, 'job', v.job_id::text, p_owner,
+      jsonb_build_object('attempt', v.attempt, 'owner', p_owner, 'op', p_op), fencepost._job_seen(v.job_id));
+    job_id := v.job_id; refusal := v.refusal;
+    return next;
+  end loop;
+end $$;
+
+-- Renew the leases of all jobs of one owner by one statement; answers for each. A row that is locked at this moment
+-- (an open finish has deleted it, or a takeover holds it) is answered as in_flight and not waited for: one open
+-- finish must not block the heartbeat of the others. cancel_requested tells the worker to stop.
+create or replace function fencepost.job_renew_many(p_ids bigint[], p_attempts bigint[], p_owner text)
+returns table (job_id bigint, expires_at timestamptz, cancel_requested boolean, refusal text)
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+declare
+  v_now  timestamptz;
+  v_free bigint[];
+  v_done bigint[];
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_lengths('attempts', cardinality(p_ids), cardinality(p_attempts));
+  v_free := array(select r.job_id from fencepost.job_running r where r.job_id = any (p_ids)
+                  order by r.job_id for no key update skip locked);
+  v_now := fencepost.clock();
+  with renewed as (
+    update fencepost.job_running r set renewed_at = v_now, expires_at = v_now + r.lease
+    from unnest(p_ids, p_attempts) a (job_id, attempt)
+    where r.job_id = a.job_id and r.attempt = a.attempt and r.owner = p_owner and r.expires_at > v_now
+      and r.job_id = any (v_free)
+    returning r.job_id
+  )
+  select coalesce(array_agg(n.job_id), '{}') into v_done from renewed n;
+  return query select r.job_id, r.expires_at, r.cancel_requested_at is not null, null::text
+               from fencepost.job_running r where r.job_id = any (v_done);
+  if cardinality(v_done) < cardinality(p_ids) then
+    return query select n.job_id, null::timestamptz, n.refusal = 'cancelled', n.refusal
+                 from fencepost._job_note_refused(p_ids, p_attempts, p_owner, v_done, 'renew') n;
+  end if;
+end $$;
+
+-- Renew one. Raises the reason when it cannot be renewed; in_flight when the row is locked at this moment.
+create or replace function fencepost.job_renew(p_id bigint, p_attempt bigint, p_owner text)
+returns table (expires_at timestamptz, cancel_requested boolean)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_now     timestamptz;
+  v_running fencepost.job_running;
+begin
+  perform fencepost._require_read_committed();
+  select * into v_running from fencepost.job_running r where r.job_id = p_id and r.attempt = p_attempt
+    for no key update skip locked;
+  v_now := fencepost.clock();
+  if not found or v_running.owner <> p_owner or v_running.expires_at <= v_now then
+    perform fencepost._refuse((select e.refusal from fencepost._job_explain(p_id, p_attempt, p_owner, v_now) e), 'job',
+      p_id::text, jsonb_build_object('attempt', p_attempt, 'owner', p_owner, 'op', 'renew'), fencepost._job_seen(p_id));
+  end if;
+  return query
+  update fencepost.job_running r set renewed_at = v_now, expires_at = v_now + r.lease where r.job_id = p_id
+  returning r.expires_at, r.cancel_requested_at is not null;
+end $$;
+
+-- Report progress: a small document that people see. Fenced like every other write of the owner.
+create or replace function fencepost.job_progress(p_id bigint, p_attempt bigint, p_owner text, p_progress jsonb) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_now timestamptz := fencepost.clock();
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_json('progress', p_progress, 8192);
+  update fencepost.job_running r set progress = p_progress
+  where r.job_id = p_id and r.attempt = p_attempt and r.owner = p_owner and r.expires_at > v_now
+    and r.cancel_requested_at is null;
+  if not found then
+    perform fencepost._refuse((select e.refusal from fencepost._job_explain(p_id, p_attempt, p_owner, v_now) e), 'job',
+      p_id::text, jsonb_build_object('attempt', p_attempt, 'owner', p_owner, 'op', 'progress'), fencepost._job_seen(p_id));
+  end if;
+end $$;

@@ -1,0 +1,142 @@
+-- Markers: a request takes effect once. claim is the first statement of the mutation's transaction; a rollback
+-- takes the marker along, so a failed request can be repeated at once.
+--
+-- Answers, never raises for one of them:
+--   claimed     go on: this transaction is the one
+--   replay      it committed before; here is the response it stored
+--   duplicate   it committed before, and stored no response: read the state, do not repeat
+--   mismatch    the key was used for another request (another digest)
+--   in_flight   another transaction holds the key right now: ask again shortly
+--   too_old     a time-ordered key outside the window (claim_ordered only)
+--
+-- Locks: a transaction-scoped advisory try-lock on (scope, key). Waiting for the other's INSERT would pin a
+-- connection; lock_timeout would abort the caller's transaction. The lock is released after the commit is visible,
+-- so whoever gets it sees what was committed. Two keys that share a hash only cost an in_flight.
+
+create or replace function fencepost._marker_lock(p_scope text, p_key text) returns boolean
+language sql volatile
+as $$ select pg_try_advisory_xact_lock(hashtextextended(p_scope || chr(31) || p_key, 7411)) $$;
+
+create or replace function fencepost._marker_check(p_scope text, p_key text, p_digest text, p_response jsonb) returns void
+language plpgsql volatile
+as $$
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('scope', p_scope, 256);
+  perform fencepost._check_text('key', p_key, 512);
+  if p_digest is not null then
+    perform fencepost._check_text('digest', p_digest, 256);
+  end if;
+  perform fencepost._check_json('response', p_response, 8192);
+end $$;
+
+-- What a key that is known already answers.
+create or replace function fencepost._marker_answer(p_digest text, p_known_digest text, p_response jsonb) returns text
+language sql immutable
+as $$
+  select case when p_digest is distinct from p_known_digest then 'mismatch'
+              when p_response is null then 'duplicate'
+              else 'replay' end
+$$;
+
+-- Claim one key; counts and records what is no claim and no replay. Served by the primary key.
+create or replace function fencepost._claim_try(
+  p_scope text, p_key text, p_digest text, p_response jsonb,
+  out outcome text, out response jsonb, out claimed_at timestamptz
+) language plpgsql volatile
+as $$
+#variable_conflict use_column
+declare
+  v_known fencepost.marker;
+begin
+  if not fencepost._marker_lock(p_scope, p_key) then
+    outcome := 'in_flight';
+  else
+    claimed_at := fencepost.clock();
+    insert into fencepost.marker as m (scope, key, digest, response, claimed_by, claimed_at)
+    values (p_scope, p_key, p_digest, p_response, pg_current_xact_id(), claimed_at)
+    on conflict (scope, key) do nothing;
+    if found then
+      outcome := 'claimed';
+      response := p_response;
+      return;
+    end if;
+    select * into strict v_known from fencepost.marker m where m.scope = p_scope and m.key = p_key;
+    outcome := fencepost._marker_answer(p_digest, v_known.digest, v_known.response);
+    claimed_at := v_known.claimed_at;
+    if outcome = 'replay' then
+      response := v_known.response;
+      return;
+    end if;
+  end if;
+  perform fencepost._refusal_note(outcome, 'request', p_scope || '/' || p_key, null,
+    jsonb_build_object('digest', p_digest), jsonb_build_object('digest', v_known.digest, 'claimed_at', v_known.claimed_at));
+end $$;
+
+-- The unconditional first statement of a mutation. p_response, when it is known already, is stored with the
+-- marker in one write; otherwise remember() adds it in the same transaction.
+create or replace function fencepost.claim(
+  p_scope text, p_key text, p_digest text default null, p_response jsonb default null
+) returns table (outcome text, response jsonb, claimed_at timestamptz)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  perform fencepost._marker_check(p_scope, p_key, p_digest, p_response);
+  return query select * from fencepost._claim_try(p_scope, p_key, p_digest, p_response);
+end $$;
+
+-- Claim many keys of one scope, in order of key so that two callers cannot deadlock; answers for each.
+create or replace function fencepost.claim_many(
+  p_scope text, p_keys text[], p_digests text[] default null, p_responses jsonb[] default null
+) returns table (key text, outcome text, response jsonb, claimed_at timestamptz)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v record;
+begin
+  perform fencepost._check_lengths('digests', cardinality(p_keys), coalesce(cardinality(p_digests), cardinality(p_keys)));
+  perform fencepost._check_lengths('responses', cardinality(p_keys), coalesce(cardinality(p_responses), cardinality(p_keys)));
+  for v in select a.key, a.digest, a.response from unnest(p_keys, p_digests, p_responses) a (key, digest, response)
+           order by a.key loop
+    perform fencepost._marker_check(p_scope, v.key, v.digest, v.response);
+    return query select v.key, c.outcome, c.response, c.claimed_at
+                 from fencepost._claim_try(p_scope, v.key, v.digest, v.response) c;
+  end loop;
+end $$;
+
+-- Store the response beside a claim of this same transaction. Raises duplicate when the marker belongs to an
+-- earlier transaction (its answer is settled), not_found when there is none.
+create or replace function fencepost.remember(p_scope text, p_key text, p_response jsonb) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_known fencepost.marker;
+begin
+  perform fencepost._marker_check(p_scope, p_key, null, p_response);
+  update fencepost.marker m set response = p_response
+  where m.scope = p_scope and m.key = p_key and m.claimed_by = pg_current_xact_id();
+  if not found then
+    select * into v_known from fencepost.marker m where m.scope = p_scope and m.key = p_key;
+    perform fencepost._refuse(case when found then 'duplicate' else 'not_found' end, 'request', p_scope || '/' || p_key,
+      '{}', jsonb_build_object('claimed_at', v_known.claimed_at));
+  end if;
+end $$;
+
+-- Forget markers older than p_keep, at most p_limit; returns how many. Every node runs it, without an election:
+-- SKIP LOCKED parts the work. By ctid, because a join would fall back to a scan. Served by marker_by_age.
+create or replace function fencepost.marker_clean(p_keep interval, p_limit integer) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_before timestamptz;
+  v_count  bigint;
+begin
+  perform fencepost._check_duration('keep', p_keep, interval '10 years');
+  v_before := fencepost.clock() - p_keep;
+  delete from fencepost.marker m where m.ctid = any (array(
+    select o.ctid from fencepost.marker o where o.claimed_at < v_before
+    order by o.claimed_at limit p_limit for update skip locked));
+  get diagnostics v_count = row_count;
+  return v_count;
+end $$;

@@ -1,0 +1,97 @@
+-- A refusal is an answer. Singular forms raise it: the caller's own writes do not commit either. Plural forms
+-- answer for each row. Both count it; the count is a sequence and survives the rollback.
+
+-- Count one refusal.
+create or replace function fencepost._refusal_count(p_reason text) returns void
+language plpgsql volatile
+as $$
+begin
+  perform nextval(('fencepost.refused_' || p_reason)::regclass);
+end $$;
+
+-- Count a refusal and raise it with its reason and the row that was seen, as JSON in the DETAIL.
+create or replace function fencepost._refuse(
+  p_reason text, p_noun text, p_subject text, p_attempted jsonb, p_seen jsonb
+) returns void
+language plpgsql volatile
+as $$
+declare
+  v_reason fencepost.refusal_reason;
+begin
+  select * into strict v_reason from fencepost.refusal_reason r where r.reason = p_reason;
+  perform fencepost._refusal_count(p_reason);
+  raise exception '% %: %. %', p_noun, p_subject, p_reason, v_reason.meaning
+    using errcode = v_reason.sqlstate, hint = v_reason.remedy,
+          detail = jsonb_build_object('reason', p_reason, 'noun', p_noun, 'subject', p_subject,
+                                      'attempted', p_attempted, 'seen', coalesce(p_seen, '{}'));
+end $$;
+
+-- Count a refusal and record it, without raising: for plural forms and for answers.
+create or replace function fencepost._refusal_note(
+  p_reason text, p_noun text, p_subject text, p_actor text, p_attempted jsonb, p_seen jsonb
+) returns void
+language plpgsql volatile
+as $$
+begin
+  perform fencepost._refusal_count(p_reason);
+  insert into fencepost.refusal (at, reason, noun, subject, actor, attempted, seen)
+  values (fencepost.clock(), p_reason, p_noun, p_subject, p_actor, p_attempted, coalesce(p_seen, '{}'));
+end $$;
+
+-- The record of a refusal that was raised: the raise rolled back whatever its own transaction could have
+-- written, so the client writes it afterwards, on a connection of its own. It counts nothing.
+create or replace function fencepost.refusal_record(
+  p_reason text, p_noun text, p_subject text, p_actor text, p_attempted jsonb, p_seen jsonb
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  perform fencepost._check_text('noun', p_noun, 64);
+  perform fencepost._check_text('subject', p_subject, 1200);
+  perform fencepost._check_json('attempted', p_attempted, 16384);
+  perform fencepost._check_json('seen', p_seen, 65536);
+  if not exists (select 1 from fencepost.refusal_reason r where r.reason = p_reason) then
+    raise exception 'reason % is not known.', quote_nullable(p_reason)
+      using errcode = 'ZF100', detail = '{"field": "reason"}';
+  end if;
+  insert into fencepost.refusal (at, reason, noun, subject, actor, attempted, seen)
+  values (fencepost.clock(), p_reason, p_noun, p_subject, p_actor, coalesce(p_attempted, '{}'), coalesce(p_seen, '{}'));
+end $$;
+
+-- How often each reason was given since the schema was made. A definer function, because a sequence's value is
+-- not for the application role to read or to set.
+create or replace function fencepost.refusal_counts() returns table (reason text, refused bigint)
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select r.reason, coalesce(pg_sequence_last_value(('fencepost.refused_' || r.reason)::regclass), 0)
+  from fencepost.refusal_reason r
+$$;
+
+-- Write one rare transition down.
+create or replace function fencepost._event(
+  p_at timestamptz, p_noun text, p_subject text, p_event text, p_actor text, p_token bigint, p_detail jsonb
+) returns void
+language sql volatile
+as $$
+  insert into fencepost.event (at, noun, subject, event, actor, token, detail)
+  values (p_at, p_noun, p_subject, p_event, p_actor, p_token, coalesce(p_detail, '{}'))
+$$;
+
+-- Forget events and recorded refusals older than p_keep, at most p_limit of each. Served by the indexes on time.
+create or replace function fencepost.history_prune(p_keep interval, p_limit integer) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_before   timestamptz := fencepost.clock() - p_keep;
+  v_events   bigint;
+  v_refusals bigint;
+begin
+  perform fencepost._check_duration('keep', p_keep, interval '100 years');
+  delete from fencepost.event e where e.ctid = any (array(
+    select o.ctid from fencepost.event o where o.at < v_before order by o.at limit p_limit for update skip locked));
+  get diagnostics v_events = row_count;
+  delete from fencepost.refusal r where r.ctid = any (array(
+    select o.ctid from fencepost.refusal o where o.at < v_before order by o.at limit p_limit for update skip locked));
+  get diagnostics v_refusals = row_count;
+  return v_events + v_refusals;
+end $$;

@@ -1,0 +1,26 @@
+-- Who may do what, by rule and not by list: there is nothing to forget.
+--
+-- A function whose name begins with an underscore is internal and granted to nobody; it runs inside a definer function,
+-- as the owner. Every other function is for the application; what is STABLE is also for the read-only role. Views are
+-- for both, tables for neither.
+revoke all on all functions in schema fencepost from public;
+revoke all on all tables in schema fencepost from public, fencepost_app, fencepost_read;
+revoke all on all sequences in schema fencepost from public, fencepost_app, fencepost_read;
+grant usage on schema fencepost to fencepost_app, fencepost_read;
+
+do $$
+declare
+  v record;
+begin
+  for v in select p.oid::regprocedure as signature, p.provolatile = 's' or p.proname = 'clock' as reads
+           from pg_proc p where p.pronamespace = 'fencepost'::regnamespace and p.proname not like '\_%' loop
+    execute format('grant execute on function %s to fencepost_app', v.signature);
+    if v.reads then
+      execute format('grant execute on function %s to fencepost_read', v.signature);
+    end if;
+  end loop;
+  for v in select c.oid::regclass as name from pg_class c
+           where c.relnamespace = 'fencepost'::regnamespace and c.relkind = 'v' loop
+    execute format('grant select on %s to fencepost_app, fencepost_read', v.name);
+  end loop;
+end $$;

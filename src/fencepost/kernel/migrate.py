@@ -1,0 +1,241 @@
+"""Bring a database's schema to this code's version: forward only, all or nothing.
+
+One transaction under an advisory lock holds everything: the schema files that are not applied yet, every function
+file again, and the grants. A failure leaves the database as it was; a second process waits and finds nothing to do.
+
+Each component (the kernel, later each service) is a folder with `schema/NNNN_name.sql` and `functions/*.sql`.
+A schema file that was applied never changes again; its digest is kept, and a difference is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import LiteralString, cast
+
+import psycopg
+from psycopg import sql
+
+from fencepost.errors import MigrationFailed, SchemaMissing, SchemaTooNew, SchemaTooOld, ServerUnavailable
+
+# Two processes that migrate one database take turns on this advisory lock.
+_TURN = 0x66656E6365
+_FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One schema file."""
+
+    version: int
+    name: str
+    text: str
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """A folder of schema and function files with a version of its own."""
+
+    name: str
+    steps: tuple[Step, ...]
+    functions: tuple[tuple[str, str], ...]
+    grants: str
+
+    @property
+    def version(self) -> int:
+        return self.steps[-1].version
+
+    @classmethod
+    def read(cls, name: str, folder: Path) -> Component:
+        files = sorted((folder / "schema").glob("*.sql"))
+        steps = tuple(_read_step(file) for file in files)
+        versions = [step.version for step in steps]
+        assert versions == list(range(1, len(steps) + 1)), f"{name}: schema versions have a gap: {versions}"
+        functions = tuple((file.name, file.read_text()) for file in sorted((folder / "functions").glob("*.sql")))
+        return cls(name, steps, functions, (folder / "grants.sql").read_text())
+
+
+@dataclass(frozen=True, slots=True)
+class Migrated:
+    """What a migration did: the steps it applied, and the version the database has now."""
+
+    applied: tuple[str, ...]
+    version: int
+
+
+@cache
+def kernel() -> Component:
+    """The kernel's own files."""
+    return Component.read("kernel", Path(__file__).parent)
+
+
+def migrate(url: str, component: Component | None = None) -> Migrated:
+    """Migrate the database at `url`; needs a login that may create roles, or roles that exist already."""
+    component = component or kernel()
+    try:
+        connection = psycopg.connect(url, autocommit=False)
+    except psycopg.OperationalError as error:
+        raise ServerUnavailable(f"PostgreSQL cannot be reached for the migration: {error}") from error
+    with connection:
+        _prepare_roles(connection)
+        try:
+            return _migrate_in(connection, component)
+        except psycopg.Error as error:
+            raise MigrationFailed(
+                f"The migration of {component.name} failed and nothing of it was kept: {error}"
+            ) from error
+
+
+def schema_version(url: str, component: str = "kernel") -> int | None:
+    """The version of the schema in the database at `url`, or None when there is none."""
+    try:
+        connection = psycopg.connect(url, autocommit=True)
+    except psycopg.OperationalError as error:
+        raise ServerUnavailable(f"PostgreSQL cannot be reached: {error}") from error
+    with connection:
+        return _installed(connection, component)
+
+
+def check_version(installed: int | None, component: Component | None = None) -> None:
+    """Refuse a schema that this code cannot work with. One version apart works: that is a rolling upgrade."""
+    component = component or kernel()
+    if installed is None:
+        raise SchemaMissing("The database has no Fencepost schema. Run `fencepost migrate`.")
+    if installed < component.version - 1:
+        raise SchemaTooOld(
+            f"The database has schema version {installed} of {component.name}; this code needs "
+            f"{component.version} or {component.version - 1}. Run `fencepost migrate`."
+        )
+    if installed > component.version + 1:
+        raise SchemaTooNew(
+            f"The database has schema version {installed} of {component.name}; this code works with "
+            f"{component.version} or {component.version + 1}. Upgrade this process."
+        )
+
+
+VERSION_QUERY: LiteralString = (
+    "select max(version) from fencepost.schema_versions where component = %s having count(*) > 0"
+)
+
+
+def _installed(connection: psycopg.Connection, component: str) -> int | None:
+    try:
+        with connection.transaction():
+            row = connection.execute(VERSION_QUERY, (component,)).fetchone()
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+        return None
+    except psycopg.errors.InsufficientPrivilege as error:
+        raise ServerUnavailable(
+            "This login may not use the schema fencepost: grant it membership of fencepost_app (services) or "
+            "fencepost_read (read-only)."
+        ) from error
+    return None if row is None else int(row[0])
+
+
+def _read_step(file: Path) -> Step:
+    match = _FILE.match(file.name)
+    assert match is not None, f"{file.name} is not named NNNN_name.sql"
+    return Step(int(match[1]), match[2], file.read_text())
+
+
+def _prepare_roles(connection: psycopg.Connection) -> None:
+    """Make the three group roles. They belong to the cluster, so this has a transaction of its own."""
+    for role in ("fencepost_owner", "fencepost_app", "fencepost_read"):
+        with connection.transaction():
+            # The lock is taken in every database of the cluster by its own number, so two databases may still race.
+            connection.execute("select pg_advisory_xact_lock(%s)", (_TURN,))
+            try:
+                with connection.transaction():
+                    if connection.execute("select 1 from pg_roles where rolname = %s", (role,)).fetchone() is None:
+                        connection.execute(sql.SQL("create role {} nologin").format(sql.Identifier(role)))
+            except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
+                pass
+    _try(connection, "grant fencepost_owner to current_user")
+    # The owner ends backends that keep an expired lease. Where this may not be granted, `doctor` says so.
+    _try(connection, "grant pg_signal_backend to fencepost_owner")
+    connection.commit()
+
+
+def _try(connection: psycopg.Connection, statement: LiteralString) -> None:
+    try:
+        with connection.transaction():
+            connection.execute(statement)
+    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.InternalError, psycopg.errors.InvalidGrantOperation):
+        pass
+
+
+def _migrate_in(connection: psycopg.Connection, component: Component) -> Migrated:
+    with connection.transaction():
+        connection.execute("select pg_advisory_xact_lock(%s)", (_TURN,))
+        _make_ground(connection)
+        known = _known(connection, component.name)
+        _refuse_unknown(known, component)
+        applied = [_apply(connection, component.name, step) for step in component.steps if step.version not in known]
+        for name, text in (*component.functions, ("grants.sql", component.grants)):
+            _run_file(connection, name, text)
+        return Migrated(tuple(applied), component.version)
+
+
+def _make_ground(connection: psycopg.Connection) -> None:
+    """The schema, its owner, and the table of migrations; then act as the owner, who cannot log in."""
+    database = connection.info.dbname
+    connection.execute(
+        sql.SQL("grant create, connect on database {} to fencepost_owner").format(sql.Identifier(database))
+    )
+    connection.execute("set local role fencepost_owner")
+    connection.execute("set local search_path = pg_catalog, fencepost, pg_temp")
+    # Functions call each other across files, in no order of the alphabet.
+    connection.execute("set local check_function_bodies = off")
+    connection.execute("create schema if not exists fencepost authorization fencepost_owner")
+    connection.execute(
+        """create table if not exists fencepost.migration (
+             component text not null, version integer not null, name text not null, digest text not null,
+             applied_at timestamptz not null default clock_timestamp(),
+             constraint migration_pkey primary key (component, version))"""
+    )
+
+
+def _known(connection: psycopg.Connection, component: str) -> dict[int, str]:
+    rows = connection.execute("select version, digest from fencepost.migration where component = %s", (component,))
+    return {int(version): str(digest) for version, digest in rows}
+
+
+def _refuse_unknown(known: dict[int, str], component: Component) -> None:
+    ours = {step.version: step for step in component.steps}
+    for version, digest in sorted(known.items()):
+        step = ours.get(version)
+        if step is None:
+            raise SchemaTooNew(
+                f"The database has version {max(known)} of {component.name}, this code knows {component.version}. "
+                "Migrations go forward only: run the migration of the newer code."
+            )
+        if step.digest != digest:
+            raise MigrationFailed(
+                f"{component.name} version {version} ({step.name}) differs from the one that was applied. "
+                "An applied schema file must not change: add a new one."
+            )
+
+
+def _apply(connection: psycopg.Connection, component: str, step: Step) -> str:
+    _run_file(connection, f"{step.version:04}_{step.name}.sql", step.text)
+    connection.execute(
+        "insert into fencepost.migration (component, version, name, digest) values (%s, %s, %s, %s)",
+        (component, step.version, step.name, step.digest),
+    )
+    return f"{step.version:04}_{step.name}"
+
+
+def _run_file(connection: psycopg.Connection, name: str, text: str) -> None:
+    try:
+        # The text of our own files, never input; without parameters, so that one call may hold many statements.
+        connection.execute(cast("LiteralString", text))
+    except psycopg.Error as error:
+        error.add_note(f"in {name}")
+        raise
