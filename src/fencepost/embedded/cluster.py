@@ -66,6 +66,9 @@ def create(
     data: Path, binary: Found, identity: Identity, *, cache: Path | None, durable: bool, log: Path
 ) -> None:
     """Make a data directory where there is none. It appears whole or not at all."""
+    # The directory is locked, so an unfinished one is of somebody who was killed over it.
+    for abandoned in data.parent.glob("new-*"):
+        shutil.rmtree(abandoned, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="new-", dir=data.parent) as workshop:
         identity.own(Path(workshop))
         unfinished = Path(workshop) / "data"

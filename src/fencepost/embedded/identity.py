@@ -91,10 +91,11 @@ def _stand_in() -> pwd.struct_passwd | None:
 
 def _is_reachable(path: Path, identity: Identity) -> bool:
     """Whether the account may enter every directory on the way that exists."""
-    return all(_may_enter(parent, identity) for parent in path.resolve().parents)
+    return all(may_enter(parent, identity) for parent in path.resolve().parents)
 
 
-def _may_enter(directory: Path, identity: Identity) -> bool:
+def may_enter(directory: Path, identity: Identity) -> bool:
+    """The kernel's rule: the first of owner, group and others that fits decides alone."""
     try:
         status = directory.stat()
     except FileNotFoundError:

@@ -106,8 +106,9 @@ class KeptProcess:
 
     def kill(self) -> None:
         """Crash: SIGKILL for every process at once; return when none is left."""
+        # The server stands still and dies last: a child that sees it die still says goodbye to its client.
         self.signal(signal.SIGSTOP)
-        for pid in self.pids():
+        for pid in reversed(self.pids()):
             keeper.send(pid, signal.SIGKILL)
         # The keeper sees to whatever slipped through.
         self.wait(3 * keeper.GRACE_SECONDS)

@@ -1,0 +1,28 @@
+"""Servers of a test's own, to be killed, frozen and wiped."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost.embedded import PostgresServer, ValkeyServer
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """A directory that goes away with the test: pytest's own keeps what is inside, and a server is 40 MB."""
+    with tempfile.TemporaryDirectory(prefix="fencepost-test-") as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def own_postgres(directory: Path) -> Iterator[PostgresServer]:
+    with PostgresServer(directory / "postgres") as server:
+        yield server
+
+
+@pytest.fixture
+def own_valkey(directory: Path) -> Iterator[ValkeyServer]:
+    with ValkeyServer(directory / "valkey", append_only=True) as server:
+        yield server

@@ -1,0 +1,75 @@
+"""A server's directory: its lock, its socket's place and its log."""
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost.embedded.errors import DirectoryInUseError
+from fencepost.embedded.home import SOCKET_PATH_BYTES_MAX, Home
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path / "server", "name.sock")
+    home.open()
+    yield home
+    home.leave()
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_directory_has_one_holder_and_the_error_names_it(home: Home) -> None:
+    home.sign(4711)
+    with pytest.raises(DirectoryInUseError, match="process id 4711"):
+        Home(home.directory, "name.sock").open()
+
+
+def test_a_directory_that_was_let_go_can_be_taken(home: Home) -> None:
+    home.close()
+    other = Home(home.directory, "name.sock")
+    other.open()
+    other.leave()
+
+
+def test_everything_is_for_the_owner_only(home: Home) -> None:
+    assert mode(home.directory) == 0o700
+    assert mode(home.sockets) == 0o700
+    assert mode(home.log) == 0o600
+
+
+def test_a_deep_directory_has_its_socket_in_a_short_private_place(tmp_path: Path) -> None:
+    home = Home(tmp_path / ("deep" * 30), "name.sock")
+    home.open()
+    sockets = home.sockets
+    assert len(bytes(home.socket)) <= SOCKET_PATH_BYTES_MAX
+    assert mode(sockets) == 0o700
+    assert home.stray_sockets == (sockets,)
+    home.leave()
+    assert not sockets.exists()
+
+
+def test_a_restart_keeps_the_address_of_a_deep_directory(tmp_path: Path) -> None:
+    home = Home(tmp_path / ("deep" * 30), "name.sock")
+    home.open()
+    before = home.socket
+    home.close()
+    home.open()
+    assert home.socket == before
+    home.leave()
+
+
+def test_the_log_of_the_previous_start_is_kept(home: Home) -> None:
+    home.log.write_text("the old story\n")
+    home.close()
+    home.open()
+    assert home.log_tail() == ""
+    assert home.log.with_suffix(".log.old").read_text() == "the old story\n"
+
+
+def test_the_tail_of_the_log_is_short(home: Home) -> None:
+    home.log.write_text("\n".join(f"line {number}" for number in range(100)))
+    assert home.log_tail(lines=2) == "line 98\nline 99"
