@@ -65,7 +65,7 @@ class Endpoint:
 
 
 def answer(routes: Mapping[str, Route], path: str) -> Page:
-    """The page at a path. A route that fails is a 500 whose reason is in the log, not a dropped connection."""
+    """The page at a path. A route that fails is a 500 whose reason is in the log, never silence."""
     route = routes.get(urlsplit(path).path)
     if route is None:
         return Page(f"Not found. There is: {' '.join(sorted(routes))}\n".encode(), status=404)

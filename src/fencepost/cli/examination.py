@@ -1,0 +1,36 @@
+"""The whole examination of `doctor`, in the order in which a person would look."""
+
+from __future__ import annotations
+
+from fencepost.cli import whereabouts
+from fencepost.cli.findings import Finding
+from fencepost.cli.probes.machine import Machine, ThisMachine
+from fencepost.cli.probes.postgres import probe_postgres
+from fencepost.cli.probes.programs import probe_programs
+from fencepost.cli.probes.redis import probe_redis
+from fencepost.cli.probes.sandbox import probe_sandbox
+from fencepost.cli.probes.servers import probe_binaries, probe_python
+from fencepost.settings import Settings
+
+
+def examine(settings: Settings | None = None, machine: Machine | None = None) -> list[Finding]:
+    settings, machine = settings or Settings.load(), machine or ThisMachine()
+    return [
+        probe_python(),
+        *probe_binaries(
+            machine, postgres_needed=settings.database_url is None, redis_needed=settings.redis_url is None
+        ),
+        *examine_servers(settings),
+        *probe_programs(machine),
+        *probe_sandbox(machine),
+    ]
+
+
+def examine_servers(settings: Settings) -> list[Finding]:
+    """The servers that run, whether settings name them or a `fencepost up` of this directory keeps them."""
+    running = whereabouts.of_settings(settings) or whereabouts.read_note(settings.data_directory)
+    redis_url = settings.redis_url or (running.redis_url if running else None)
+    return [
+        *(probe_postgres(running, seconds=settings.connect_seconds) if running else ()),
+        *(probe_redis(redis_url, seconds=settings.connect_seconds) if redis_url else ()),
+    ]

@@ -1,0 +1,44 @@
+"""`fencepost explain`: the life of one thing."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fencepost.cli.terminal import JsonOption, answer, answer_json
+
+
+def explain(
+    subject: Annotated[
+        str, typer.Argument(metavar="ID", help="job:7 (or 7), lease:RESOURCE, request:SCOPE/KEY, ...")
+    ],
+    json_output: JsonOption = False,
+) -> None:
+    """The life of one job, order, request or lease.
+
+    Every transition, and every refusal with its reason, what that means, and what to do.
+
+    \b
+    Examples:
+      fencepost explain 7                          job 7
+      fencepost explain lease:signer:0xabc         who held it, since when, with which token
+      fencepost explain request:player:7/req-9     one idempotent request
+      fencepost explain outbox:42 --json           one message
+
+    Ends with 4 when there is no such thing.
+    """
+    from fencepost.cli import timeline, whereabouts  # noqa: PLC0415 - Load psycopg, which --help need not.
+    from fencepost.cli.reading import reading  # noqa: PLC0415
+    from fencepost.settings import Settings  # noqa: PLC0415
+
+    name = timeline.subject_of(subject)
+    settings = Settings.load()
+    place = whereabouts.of_this_directory(settings)
+    with reading(place.viewer_url, seconds=settings.connect_seconds, remedy=place.remedy) as connection:
+        moments = timeline.read_timeline(connection, name)
+        remedies = timeline.read_remedies(connection, moments)
+    if json_output:
+        answer_json(timeline.as_json(name, moments, remedies))
+    else:
+        answer("\n".join(timeline.as_lines(name, moments, remedies)))

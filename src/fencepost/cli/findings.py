@@ -1,0 +1,63 @@
+"""What `doctor` found: values, the verdict on them, and how they are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from itertools import groupby
+from typing import Any
+
+
+class State(StrEnum):
+    OK = "ok"
+    DEGRADED = "degraded"
+    LACKING = "lacking"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is there, or is not, and then what to do about it."""
+
+    area: str
+    name: str
+    state: State
+    detail: str
+    remedy: str = ""
+    required: bool = False
+
+    def __post_init__(self) -> None:
+        assert self.state is State.OK or self.remedy, f"{self.name}: what is lacking needs a remedy"
+
+
+def is_healthy(findings: Iterable[Finding]) -> bool:
+    """Whether all that is required is there."""
+    return not any(finding.required and finding.state is State.LACKING for finding in findings)
+
+
+def as_json(findings: Sequence[Finding]) -> dict[str, Any]:
+    return {"ok": is_healthy(findings), "findings": [asdict(finding) for finding in findings]}
+
+
+def as_text(findings: Sequence[Finding]) -> str:
+    """One line for each finding, its remedy below it, what is required and lacking named again at the end."""
+    width = max((len(finding.name) for finding in findings), default=0)
+    lines: list[str] = []
+    for area, members in groupby(findings, key=lambda finding: finding.area):
+        lines.append(f"{area}")
+        for finding in members:
+            lines.append(f"  {_MARKS[finding.state]} {finding.name:<{width}}  {finding.detail}")
+            if finding.remedy and finding.state is not State.OK:
+                lines.append(f"    {'':<{width}}  → {finding.remedy}")
+    return "\n".join([*lines, "", verdict(findings)])
+
+
+def verdict(findings: Sequence[Finding]) -> str:
+    missing = [f.name for f in findings if f.required and f.state is State.LACKING]
+    optional = sum(not f.required and f.state is State.LACKING for f in findings)
+    if missing:
+        return f"Required and lacking: {', '.join(missing)}."
+    return "All that is required is there." + (f" Optional and lacking: {optional}." if optional else "")
+
+
+_MARKS = {State.OK: "✓", State.DEGRADED: "~", State.LACKING: "✗"}

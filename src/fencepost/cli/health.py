@@ -1,0 +1,90 @@
+"""The endpoint for health, metrics and the status page.
+
+`/healthz` says that the process lives; `/readyz` that it can work, which needs PostgreSQL with a schema that
+fits. Redis only makes things prompt, so its absence is told and does not make the system unready.
+"""
+
+from __future__ import annotations
+
+import json
+
+import redis
+
+from fencepost.cli.board import Board, read_board
+from fencepost.cli.board_metrics import BoardCollector
+from fencepost.cli.board_page import board_page
+from fencepost.cli.reading import first_line, reading
+from fencepost.cli.whereabouts import Whereabouts
+from fencepost.endpoint import Endpoint, Page
+from fencepost.errors import FencepostError
+from fencepost.kernel.migrate import check_version, schema_version
+from fencepost.metrics import Metrics
+
+HTML = "text/html; charset=utf-8"
+JSON = "application/json"
+
+
+class HealthEndpoint:
+    """One small HTTP server in threads of its own."""
+
+    def __init__(
+        self, whereabouts: Whereabouts, metrics: Metrics, *, address: str, port: int, connect_seconds: float
+    ) -> None:
+        self._place = whereabouts
+        self._connect_seconds = connect_seconds
+        metrics.registry.register(BoardCollector(self._board))
+        self._endpoint = Endpoint(
+            {
+                "/": self._status,
+                "/metrics": metrics.page,
+                "/healthz": lambda: Page(b"ok\n"),
+                "/readyz": self._ready,
+            },
+            address=address,
+            port=port,
+        )
+
+    @property
+    def url(self) -> str:
+        return self._endpoint.url
+
+    def start(self) -> None:
+        self._endpoint.start()
+
+    def stop(self) -> None:
+        self._endpoint.stop()
+
+    def _board(self) -> Board:
+        with reading(self._place.service_url, seconds=self._connect_seconds) as connection:
+            return read_board(connection)
+
+    def _status(self) -> Page:
+        try:
+            return Page(board_page(self._board()).encode(), HTML)
+        except FencepostError as error:
+            return Page(f"{error}\n".encode(), status=503)
+
+    def _ready(self) -> Page:
+        answers = {"postgresql": self._postgres(), "redis": self._redis()}
+        body = json.dumps(answers, ensure_ascii=False).encode() + b"\n"
+        return Page(body, JSON, status=200 if answers["postgresql"] == "ok" else 503)
+
+    def _postgres(self) -> str:
+        try:
+            with reading(self._place.service_url, seconds=self._connect_seconds):
+                check_version(schema_version(self._place.service_url))
+        except FencepostError as error:
+            return first_line(error)
+        return "ok"
+
+    def _redis(self) -> str:
+        if self._place.redis_url is None:
+            return "not configured"
+        try:
+            with redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType] - Untyped keyword arguments.
+                self._place.redis_url, socket_timeout=1, socket_connect_timeout=1
+            ) as client:
+                client.ping()  # pyright: ignore[reportUnknownMemberType]
+        except (redis.RedisError, OSError) as error:
+            return first_line(error)
+        return "ok"

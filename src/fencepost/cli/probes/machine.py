@@ -1,0 +1,62 @@
+"""The few questions that probes ask a machine. Tests answer them with a machine of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+class Machine(Protocol):
+    def which(self, program: str) -> Path | None:
+        """Where a program is, or None."""
+        ...
+
+    def output(self, *command: str | Path) -> str | None:
+        """What a command prints, or None when it cannot be run, fails, or takes too long."""
+        ...
+
+    def text(self, path: str) -> str | None:
+        """A file's text, or None."""
+        ...
+
+    def writable(self, path: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ThisMachine:
+    """The machine that we run on. Programs of our own environment are found before those of the system."""
+
+    seconds: float = 10.0
+
+    def which(self, program: str) -> Path | None:
+        places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+        found = shutil.which(program, path=places)
+        return Path(found) if found else None
+
+    def output(self, *command: str | Path) -> str | None:
+        try:
+            done = subprocess.run(
+                command,
+                check=True,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=self.seconds,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return done.stdout.decode(errors="replace").strip()
+
+    def text(self, path: str) -> str | None:
+        try:
+            return Path(path).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+
+    def writable(self, path: str) -> bool:
+        return os.access(path, os.W_OK)

@@ -1,0 +1,154 @@
+"""A PostgreSQL that runs: new enough, durable, with our schema, and with roles that cannot go around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, LiteralString
+
+from fencepost.cli.findings import Finding, State
+from fencepost.cli.reading import Reader, first_line, reading
+from fencepost.cli.whereabouts import Whereabouts
+from fencepost.errors import FencepostError
+from fencepost.kernel.migrate import VERSION_QUERY, kernel
+from fencepost.redaction import redact_url
+
+AREA = "PostgreSQL"
+VERSION_MIN = 150_000
+
+# Each of these off means that a commit which was answered may be lost with the power.
+DURABLE = ("fsync", "full_page_writes", "synchronous_commit")
+
+SCHEMA_RIGHTS = """
+    select bool_or(has_schema_privilege(oid, 'USAGE')), count(*) > 0
+    from pg_catalog.pg_namespace where nspname = 'fencepost'
+"""
+STATE_TABLES_WRITABLE = """
+    select c.relname
+    from pg_catalog.pg_class c
+    join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+    where n.nspname = 'fencepost' and c.relkind in ('r', 'p')
+      and (has_table_privilege(c.oid, 'INSERT') or has_table_privilege(c.oid, 'UPDATE')
+           or has_table_privilege(c.oid, 'DELETE') or has_table_privilege(c.oid, 'TRUNCATE'))
+    order by c.relname
+"""
+EVICTOR = """
+    select r.rolname, r.rolsuper or pg_has_role(r.oid, 'pg_signal_backend', 'USAGE')
+    from pg_catalog.pg_proc p
+    join pg_catalog.pg_namespace n on n.oid = p.pronamespace
+    join pg_catalog.pg_roles r on r.oid = p.proowner
+    where n.nspname = 'fencepost' and p.proname = '_evict'
+"""
+
+
+def probe_postgres(whereabouts: Whereabouts, *, seconds: float = 5.0) -> list[Finding]:
+    try:
+        with reading(whereabouts.service_url, seconds=seconds) as connection:
+            return [*_ask_server(connection, whereabouts), *_ask_schema(connection)]
+    except FencepostError as error:
+        remedy = "Start the server, or correct DATABASE_URL."
+        return [Finding(AREA, "connection", State.LACKING, first_line(error), remedy, required=True)]
+
+
+def _ask_server(connection: Reader, whereabouts: Whereabouts) -> Iterator[Finding]:
+    place = f"{redact_url(whereabouts.service_url)} (from {whereabouts.origin})"
+    yield judge_version(connection.info.server_version, place)
+    yield judge_durability({name: _setting(connection, name) for name in DURABLE})
+
+
+def _ask_schema(connection: Reader) -> Iterator[Finding]:
+    """Asked of the catalog, which any role may read: a role without rights must be told so, not fail."""
+    allowed, exists = _row(connection, SCHEMA_RIGHTS)
+    if not exists:
+        yield judge_schema(None, kernel().version)
+        return
+    if not allowed:
+        yield judge_schema_rights(connection.info.user)
+        return
+    found = _row(connection, VERSION_QUERY, kernel().name)
+    yield judge_schema(found[0] if found else None, kernel().version)
+    yield judge_application_role(
+        connection.info.user, [str(r[0]) for r in connection.execute(STATE_TABLES_WRITABLE)]
+    )
+    yield judge_evictor(_row(connection, EVICTOR))
+
+
+def _row(connection: Reader, query: LiteralString, *parameters: object) -> tuple[Any, ...]:
+    return connection.execute(query, parameters).fetchone() or ()
+
+
+def _setting(connection: Reader, name: str) -> str:
+    return str(_row(connection, "select current_setting(%s)", name)[0])
+
+
+def judge_version(number: int, place: str) -> Finding:
+    """`number` as libpq gives it: 180004 is 18.4."""
+    detail = f"{number // 10_000}.{number % 10_000} at {place}"
+    if number < VERSION_MIN:
+        return Finding(
+            AREA, "connection", State.LACKING, detail, "Use PostgreSQL 15 or newer.", required=True
+        )
+    return Finding(AREA, "connection", State.OK, detail, required=True)
+
+
+def judge_durability(settings: Mapping[str, str]) -> Finding:
+    off = [name for name, value in settings.items() if value == "off"]
+    if off:
+        return Finding(
+            AREA,
+            "durability",
+            State.LACKING,
+            f"{', '.join(off)} off: commits that were answered are lost with the power",
+            f"Set {' and '.join(f'{name} = on' for name in off)}.",
+            required=True,
+        )
+    return Finding(AREA, "durability", State.OK, "an answered commit is on disk", required=True)
+
+
+def judge_schema(found: int | None, wanted: int) -> Finding:
+    name = "schema"
+    if found is None:
+        return Finding(AREA, name, State.LACKING, "not there", "Run `fencepost migrate`.", required=True)
+    if found < wanted:
+        detail = f"version {found}, and this code wants {wanted}"
+        return Finding(AREA, name, State.LACKING, detail, "Run `fencepost migrate`.", required=True)
+    if found > wanted:
+        detail = f"version {found}, and this code knows {wanted}"
+        return Finding(
+            AREA, name, State.DEGRADED, detail, "Upgrade this installation of fencepost.", required=True
+        )
+    return Finding(AREA, name, State.OK, f"version {found}", required=True)
+
+
+def judge_schema_rights(role: str) -> Finding:
+    remedy = f"As its owner: grant fencepost_app to {role} (services), or fencepost_read (to look)."
+    return Finding(AREA, "schema", State.LACKING, f"there, but {role} may not use it", remedy, required=True)
+
+
+def judge_application_role(role: str, writable: Sequence[str]) -> Finding:
+    """A role that may write state tables can go around every fence."""
+    name = "service role"
+    if not writable:
+        return Finding(AREA, name, State.OK, f"{role} cannot write a state table, only call the functions")
+    more = f" and {len(writable) - 3} more" if len(writable) > 3 else ""
+    return Finding(
+        AREA,
+        name,
+        State.DEGRADED,
+        f"{role} may write {', '.join(writable[:3])}{more} directly, around every fence",
+        "Give the services a login that is only a member of fencepost_app; keep the other for migrations.",
+    )
+
+
+def judge_evictor(row: tuple[Any, ...]) -> Finding:
+    """A holder that hangs blocks its successor until somebody may end its backend."""
+    name = "eviction"
+    owner, may_signal = row or ("nobody", False)
+    if may_signal:
+        return Finding(AREA, name, State.OK, f"{owner} may end a backend that blocks a takeover")
+    return Finding(
+        AREA,
+        name,
+        State.DEGRADED,
+        f"{owner} may not end a backend: a holder that hangs inside COPY blocks its successor",
+        f"As a superuser: grant pg_signal_backend to {owner}.",
+    )

@@ -1,0 +1,71 @@
+"""Whether programs that nobody trusts can be run here: bubblewrap, user namespaces, cgroups."""
+
+from __future__ import annotations
+
+from fencepost.cli.findings import Finding, State
+from fencepost.cli.probes.machine import Machine
+
+AREA = "sandbox"
+
+
+def probe_sandbox(machine: Machine) -> list[Finding]:
+    return [probe_bubblewrap(machine), probe_user_namespaces(machine), probe_cgroups(machine)]
+
+
+def probe_bubblewrap(machine: Machine) -> Finding:
+    path = machine.which("bwrap")
+    if path is None:
+        return Finding(AREA, "bubblewrap", State.LACKING, "not found", "Install it (Debian: bubblewrap).")
+    return Finding(AREA, "bubblewrap", State.OK, f"{machine.output(path, '--version') or ''}  {path}".strip())
+
+
+def probe_user_namespaces(machine: Machine) -> Finding:
+    """Made for real: a limit above zero does not mean that a hardened container allows one."""
+    name = "user namespaces"
+    limit = (machine.text("/proc/sys/user/max_user_namespaces") or "0").strip()
+    remedy = (
+        "Set sysctl user.max_user_namespaces above 0, and kernel.unprivileged_userns_clone to 1 where it is "
+        "known; in a container, allow unshare."
+    )
+    unshare = machine.which("unshare")
+    if limit == "0":
+        return Finding(AREA, name, State.LACKING, "this kernel allows none", remedy)
+    if unshare is None:
+        return Finding(AREA, name, State.DEGRADED, "allowed, but not tried: unshare is not here", remedy)
+    if machine.output(unshare, "--user", "--map-root-user", "true") is None:
+        return Finding(AREA, name, State.LACKING, "refused, though the limit is above zero", remedy)
+    return Finding(AREA, name, State.OK, "one was made")
+
+
+def probe_cgroups(machine: Machine) -> Finding:
+    mounts = cgroup_mounts(machine.text("/proc/mounts") or "")
+    remedy = (
+        "Mount cgroup v2 and delegate a writable subtree, or run the judge with limits of the process only."
+    )
+    match mounts:
+        case {"memory": where}:
+            version = "v1, with v2 beside it" if "v2" in mounts else "v1"
+        case {"v2": where}:
+            version = "v2"
+        case _:
+            return Finding(
+                AREA, "cgroups", State.LACKING, "none mounted; memory is measured less well", remedy
+            )
+    if not machine.writable(where):
+        return Finding(AREA, "cgroups", State.DEGRADED, f"{version}, but {where} is not writable", remedy)
+    return Finding(AREA, "cgroups", State.OK, f"{version}, writable")
+
+
+def cgroup_mounts(mounts: str) -> dict[str, str]:
+    """Where the memory controller of v1 and the tree of v2 are mounted, from the text of /proc/mounts."""
+    found: dict[str, str] = {}
+    for line in mounts.splitlines():
+        fields = line.split()
+        if len(fields) < 4:
+            continue
+        _, where, kind, options = fields[:4]
+        if kind == "cgroup2":
+            found["v2"] = where
+        elif kind == "cgroup" and "memory" in options.split(","):
+            found["memory"] = where
+    return found

@@ -1,0 +1,55 @@
+"""The schema in the database against the one that this code brings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost.cli import whereabouts
+from fencepost.cli.reading import reading
+from fencepost.kernel.migrate import Migrated, kernel, migrate, schema_version
+from fencepost.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`found` is None when there is no schema at all."""
+
+    found: int | None
+    wanted: int
+
+    @property
+    def fits(self) -> bool:
+        return self.found == self.wanted
+
+    @property
+    def pending(self) -> tuple[str, ...]:
+        return tuple(f"{s.version:04}_{s.name}" for s in kernel().steps if s.version > (self.found or 0))
+
+    def describe(self) -> str:
+        if self.fits:
+            return f"The schema has version {self.found}, which this code wants."
+        if self.found is None:
+            return f"There is no schema; this code brings version {self.wanted}. Run `fencepost migrate`."
+        if self.found < self.wanted:
+            steps = ", ".join(self.pending)
+            return f"The schema has version {self.found}; to apply: {steps}. Run `fencepost migrate`."
+        return (
+            f"The schema has version {self.found}, this code knows {self.wanted}: upgrade this installation."
+        )
+
+
+def migration_url(settings: Settings | None = None) -> str:
+    settings = settings or Settings.load()
+    # A URL for migrations may be all that a deployment's migration step is given.
+    return settings.migration_url or whereabouts.of_this_directory(settings).migration_url
+
+
+def compare(url: str) -> Comparison:
+    with reading(url):
+        return Comparison(schema_version(url), kernel().version)
+
+
+def bring_up(url: str) -> Migrated:
+    # Reached first in our own way, whose error says what to do.
+    with reading(url):
+        return migrate(url)

@@ -1,0 +1,45 @@
+"""The services that `fencepost up` starts, in order. A new one is a line in SERVICES."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from fencepost.cli.health import HealthEndpoint
+from fencepost.cli.whereabouts import Whereabouts
+from fencepost.metrics import Metrics
+from fencepost.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a service stands on. Its database is the service URL: the application role, never the owner's."""
+
+    settings: Settings
+    whereabouts: Whereabouts
+    metrics: Metrics
+
+
+class Service(Protocol):
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    @property
+    def url(self) -> str | None:
+        """Where a person can open it, or None."""
+        ...
+
+
+def _health(ground: Ground) -> Service:
+    return HealthEndpoint(
+        ground.whereabouts,
+        ground.metrics,
+        address=ground.settings.metrics_address,
+        port=ground.settings.metrics_port,
+        connect_seconds=ground.settings.connect_seconds,
+    )
+
+
+SERVICES: Mapping[str, Callable[[Ground], Service]] = {"health": _health}

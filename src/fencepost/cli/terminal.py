@@ -1,0 +1,60 @@
+"""What a command says, and where: answers on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fencepost.redaction import redact_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Answer in JSON, for machines.")]
+
+
+def answer(text: str) -> None:
+    typer.echo(text)
+
+
+def answer_json(value: object, *, indent: int | None = 2) -> None:
+    typer.echo(json.dumps(value, indent=indent, default=_json_of, ensure_ascii=False))
+
+
+def _json_of(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def answer_rich(*parts: RenderableType) -> None:
+    """Tables for a person. Through a pipe they are plain, and as wide as they need to be."""
+    from rich.console import Console  # noqa: PLC0415 - Costs a tenth of a second that --json need not pay.
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    for part in parts:
+        console.print(part)
+
+
+def remark(text: str) -> None:
+    """A line that is no answer. It may quote a URL, so passwords are hidden."""
+    typer.echo(redact_text(text), err=True)
+
+
+@contextmanager
+def progress(what: str) -> Generator[None]:
+    """A moving line while something takes its time, gone when it is done; nothing where nobody watches."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console  # noqa: PLC0415 - See above.
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        bar.add_task(what, total=None)
+        yield

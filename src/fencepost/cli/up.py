@@ -1,0 +1,112 @@
+"""`fencepost up`: everything, until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fencepost.cli.terminal import JsonOption, answer, answer_json, remark
+from fencepost.redaction import redact_text
+
+if TYPE_CHECKING:
+    from fencepost.cli.house import House
+    from fencepost.settings import Settings
+
+# The polite ways to ask for the end: Ctrl-C, a service manager, a closed terminal.
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_LOOK_SECONDS = 1.0
+
+
+def up(
+    directory: Annotated[
+        Path | None,
+        typer.Option("--directory", help="Where the embedded servers keep their data.", show_default=False),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", min=0, max=65_535, help="Where to listen; 0 takes a free port.", show_default=False
+        ),
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Start everything, print one URL, and wait. Ctrl-C stops it all.
+
+    \b
+    Without DATABASE_URL a real PostgreSQL and a real Valkey are started in .fencepost, on sockets that only
+    you can reach; with it, the servers that it and REDIS_URL name are used. The schema is migrated, and the
+    services run as the application role, which cannot write a state table.
+
+    \b
+    Examples:
+      fencepost up
+      fencepost up --port 8080
+      fencepost up --json | head -1        one line with the addresses, for a script
+      DATABASE_URL=postgresql://app@db/shop MIGRATION_DATABASE_URL=postgresql://owner@db/shop fencepost up
+
+    \b
+    The address that it prints has a status page at /, and /metrics, /healthz and /readyz.
+    Ends with 7 when another process uses the directory.
+    """
+    from fencepost.cli.house import open_house  # noqa: PLC0415 - Loads everything, which --help need not.
+    from fencepost.logs import configure_logging  # noqa: PLC0415
+
+    settings = _settings(directory, port)
+    configure_logging(level=settings.log_level, form=settings.log_format)
+    # Also while the servers still start: whatever was begun is then ended in order.
+    _on_endings(signal.default_int_handler)
+    try:
+        with open_house(settings) as house:
+            _announce(house, json_output=json_output)
+            _wait(house.keep_alive)
+            _on_endings(signal.SIG_IGN)
+            remark("Stopping.")
+    except KeyboardInterrupt:
+        remark("Stopped.")
+    else:
+        remark("Stopped. Nothing is left running.")
+
+
+def _settings(directory: Path | None, port: int | None) -> Settings:
+    from fencepost.settings import Settings  # noqa: PLC0415 - As above.
+
+    given = {"FENCEPOST_DATA_DIR": directory, "METRICS_PORT": port}
+    return Settings.load(
+        os.environ | {name: str(value) for name, value in given.items() if value is not None}
+    )
+
+
+def _on_endings(handler: signal.Handlers | Callable[..., object]) -> None:
+    for ending in ENDINGS:
+        signal.signal(ending, handler)
+
+
+def _announce(house: House, *, json_output: bool) -> None:
+    place = house.whereabouts
+    if json_output:
+        addresses = {
+            "database": redact_text(place.service_url),
+            "redis": place.redis_url and redact_text(place.redis_url),
+        }
+        answer_json(
+            {"url": place.endpoint_url, "services": house.urls, **addresses, "pid": os.getpid()}, indent=None
+        )
+        return
+    answer(f"Fencepost is up: {place.endpoint_url}")
+    remark(
+        f"Servers: {place.origin}. Look with `fencepost status` in another terminal. Ctrl-C stops everything."
+    )
+
+
+def _wait(keep_alive: Callable[[], None]) -> None:
+    try:
+        while not threading.Event().wait(_LOOK_SECONDS):
+            keep_alive()
+    except KeyboardInterrupt:
+        return
