@@ -4,6 +4,8 @@ A wheel is only a carrier of files: its package is found, never imported. Import
 one carrier's own way to start PostgreSQL opens every parent directory of the data when it runs as root.
 """
 
+from __future__ import annotations
+
 import importlib.util
 import os
 import platform
@@ -47,7 +49,7 @@ class Places:
     debian_postgres: Path = DEBIAN_POSTGRES
 
     @classmethod
-    def of_this_machine(cls) -> "Places":
+    def of_this_machine(cls) -> Places:
         return cls(package=installed_package, path=os.environ.get("PATH", os.defpath))
 
 

@@ -1,5 +1,7 @@
 """A PostgreSQL data directory on disk: made, copied, and cleared of what a crash left."""
 
+from __future__ import annotations
+
 import contextlib
 import ctypes
 import hashlib
@@ -158,7 +160,7 @@ class PidFile:
         self.pid = int(lines[PID_LINE])
 
     @classmethod
-    def read(cls, data: Path) -> "PidFile | None":
+    def read(cls, data: Path) -> PidFile | None:
         with contextlib.suppress(FileNotFoundError, ValueError, IndexError):
             return cls((data / "postmaster.pid").read_text().splitlines())
         return None

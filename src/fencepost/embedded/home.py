@@ -7,11 +7,15 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from fencepost.embedded.deadline import Deadline
 from fencepost.embedded.errors import DirectoryInUseError
+from fencepost.embedded.keeper import GRACE_SECONDS, process_table
 
 # The kernel's limit is 108 bytes with the final zero, 104 on macOS.
 SOCKET_PATH_BYTES_MAX = 100
 PRIVATE = 0o700
+# As long as a keeper needs to end a server that does not listen.
+LAST_BREATH_SECONDS = 3 * GRACE_SECONDS
 
 
 class Home:
@@ -52,6 +56,7 @@ class Home:
         """Create what is missing and take the lock, or say which process has it."""
         self.directory.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
         self._lock = _take_lock(self.directory / "lock")
+        self.sign(os.getpid())
         # The previous log explains the previous end.
         if self.log.exists():
             self.log.replace(self.log.with_suffix(".log.old"))
@@ -59,10 +64,10 @@ class Home:
         if self._sockets is None or not self._sockets.exists():
             self._sockets = self._make_sockets()
 
-    def sign(self, pid: int) -> None:
-        """Write down who holds the lock, for the next one who asks."""
+    def sign(self, holder: int) -> None:
+        """Write down who holds the lock and who started it, for the next one who asks."""
         os.ftruncate(self.lock, 0)
-        os.pwrite(self.lock, str(pid).encode(), 0)
+        os.pwrite(self.lock, f"{holder} {os.getpid()}".encode(), 0)
 
     def close(self) -> None:
         """Let go of the lock and keep the socket's place, so that a restart has the same address."""
@@ -70,12 +75,16 @@ class Home:
             os.close(self._lock)
             self._lock = None
 
-    def leave(self) -> None:
-        """Remove the socket directory."""
-        self.close()
-        if self._sockets is not None:
+    def leave(self) -> bool:
+        """Let go of everything, and remove the socket's directory. False when there was nothing to let go."""
+        if self._sockets is None:
+            return False
+        # Without the lock, a socket inside the directory may already be somebody else's.
+        if self._lock is not None or self.stray_sockets:
             shutil.rmtree(self._sockets, ignore_errors=True)
-            self._sockets = None
+        self._sockets = None
+        self.close()
+        return True
 
     def log_tail(self, lines: int = 20) -> str:
         with contextlib.suppress(FileNotFoundError):
@@ -92,13 +101,37 @@ class Home:
 
 def _take_lock(path: Path) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if _try_lock(descriptor) or _wait_for_a_dying_holder(descriptor):
+        return descriptor
+    holder, _ = _signature(descriptor)
+    os.close(descriptor)
+    raise DirectoryInUseError(
+        f"{path.parent} is in use by a server with the process id {holder}. Stop it, or choose another "
+        "directory."
+    )
+
+
+def _try_lock(descriptor: int) -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        holder = os.pread(descriptor, 32, 0).decode() or "unknown"
-        os.close(descriptor)
-        raise DirectoryInUseError(
-            f"{path.parent} is in use by a server with the process id {holder}. Stop it, or choose another "
-            "directory."
-        ) from None
-    return descriptor
+        return False
+    return True
+
+
+def _wait_for_a_dying_holder(descriptor: int) -> bool:
+    """A server whose starter was killed a moment ago is about to end: its keeper sees to that."""
+    _, starter = _signature(descriptor)
+    if starter in process_table():
+        return False
+    try:
+        Deadline(LAST_BREATH_SECONDS, "the lock is free").wait(lambda: _try_lock(descriptor))
+    except TimeoutError:
+        return False
+    return True
+
+
+def _signature(descriptor: int) -> tuple[int, int]:
+    """Who holds the lock, and who started that process."""
+    holder, _, starter = os.pread(descriptor, 64, 0).decode().partition(" ")
+    return int(holder or 0), int(starter or 0)

@@ -11,6 +11,8 @@ PostgreSQL refuses user id 0, and initdb refuses an id without a passwd entry. R
 Root that meets another account's data becomes that account.
 """
 
+from __future__ import annotations
+
 import os
 import pwd
 from dataclasses import dataclass, replace
@@ -39,7 +41,7 @@ class Identity:
             return f"uid {os.geteuid()}, shown to the server as {self.uid} in a user namespace"
         return f"uid {self.uid}"
 
-    def reaching(self, *paths: Path) -> "Identity":
+    def reaching(self, *paths: Path) -> Identity:
         """The same identity, able to reach these paths."""
         if not self.is_dropped or all(_is_reachable(path, self) for path in paths):
             return self

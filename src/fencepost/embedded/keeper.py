@@ -73,10 +73,9 @@ def process_table() -> dict[int, Entry]:
         if name.isdigit():
             # A process may end between the listing and the reading.
             with contextlib.suppress(OSError):
+                line = (proc / name / "stat").read_text(errors="replace")
                 # The name in parentheses may hold spaces and parentheses of its own.
-                state, parent = (
-                    (proc / name / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
-                )
+                state, parent = line.rpartition(")")[2].split()[:2]
                 table[int(name)] = Entry(int(parent), state)
     return table
 

@@ -70,7 +70,7 @@ class PostgresServer(EmbeddedServer):
                 self.binary,
                 identity,
                 cache=self._cache,
-                durable=self.settings["fsync"] == "on",
+                durable=self.settings["fsync"] != "off",
                 log=self.log,
             )
         return Plan(

@@ -74,8 +74,7 @@ class EmbeddedServer(ABC):
     def stop(self) -> None:
         """Shut down in order: clients are disconnected, everything is written. Fine when it does not run."""
         self._end()
-        self._home.leave()
-        if self._ephemeral:
+        if self._home.leave() and self._ephemeral:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def kill(self) -> None:

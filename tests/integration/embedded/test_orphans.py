@@ -106,12 +106,11 @@ def test_an_ephemeral_pair_vanishes_with_its_starter(directory: Path) -> None:
         Deadline(30, "the directories are removed").wait(lambda: not list((directory / "pair").iterdir()))
 
 
-def test_the_data_of_a_killed_starter_can_be_used_at_once_when_its_servers_are_gone(directory: Path) -> None:
+def test_the_data_of_a_killed_starter_can_be_used_at_once(directory: Path) -> None:
     with started(directory) as starter:
         with psycopg.connect(starter.admin_url, autocommit=True) as connection:
             connection.execute("create table kept as select 7 as n")
         starter.kill()
-        wait_until_gone(starter.pids)
     with Pair(directory) as pair, psycopg.connect(pair.admin_url) as connection:
         assert connection.execute("select n from kept").fetchone() == (7,)
 

@@ -1,5 +1,6 @@
 """A server's directory: its lock, its socket's place and its log."""
 
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,25 @@ def test_a_directory_has_one_holder_and_the_error_names_it(home: Home) -> None:
     home.sign(4711)
     with pytest.raises(DirectoryInUseError, match="process id 4711"):
         Home(home.directory, "name.sock").open()
+
+
+def test_a_directory_that_is_being_made_ready_names_us(home: Home) -> None:
+    with pytest.raises(DirectoryInUseError, match=f"process id {os.getpid()}"):
+        Home(home.directory, "name.sock").open()
+
+
+def test_whoever_never_had_the_directory_leaves_it_alone(home: Home) -> None:
+    assert not Home(home.directory, "name.sock").leave()
+    assert home.sockets.exists()
+
+
+def test_whoever_let_the_directory_go_does_not_remove_the_next_holders_socket(home: Home) -> None:
+    home.close()
+    next_one = Home(home.directory, "name.sock")
+    next_one.open()
+    home.leave()
+    assert next_one.sockets.exists()
+    next_one.leave()
 
 
 def test_a_directory_that_was_let_go_can_be_taken(home: Home) -> None:
