@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 
 class FencepostError(Exception):
@@ -47,10 +47,19 @@ class Refusal(FencepostError):
     reason: ClassVar[str] = "refused"
     sqlstate: ClassVar[str] = "ZF000"
 
-    def __init__(self, message: str, *, noun: str = "", subject: str = "", seen: Mapping[str, Any] | None = None):
+    def __init__(
+        self,
+        message: str,
+        *,
+        noun: str = "",
+        subject: str = "",
+        attempted: Mapping[str, Any] | None = None,
+        seen: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(message)
         self.noun = noun
         self.subject = subject
+        self.attempted: Mapping[str, Any] = attempted or {}
         self.seen: Mapping[str, Any] = seen or {}
 
 
@@ -136,7 +145,7 @@ class InvalidInput(FencepostError, ValueError):
 
     sqlstate: ClassVar[str] = "ZF100"
 
-    def __init__(self, message: str, *, field: str = ""):
+    def __init__(self, message: str, *, field: str = "") -> None:
         super().__init__(message)
         self.field = field
 
@@ -219,7 +228,11 @@ def from_sqlstate(sqlstate: str, message: str, detail: str | None) -> FencepostE
     facts = _facts(detail)
     if sqlstate in _BY_SQLSTATE:
         return _BY_SQLSTATE[sqlstate](
-            message, noun=facts.get("noun", ""), subject=facts.get("subject", ""), seen=facts.get("seen")
+            message,
+            noun=facts.get("noun", ""),
+            subject=facts.get("subject", ""),
+            attempted=facts.get("attempted"),
+            seen=facts.get("seen"),
         )
     match sqlstate:
         case InvalidInput.sqlstate:
@@ -234,7 +247,7 @@ def from_sqlstate(sqlstate: str, message: str, detail: str | None) -> FencepostE
 
 def _facts(detail: str | None) -> dict[str, Any]:
     try:
-        facts = json.loads(detail or "{}")
+        facts: Any = json.loads(detail or "{}")
     except ValueError:
         return {}
-    return facts if isinstance(facts, dict) else {}
+    return cast("dict[str, Any]", facts) if isinstance(facts, dict) else {}

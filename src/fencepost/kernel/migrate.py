@@ -1,7 +1,8 @@
 """Bring a database's schema to this code's version: forward only, all or nothing.
 
-One transaction under an advisory lock holds everything: the schema files that are not applied yet, every function
-file again, and the grants. A failure leaves the database as it was; a second process waits and finds nothing to do.
+One transaction under an advisory lock holds everything: the schema files that are not applied yet, every
+function file again, and the grants. A failure leaves the database as it was; a second process waits and finds
+nothing to do.
 
 Each component (the kernel, later each service) is a folder with `schema/NNNN_name.sql` and `functions/*.sql`.
 A schema file that was applied never changes again; its digest is kept, and a difference is refused.
@@ -14,7 +15,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import LiteralString, cast
+from typing import LiteralString
 
 import psycopg
 from psycopg import sql
@@ -58,7 +59,9 @@ class Component:
         steps = tuple(_read_step(file) for file in files)
         versions = [step.version for step in steps]
         assert versions == list(range(1, len(steps) + 1)), f"{name}: schema versions have a gap: {versions}"
-        functions = tuple((file.name, file.read_text()) for file in sorted((folder / "functions").glob("*.sql")))
+        functions = tuple(
+            (file.name, file.read_text()) for file in sorted((folder / "functions").glob("*.sql"))
+        )
         return cls(name, steps, functions, (folder / "grants.sql").read_text())
 
 
@@ -149,11 +152,14 @@ def _prepare_roles(connection: psycopg.Connection) -> None:
     """Make the three group roles. They belong to the cluster, so this has a transaction of its own."""
     for role in ("fencepost_owner", "fencepost_app", "fencepost_read"):
         with connection.transaction():
-            # The lock is taken in every database of the cluster by its own number, so two databases may still race.
+            # Roles belong to the cluster and the lock to the database, so two databases may still race.
             connection.execute("select pg_advisory_xact_lock(%s)", (_TURN,))
             try:
                 with connection.transaction():
-                    if connection.execute("select 1 from pg_roles where rolname = %s", (role,)).fetchone() is None:
+                    if (
+                        connection.execute("select 1 from pg_roles where rolname = %s", (role,)).fetchone()
+                        is None
+                    ):
                         connection.execute(sql.SQL("create role {} nologin").format(sql.Identifier(role)))
             except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
                 pass
@@ -167,7 +173,11 @@ def _try(connection: psycopg.Connection, statement: LiteralString) -> None:
     try:
         with connection.transaction():
             connection.execute(statement)
-    except (psycopg.errors.InsufficientPrivilege, psycopg.errors.InternalError, psycopg.errors.InvalidGrantOperation):
+    except (
+        psycopg.errors.InsufficientPrivilege,
+        psycopg.errors.InternalError,
+        psycopg.errors.InvalidGrantOperation,
+    ):
         pass
 
 
@@ -177,7 +187,9 @@ def _migrate_in(connection: psycopg.Connection, component: Component) -> Migrate
         _make_ground(connection)
         known = _known(connection, component.name)
         _refuse_unknown(known, component)
-        applied = [_apply(connection, component.name, step) for step in component.steps if step.version not in known]
+        applied = [
+            _apply(connection, component.name, step) for step in component.steps if step.version not in known
+        ]
         for name, text in (*component.functions, ("grants.sql", component.grants)):
             _run_file(connection, name, text)
         return Migrated(tuple(applied), component.version)
@@ -203,7 +215,9 @@ def _make_ground(connection: psycopg.Connection) -> None:
 
 
 def _known(connection: psycopg.Connection, component: str) -> dict[int, str]:
-    rows = connection.execute("select version, digest from fencepost.migration where component = %s", (component,))
+    rows = connection.execute(
+        "select version, digest from fencepost.migration where component = %s", (component,)
+    )
     return {int(version): str(digest) for version, digest in rows}
 
 
@@ -213,7 +227,8 @@ def _refuse_unknown(known: dict[int, str], component: Component) -> None:
         step = ours.get(version)
         if step is None:
             raise SchemaTooNew(
-                f"The database has version {max(known)} of {component.name}, this code knows {component.version}. "
+                f"The database has version {max(known)} of {component.name}, this code "
+                f"knows {component.version}. "
                 "Migrations go forward only: run the migration of the newer code."
             )
         if step.digest != digest:
@@ -234,8 +249,8 @@ def _apply(connection: psycopg.Connection, component: str, step: Step) -> str:
 
 def _run_file(connection: psycopg.Connection, name: str, text: str) -> None:
     try:
-        # The text of our own files, never input; without parameters, so that one call may hold many statements.
-        connection.execute(cast("LiteralString", text))
+        # Our own files, never input; without parameters, so that one call may hold many statements.
+        connection.execute(text.encode())
     except psycopg.Error as error:
         error.add_note(f"in {name}")
         raise

@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from fencepost.cli.reading import CHECK_THE_URL
 from fencepost.errors import ServerUnavailable
 from fencepost.settings import Settings
 
 NOTE = "running.json"
+CHECK_THE_URL = "Check that it runs, and DATABASE_URL; `fencepost doctor` says more."
 _OWNER_ONLY = 0o600
 
 

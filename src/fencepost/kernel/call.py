@@ -1,0 +1,111 @@
+"""One call of a kernel function, as a value.
+
+What to send and how to read the answer is decided here, without I/O; who sends it is the drivers' business.
+So one description serves psycopg, asyncpg, SQLAlchemy and Django, in sync and in async code.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Generic, LiteralString, TypeVar
+
+from fencepost.errors import InvalidInput
+
+T = TypeVar("T")
+Row = Sequence[Any]
+Json = Any
+"""A JSON document as Python values: what json.dumps takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """A statement that calls one function, its arguments, and how to read the rows it answers.
+
+    JSON travels as text in both directions, because drivers disagree about what they decode.
+    """
+
+    sql: LiteralString
+    arguments: tuple[Any, ...]
+    read: Callable[[Sequence[Row]], T]
+
+    @property
+    def function(self) -> str:
+        """The function's name, for metrics and logs."""
+        _, _, rest = self.sql.partition("fencepost.")
+        return rest.partition("(")[0]
+
+
+def nothing(rows: Sequence[Row]) -> None:
+    """Read the answer of a function that returns void."""
+
+
+def scalar(rows: Sequence[Row]) -> Any:
+    """Read the answer of a function that returns one value."""
+    return rows[0][0]
+
+
+def column(rows: Sequence[Row]) -> list[Any]:
+    """Read the answer of a function that returns a set of values."""
+    return [row[0] for row in rows]
+
+
+def each(make: Callable[..., T]) -> Callable[[Sequence[Row]], list[T]]:
+    """Read every row into a value."""
+    return lambda rows: [make(*row) for row in rows]
+
+
+def one(make: Callable[..., T]) -> Callable[[Sequence[Row]], T]:
+    """Read the only row into a value."""
+    return lambda rows: make(*rows[0])
+
+
+def text(field: str, value: str) -> str:
+    """A text argument. PostgreSQL cannot store a NUL; saying so here names the field."""
+    if "\0" in value:
+        raise InvalidInput(f"{field} contains a NUL character, which PostgreSQL cannot store.", field=field)
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{field} is not valid Unicode: {error.reason}.", field=field) from None
+    return value
+
+
+def optional_text(field: str, value: str | None) -> str | None:
+    return None if value is None else text(field, value)
+
+
+def document(field: str, value: Json) -> str:
+    """A JSON argument as text. NaN and infinities are no JSON; a NUL cannot be stored."""
+    try:
+        encoded = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"{field} is no JSON document: {error}.", field=field) from None
+    if "\\u0000" in encoded:
+        raise InvalidInput(f"{field} contains a NUL character, which PostgreSQL cannot store.", field=field)
+    return text(field, encoded)
+
+
+def optional_document(field: str, value: Json | None) -> str | None:
+    return None if value is None else document(field, value)
+
+
+def parsed(value: str | None) -> Json:
+    """A JSON column that was read as text."""
+    return None if value is None else json.loads(value)
+
+
+def duration(field: str, seconds: float) -> timedelta:
+    if not math.isfinite(seconds):
+        raise InvalidInput(f"{field} is {seconds}; it must be a finite number of seconds.", field=field)
+    try:
+        return timedelta(seconds=seconds)
+    except OverflowError:
+        raise InvalidInput(f"{field} is {seconds} seconds, which is too long.", field=field) from None
+
+
+def optional_duration(field: str, seconds: float | None) -> timedelta | None:
+    return None if seconds is None else duration(field, seconds)

@@ -1,0 +1,482 @@
+"""Jobs: submitted in the caller's transaction, claimed under a new attempt, finished once.
+
+The table at the head of `functions/job.sql` is the state machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from fencepost.kernel.call import (
+    Call,
+    Json,
+    column,
+    document,
+    duration,
+    each,
+    nothing,
+    one,
+    optional_document,
+    optional_duration,
+    optional_text,
+    parsed,
+    scalar,
+    text,
+)
+
+Leaving = Literal["release", "retry", "bury"]
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The job of a submission. Not `created` when a live job holds the unique key already."""
+
+    job_id: int
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatchable:
+    """A pending job that is locked for dispatch."""
+
+    job_id: int
+    kind: str
+    payload: Json
+    headers: Mapping[str, Json]
+    attempt: int
+    dispatches: int
+    submitted_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A claimed job. `attempt` is the fence: it goes with every write of its owner."""
+
+    job_id: int
+    attempt: int
+    tries: int
+    queue: str
+    lane: int
+    kind: str
+    payload: Json
+    headers: Mapping[str, Json]
+    lease_seconds: float
+    expires_at: datetime
+    submitted_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimAnswer:
+    """The answer for one of many: claimed (`running` is set), deferred, or refused with a reason."""
+
+    job_id: int
+    outcome: Literal["claimed", "deferred", "refused"]
+    refusal: str | None
+    running: Running | None
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed:
+    job_id: int
+    expires_at: datetime | None
+    cancel_requested: bool
+    refusal: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """What a finished job leaves: its final status and a small result."""
+
+    job_id: int
+    attempt: int
+    final_status: str = "ok"
+    result: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """How a running job leaves its owner without being finished."""
+
+    job_id: int
+    attempt: int
+    how: Leaving
+    error: str | None = None
+    delay_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    job_id: int
+    refusal: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    job_id: int
+    state: str | None
+    refusal: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaimed:
+    job_id: int
+    attempt: int
+    owner: str
+    state: str
+
+
+def submit(
+    queue: str,
+    kind: str,
+    payload: Json,
+    *,
+    lane: int = 1,
+    run_at: datetime | None = None,
+    tries_max: int = 5,
+    lease_seconds: float = 60,
+    unique_key: str | None = None,
+    concurrency_key: str | None = None,
+    concurrency_limit: int | None = None,
+    headers: Mapping[str, Json] | None = None,
+) -> Call[Submitted]:
+    """Submit one job: the job and its waiting row, or neither."""
+    return Call(
+        "select job_id, created from fencepost.job_submit(%s::text, %s::text, %s::jsonb, %s::integer,"
+        " %s::timestamptz, %s::integer, %s::interval, %s::text, %s::text, %s::integer, %s::jsonb)",
+        (
+            text("queue", queue),
+            text("kind", kind),
+            document("payload", payload),
+            lane,
+            run_at,
+            tries_max,
+            duration("lease", lease_seconds),
+            optional_text("unique_key", unique_key),
+            optional_text("concurrency_key", concurrency_key),
+            concurrency_limit,
+            document("headers", dict(headers or {})),
+        ),
+        one(Submitted),
+    )
+
+
+def submit_many(
+    queue: str,
+    kind: str,
+    payloads: Sequence[Json],
+    *,
+    lane: int = 1,
+    run_at: datetime | None = None,
+    tries_max: int = 5,
+    lease_seconds: float = 60,
+    unique_keys: Sequence[str | None] | None = None,
+    concurrency_keys: Sequence[str | None] | None = None,
+    concurrency_limit: int | None = None,
+    headers: Sequence[Mapping[str, Json]] | None = None,
+) -> Call[list[Submitted]]:
+    """Submit many jobs of one kind with one statement; answers in the order of the payloads."""
+    return Call(
+        "select job_id, created from fencepost.job_submit_many(%s::text, %s::text, %s::jsonb[], %s::integer,"
+        " %s::timestamptz, %s::integer, %s::interval, %s::text[], %s::text[], %s::integer, %s::jsonb[])",
+        (
+            text("queue", queue),
+            text("kind", kind),
+            [document("payload", payload) for payload in payloads],
+            lane,
+            run_at,
+            tries_max,
+            duration("lease", lease_seconds),
+            None if unique_keys is None else [optional_text("unique_key", k) for k in unique_keys],
+            None
+            if concurrency_keys is None
+            else [optional_text("concurrency_key", k) for k in concurrency_keys],
+            concurrency_limit,
+            None if headers is None else [document("headers", dict(h)) for h in headers],
+        ),
+        each(Submitted),
+    )
+
+
+def dispatch(queue: str, lane: int, limit: int, *, patience_seconds: float = 30) -> Call[list[Dispatchable]]:
+    """The due jobs of a lane, locked for this transaction: write their entries, then record them in it."""
+    return Call(
+        "select job_id, kind, payload::text, headers::text, attempt, dispatches, submitted_at"
+        " from fencepost.job_dispatch(%s::text, %s::integer, %s::integer, %s::interval)",
+        (text("queue", queue), lane, limit, duration("patience", patience_seconds)),
+        each(_dispatchable),
+    )
+
+
+def dispatched(job_ids: Sequence[int], entry_ids: Sequence[str], incarnation: str) -> Call[int]:
+    """Record where the entries lie, and in which life of Redis."""
+    return Call(
+        "select fencepost.job_dispatched(%s::bigint[], %s::text[], %s::text)",
+        (list(job_ids), list(entry_ids), text("incarnation", incarnation)),
+        scalar,
+    )
+
+
+def dispatch_failed(job_ids: Sequence[int], error: str, delay_seconds: float) -> Call[int]:
+    return Call(
+        "select fencepost.job_dispatch_failed(%s::bigint[], %s::text, %s::interval)",
+        (list(job_ids), text("error", error), duration("delay", delay_seconds)),
+        scalar,
+    )
+
+
+def recall(job_ids: Sequence[int], entry_ids: Sequence[str]) -> Call[int]:
+    """Drive jobs again whose entries are lost; guarded by the entry that was judged lost."""
+    return Call(
+        "select fencepost.job_recall(%s::bigint[], %s::text[])", (list(job_ids), list(entry_ids)), scalar
+    )
+
+
+def claim(job_id: int, owner: str, *, lease_seconds: float | None = None) -> Call[Running]:
+    """Claim one job under a new attempt."""
+    return Call(
+        "select job_id, attempt, tries, queue, lane, kind, payload::text, headers::text, lease, expires_at,"
+        " submitted_at from fencepost.job_claim(%s::bigint, %s::text, %s::interval)",
+        (job_id, text("owner", owner), optional_duration("lease", lease_seconds)),
+        one(_running),
+    )
+
+
+def claim_many(
+    job_ids: Sequence[int], owner: str, *, lease_seconds: float | None = None
+) -> Call[list[ClaimAnswer]]:
+    """Claim many; answers for each."""
+    return Call(
+        "select job_id, outcome, refusal, attempt, tries, queue, lane, kind, payload::text, headers::text,"
+        " lease, expires_at, submitted_at"
+        " from fencepost.job_claim_many(%s::bigint[], %s::text, %s::interval)",
+        (list(job_ids), text("owner", owner), optional_duration("lease", lease_seconds)),
+        each(_claim_answer),
+    )
+
+
+def claim_next(
+    queue: str,
+    lane: int,
+    owner: str,
+    limit: int,
+    *,
+    lease_seconds: float | None = None,
+    dispatched: bool = False,
+) -> Call[list[ClaimAnswer]]:
+    """Claim the due jobs of a lane straight from PostgreSQL; with `dispatched` also those driven already."""
+    return Call(
+        "select job_id, outcome, refusal, attempt, tries, queue, lane, kind, payload::text, headers::text,"
+        " lease, expires_at, submitted_at from fencepost.job_claim_next"
+        "(%s::text, %s::integer, %s::text, %s::integer, %s::interval, %s::boolean)",
+        (
+            text("queue", queue),
+            lane,
+            text("owner", owner),
+            limit,
+            optional_duration("lease", lease_seconds),
+            dispatched,
+        ),
+        each(_claim_answer),
+    )
+
+
+def renew(job_id: int, attempt: int, owner: str) -> Call[Renewed]:
+    return Call(
+        "select %s::bigint, expires_at, cancel_requested, null"
+        " from fencepost.job_renew(%s::bigint, %s::bigint, %s::text)",
+        (job_id, job_id, attempt, text("owner", owner)),
+        one(Renewed),
+    )
+
+
+def renew_many(job_ids: Sequence[int], attempts: Sequence[int], owner: str) -> Call[list[Renewed]]:
+    """Renew all jobs of one owner with one statement; in_flight means locked at this moment, not lost."""
+    return Call(
+        "select job_id, expires_at, cancel_requested, refusal"
+        " from fencepost.job_renew_many(%s::bigint[], %s::bigint[], %s::text)",
+        (list(job_ids), list(attempts), text("owner", owner)),
+        each(Renewed),
+    )
+
+
+def progress(job_id: int, attempt: int, owner: str, value: Json) -> Call[None]:
+    return Call(
+        "select fencepost.job_progress(%s::bigint, %s::bigint, %s::text, %s::jsonb)",
+        (job_id, attempt, text("owner", owner), document("progress", value)),
+        nothing,
+    )
+
+
+def fence(job_id: int, attempt: int, owner: str) -> Call[None]:
+    """From here to the end of the transaction nobody takes the job over."""
+    return Call(
+        "select fencepost.job_fence(%s::bigint, %s::bigint, %s::text)",
+        (job_id, attempt, text("owner", owner)),
+        nothing,
+    )
+
+
+def finish(done: Finish, owner: str) -> Call[None]:
+    """The one finishing write."""
+    return Call(
+        "select fencepost.job_finish(%s::bigint, %s::bigint, %s::text, %s::text, %s::jsonb)",
+        (
+            done.job_id,
+            done.attempt,
+            text("owner", owner),
+            text("final_status", done.final_status),
+            optional_document("result", done.result),
+        ),
+        nothing,
+    )
+
+
+def finish_many(done: Sequence[Finish], owner: str) -> Call[list[Answer]]:
+    """Finish many with one statement and one commit; answers for each."""
+    return Call(
+        "select job_id, refusal from fencepost.job_finish_many"
+        "(%s::bigint[], %s::bigint[], %s::text, %s::text[], %s::jsonb[])",
+        (
+            [d.job_id for d in done],
+            [d.attempt for d in done],
+            text("owner", owner),
+            [text("final_status", d.final_status) for d in done],
+            [optional_document("result", d.result) for d in done],
+        ),
+        each(Answer),
+    )
+
+
+def release(job_id: int, attempt: int, owner: str, *, delay_seconds: float | None = None) -> Call[str]:
+    """Give it back unfinished: the try is not counted. Answers its state now."""
+    return Call(
+        "select fencepost.job_release(%s::bigint, %s::bigint, %s::text, %s::interval)",
+        (job_id, attempt, text("owner", owner), optional_duration("delay", delay_seconds)),
+        scalar,
+    )
+
+
+def retry(job_id: int, attempt: int, owner: str, error: str, delay_seconds: float) -> Call[str]:
+    """It failed: wait and try again, or dead when no tries are left. Answers its state now."""
+    return Call(
+        "select fencepost.job_retry(%s::bigint, %s::bigint, %s::text, %s::text, %s::interval)",
+        (job_id, attempt, text("owner", owner), text("error", error), duration("delay", delay_seconds)),
+        scalar,
+    )
+
+
+def bury(job_id: int, attempt: int, owner: str, error: str) -> Call[str]:
+    """It cannot succeed: dead at once. Answers its state now."""
+    return Call(
+        "select fencepost.job_bury(%s::bigint, %s::bigint, %s::text, %s::text)",
+        (job_id, attempt, text("owner", owner), text("error", error)),
+        scalar,
+    )
+
+
+def leave_many(leaves: Sequence[Leave], owner: str) -> Call[list[Left]]:
+    """Release, retry or bury many, each in its own way; answers for each."""
+    return Call(
+        "select job_id, state, refusal from fencepost.job_leave_many"
+        "(%s::bigint[], %s::bigint[], %s::text, %s::text[], %s::text[], %s::interval[])",
+        (
+            [leave.job_id for leave in leaves],
+            [leave.attempt for leave in leaves],
+            text("owner", owner),
+            [leave.how for leave in leaves],
+            [optional_text("error", leave.error) for leave in leaves],
+            [optional_duration("delay", leave.delay_seconds) for leave in leaves],
+        ),
+        each(Left),
+    )
+
+
+def reclaim(limit: int, *, grace_seconds: float = 0) -> Call[list[Reclaimed]]:
+    """Put back what has been expired for the grace."""
+    return Call(
+        "select job_id, attempt, owner, state from fencepost.job_reclaim(%s::integer, %s::interval)",
+        (limit, duration("grace", grace_seconds)),
+        each(Reclaimed),
+    )
+
+
+def blocked(limit: int, *, grace_seconds: float = 0) -> Call[list[int]]:
+    """Expired jobs whose old owner still has a fenced transaction open."""
+    return Call(
+        "select * from fencepost.job_blocked(%s::integer, %s::interval)",
+        (limit, duration("grace", grace_seconds)),
+        column,
+    )
+
+
+def cancel(job_id: int, actor: str, *, expected: str | None = None) -> Call[str]:
+    """Answers cancelled, or requested for a job that runs."""
+    return Call(
+        "select fencepost.job_cancel(%s::bigint, %s::text, %s::text)",
+        (job_id, text("actor", actor), optional_text("expected", expected)),
+        scalar,
+    )
+
+
+def replay(job_id: int, actor: str, *, expected: Literal["dead", "cancelled"] = "dead") -> Call[None]:
+    return Call(
+        "select fencepost.job_replay(%s::bigint, %s::text, %s::text)",
+        (job_id, text("actor", actor), expected),
+        nothing,
+    )
+
+
+def discard(job_id: int, actor: str) -> Call[None]:
+    return Call("select fencepost.job_discard(%s::bigint, %s::text)", (job_id, text("actor", actor)), nothing)
+
+
+def prune(keep_seconds: float, limit: int, *, dead: bool = False) -> Call[int]:
+    return Call(
+        "select fencepost.job_prune(%s::interval, %s::integer, %s::boolean)",
+        (duration("keep", keep_seconds), limit, dead),
+        scalar,
+    )
+
+
+def _dispatchable(
+    job_id: int, kind: str, payload: str, headers: str, attempt: int, dispatches: int, submitted_at: datetime
+) -> Dispatchable:
+    return Dispatchable(job_id, kind, parsed(payload), parsed(headers), attempt, dispatches, submitted_at)
+
+
+def _running(
+    job_id: int,
+    attempt: int,
+    tries: int,
+    queue: str,
+    lane: int,
+    kind: str,
+    payload: str,
+    headers: str,
+    lease: timedelta,
+    expires_at: datetime,
+    submitted_at: datetime,
+) -> Running:
+    return Running(
+        job_id,
+        attempt,
+        tries,
+        queue,
+        lane,
+        kind,
+        parsed(payload),
+        parsed(headers),
+        lease.total_seconds(),
+        expires_at,
+        submitted_at,
+    )
+
+
+def _claim_answer(
+    job_id: int, outcome: Literal["claimed", "deferred", "refused"], refusal: str | None, *rest: object
+) -> ClaimAnswer:
+    running = _running(job_id, *rest) if outcome == "claimed" else None  # type: ignore[arg-type] # a row is untyped
+    return ClaimAnswer(job_id, outcome, refusal, running)

@@ -1,0 +1,79 @@
+"""Refusals and history: what was refused, how often, and the life of one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from fencepost.errors import Refusal
+from fencepost.kernel.call import (
+    Call,
+    Json,
+    document,
+    duration,
+    each,
+    nothing,
+    optional_text,
+    parsed,
+    scalar,
+    text,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One transition or refusal in the life of a thing."""
+
+    at: datetime
+    event: str
+    actor: str | None
+    token: int | None
+    detail: Mapping[str, Json]
+
+
+def record(refusal: Refusal, actor: str | None) -> Call[None]:
+    """Write down a refusal that was raised: its own transaction could not."""
+    return Call(
+        "select fencepost.refusal_record(%s::text, %s::text, %s::text, %s::text, %s::jsonb, %s::jsonb)",
+        (
+            refusal.reason,
+            refusal.noun,
+            refusal.subject,
+            optional_text("actor", actor),
+            document("attempted", dict(refusal.attempted)),
+            document("seen", dict(refusal.seen)),
+        ),
+        nothing,
+    )
+
+
+def counts() -> Call[dict[str, int]]:
+    """How often each reason was given."""
+    return Call(
+        "select reason, refused from fencepost.refusal_counts()",
+        (),
+        lambda rows: {str(reason): int(refused) for reason, refused in rows},
+    )
+
+
+def explain(subject: str) -> Call[list[Moment]]:
+    """The life of job:ID, lease:RESOURCE, request:SCOPE/KEY, outbox:ID or queue:NAME, oldest first."""
+    return Call(
+        "select at, event, actor, token, detail::text from fencepost.explain(%s::text)",
+        (text("subject", subject),),
+        each(_moment),
+    )
+
+
+def prune(keep_seconds: float, limit: int) -> Call[int]:
+    """Forget events and recorded refusals older than the retention; answers how many."""
+    return Call(
+        "select fencepost.history_prune(%s::interval, %s::integer)",
+        (duration("keep", keep_seconds), limit),
+        scalar,
+    )
+
+
+def _moment(at: datetime, event: str, actor: str | None, token: int | None, detail: str) -> Moment:
+    return Moment(at, event, actor, token, parsed(detail))
