@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.cli import whereabouts
+from fencepost import whereabouts
 from fencepost.cli.findings import Finding
 from fencepost.cli.probes.machine import Machine, ThisMachine
 from fencepost.cli.probes.postgres import probe_postgres

@@ -30,7 +30,7 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130, "stopped by Ctrl-C"
 
 
-class Complaint(FencepostError):  # noqa: N818 - It is what the person reads, not what the program lacks.
+class Complaint(FencepostError):
     """Something that a person can put right: shown in a line or two, then the command ends with its code."""
 
     def __init__(self, message: str, code: ExitCode = ExitCode.PROBLEM) -> None:

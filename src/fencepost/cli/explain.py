@@ -28,7 +28,8 @@ def explain(
 
     Ends with 4 when there is no such thing.
     """
-    from fencepost.cli import timeline, whereabouts  # noqa: PLC0415 - Load psycopg, which --help need not.
+    from fencepost import whereabouts  # noqa: PLC0415 - Load psycopg, which --help need not.
+    from fencepost.cli import timeline  # noqa: PLC0415
     from fencepost.cli.reading import reading  # noqa: PLC0415
     from fencepost.settings import Settings  # noqa: PLC0415
 

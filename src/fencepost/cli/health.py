@@ -14,11 +14,11 @@ from fencepost.cli.board import Board, read_board
 from fencepost.cli.board_metrics import BoardCollector
 from fencepost.cli.board_page import board_page
 from fencepost.cli.reading import first_line, reading
-from fencepost.cli.whereabouts import Whereabouts
 from fencepost.endpoint import Endpoint, Page
 from fencepost.errors import FencepostError
 from fencepost.kernel.migrate import check_version, schema_version
 from fencepost.metrics import Metrics
+from fencepost.whereabouts import Whereabouts
 
 HTML = "text/html; charset=utf-8"
 JSON = "application/json"

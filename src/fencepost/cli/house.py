@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from fencepost.cli import schema, whereabouts
+from fencepost import whereabouts
+from fencepost.cli import schema
 from fencepost.cli.services import SERVICES, Ground
 from fencepost.cli.terminal import progress
-from fencepost.cli.whereabouts import Whereabouts
 from fencepost.embedded import Pair
 from fencepost.embedded.server import EmbeddedServer
 from fencepost.errors import ServerUnavailable
 from fencepost.metrics import Metrics
 from fencepost.settings import Settings
+from fencepost.whereabouts import Whereabouts
 
 # A server that ends this often does not end by accident.
 REVIVALS_MAX = 5

@@ -12,11 +12,9 @@ from psycopg import errors as pg
 from fencepost.cli.exits import Complaint
 from fencepost.errors import SchemaMissing, ServerUnavailable
 from fencepost.redaction import redact_text, redact_url
+from fencepost.whereabouts import CHECK_THE_URL
 
 Reader = psycopg.Connection[tuple[Any, ...]]
-
-
-CHECK_THE_URL = "Check that it runs, and DATABASE_URL; `fencepost doctor` says more."
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fencepost.cli import whereabouts
+from fencepost import whereabouts
 from fencepost.cli.reading import reading
 from fencepost.kernel.migrate import Migrated, kernel, migrate, schema_version
 from fencepost.settings import Settings

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fencepost.cli.health import HealthEndpoint
-from fencepost.cli.whereabouts import Whereabouts
 from fencepost.metrics import Metrics
 from fencepost.settings import Settings
+from fencepost.whereabouts import Whereabouts
 
 
 @dataclass(frozen=True, slots=True)

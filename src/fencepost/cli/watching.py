@@ -8,7 +8,7 @@ from contextlib import suppress
 from rich.console import Console
 from rich.live import Live
 
-from fencepost.cli import whereabouts
+from fencepost import whereabouts
 from fencepost.cli.board import Board, read_board
 from fencepost.cli.board_screen import board_screen
 from fencepost.cli.reading import reading

@@ -7,10 +7,10 @@ from typing import Any, LiteralString
 
 from fencepost.cli.findings import Finding, State
 from fencepost.cli.reading import Reader, first_line, reading
-from fencepost.cli.whereabouts import Whereabouts
 from fencepost.errors import FencepostError
 from fencepost.kernel.migrate import VERSION_QUERY, kernel
 from fencepost.redaction import redact_url
+from fencepost.whereabouts import Whereabouts
 
 AREA = "PostgreSQL"
 VERSION_MIN = 150_000
