@@ -176,20 +176,9 @@ class PidFile:
         return None
 
 
-def shared_memory_files(pids: list[int]) -> set[Path]:
-    """The shared memory files that these processes have open, to be removed when they are killed."""
-    files: set[Path] = set()
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            names = [line.split()[-1] for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
-            files |= {Path(name) for name in names if name.startswith("/dev/shm/PostgreSQL.")}  # noqa: S108
-    return files
-
-
-def release_shared_memory(note: PidFile | None, files: set[Path]) -> None:
-    """Remove what a killed server leaves in the kernel; a machine has room for 4096 such segments."""
-    for file in files:
-        file.unlink(missing_ok=True)
+def release_shared_memory(data: Path) -> None:
+    """Remove the segment that a crashed server leaves in the kernel; a machine has room for 4096 of them."""
+    note = PidFile.read(data)
     segment = note and note.shared_memory_id()
     if segment:
         ctypes.CDLL(None).shmctl(segment, IPC_RMID, None)

@@ -34,6 +34,10 @@ class EmbeddedServer(ABC):
     def _is_ready(self, pid: int) -> bool:
         """Whether the server with this process id accepts connections."""
 
+    @abstractmethod
+    def _clear_up(self) -> None:
+        """Remove what a server that crashed leaves outside its directory."""
+
     @property
     def directory(self) -> Path:
         return self._home.directory
@@ -81,6 +85,7 @@ class EmbeddedServer(ABC):
         """Crash: every process ends at once. The address stays the same for the next start."""
         self._alive().kill()
         self._process = None
+        self._clear_up()
         self._home.close()
 
     def restart(self) -> None:
@@ -136,3 +141,4 @@ class EmbeddedServer(ABC):
         if process.wait(STOP_SECONDS_MAX) is None:
             # What was committed is in the log of both servers: the next start recovers it.
             process.kill()
+        self._clear_up()

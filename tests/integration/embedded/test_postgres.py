@@ -31,10 +31,11 @@ def is_gone(pid: int) -> bool:
     return entry is None or entry.state == "Z"
 
 
-def test_an_answered_commit_is_on_disk_by_default(own_postgres: PostgresServer) -> None:
-    assert ask(own_postgres, "show fsync") == "on"
-    assert ask(own_postgres, "show synchronous_commit") == "on"
-    assert ask(own_postgres, "show full_page_writes") == "on"
+def test_an_answered_commit_is_on_disk_by_default(directory: Path) -> None:
+    with PostgresServer(directory) as server:
+        assert ask(server, "show fsync") == "on"
+        assert ask(server, "show synchronous_commit") == "on"
+        assert ask(server, "show full_page_writes") == "on"
 
 
 def test_it_listens_on_a_private_socket_and_nowhere_else(own_postgres: PostgresServer) -> None:
@@ -108,16 +109,39 @@ def test_a_crash_keeps_what_was_committed_and_nothing_else(own_postgres: Postgre
     assert "was interrupted" in own_postgres.log.read_text()
 
 
+def segments_of(pid: int) -> set[str]:
+    """The System V segments that a process has mapped, by id."""
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    return {line.split()[4] for line in lines if "SYSV" in line}
+
+
+def segments_of_the_machine() -> set[str]:
+    return {line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]}
+
+
 def test_a_crash_leaves_no_process_and_no_shared_memory(own_postgres: PostgresServer) -> None:
     pids = own_postgres.pids
+    segments = segments_of(pids[0])
     assert len(pids) > 1
-    maps = Path(f"/proc/{pids[0]}/maps").read_text().splitlines()
-    segments = {line.split()[4] for line in maps if "SYSV" in line}
     assert segments
     own_postgres.kill()
     assert all(is_gone(pid) for pid in pids)
-    left = {line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]}
-    assert not segments & left
+    assert not segments & segments_of_the_machine()
+
+
+def test_a_server_that_somebody_else_killed_is_cleared_up_when_it_is_stopped(
+    own_postgres: PostgresServer,
+) -> None:
+    segments = segments_of(own_postgres.pids[0])
+    assert segments
+    os.kill(own_postgres.pids[0], signal.SIGKILL)
+    own_postgres.stop()
+    assert not segments & segments_of_the_machine()
+
+
+def test_nothing_is_kept_in_the_machines_shared_memory_directory(own_postgres: PostgresServer) -> None:
+    maps = [Path(f"/proc/{pid}/maps").read_text() for pid in own_postgres.pids]
+    assert "/PostgreSQL." not in "".join(maps)
 
 
 def test_a_restart_keeps_the_address(own_postgres: PostgresServer) -> None:
