@@ -61,6 +61,61 @@ begin
   end if;
 end $$;
 
+-- A time to wait, or to wait beyond an end: nothing or more. Null is no wait: every comparison with it is null, and a
+-- negative one lies before the end, so that either would let a valid lease be taken away.
+create or replace function fencepost._check_wait(p_field text, p_value interval, p_max interval) returns void
+language plpgsql immutable
+as $$
+begin
+  if p_value is null or p_value < interval '0' or p_value > p_max then
+    raise exception '% is %; it must be between 0 and %.', p_field, coalesce(p_value::text, 'null'), p_max
+      using errcode = 'ZF100', detail = jsonb_build_object('field', p_field);
+  end if;
+end $$;
+
+-- A moment, or null: infinity would never come.
+create or replace function fencepost._check_moment(p_field text, p_value timestamptz) returns void
+language plpgsql immutable
+as $$
+begin
+  if not isfinite(p_value) then
+    raise exception '% is %; it must be a finite time.', p_field, p_value
+      using errcode = 'ZF100', detail = jsonb_build_object('field', p_field);
+  end if;
+end $$;
+
+-- A token, an attempt or a take: present. Null equals nothing and differs from nothing, so a fence cannot judge it.
+create or replace function fencepost._check_token(p_field text, p_value bigint) returns void
+language plpgsql immutable
+as $$
+begin
+  if p_value is null then
+    raise exception '% must not be null.', p_field using errcode = 'ZF100', detail = jsonb_build_object('field', p_field);
+  end if;
+end $$;
+
+-- An array of tokens or ids: present, and so is each of its elements.
+create or replace function fencepost._check_tokens(p_field text, p_values bigint[]) returns void
+language plpgsql immutable
+as $$
+begin
+  if p_values is null or array_position(p_values, null) is not null then
+    raise exception '% must not be null, nor hold a null.', p_field
+      using errcode = 'ZF100', detail = jsonb_build_object('field', p_field);
+  end if;
+end $$;
+
+-- How many at most: null would mean all.
+create or replace function fencepost._check_limit(p_limit integer) returns void
+language plpgsql immutable
+as $$
+begin
+  if p_limit is null or p_limit < 0 then
+    raise exception 'limit is %; it must be 0 or more.', coalesce(p_limit::text, 'null')
+      using errcode = 'ZF100', detail = '{"field": "limit"}';
+  end if;
+end $$;
+
 -- One of a set of words.
 create or replace function fencepost._check_word(p_field text, p_value text, p_allowed text[]) returns void
 language plpgsql immutable

@@ -139,7 +139,8 @@ language sql immutable
 as $$
   select case
     when p_lease.resource is null then 'not_found'
-    when p_lease.token <> p_token or p_lease.owner is null or p_lease.owner <> coalesce(p_owner, p_lease.owner) then 'not_owner'
+    when p_lease.token is distinct from p_token or p_lease.owner is null
+      or p_lease.owner <> coalesce(p_owner, p_lease.owner) then 'not_owner'
     when p_lease.expires_at <= p_now then 'lease_expired'
   end
 $$;
@@ -173,6 +174,7 @@ declare
   v record;
 begin
   perform fencepost._lease_check(p_resource, p_owner, p_ttl);
+  perform fencepost._check_token('token', p_token);
   select * into v from fencepost._lease_renew_try(p_resource, p_owner, p_token, p_ttl);
   if v.refusal is not null then
     perform fencepost._refuse(v.refusal, 'lease', p_resource, jsonb_build_object('owner', p_owner, 'token', p_token),
@@ -192,6 +194,7 @@ declare
   v       record;
   v_asked record;
 begin
+  perform fencepost._check_tokens('tokens', p_tokens);
   perform fencepost._check_lengths('tokens', cardinality(p_resources), cardinality(p_tokens));
   for v_asked in select a.resource, a.token from unnest(p_resources, p_tokens) a (resource, token)
                  order by a.resource loop
@@ -217,6 +220,7 @@ declare
   v_refusal text;
 begin
   perform fencepost._lease_check(p_resource, p_owner, interval '1 second');
+  perform fencepost._check_token('token', p_token);
   select * into v_held from fencepost.lease l where l.resource = p_resource for no key update;
   v_now := fencepost.clock();
   v_refusal := fencepost._lease_verdict(v_held, p_token, p_owner, v_now);
@@ -241,6 +245,8 @@ declare
   v_refusal text;
 begin
   perform fencepost._require_read_committed();
+  perform fencepost._check_text('resource', p_resource, 512);
+  perform fencepost._check_token('token', p_token);
   select * into v_held from fencepost.lease l where l.resource = p_resource and l.token = p_token for key share;
   v_now := fencepost.clock();
   if not found then
@@ -265,6 +271,7 @@ declare
   v_held fencepost.lease;
 begin
   perform fencepost._lease_check(p_resource, 'evict', interval '1 second');
+  perform fencepost._check_wait('grace', p_grace, interval '1 day');
   select * into v_held from fencepost.lease l where l.resource = p_resource;
   if v_held.resource is null then
     perform fencepost._refuse('not_found', 'lease', p_resource, jsonb_build_object('waiter', p_waiter), null);

@@ -1,0 +1,42 @@
+"""Callers of the kernel, and its clock."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime
+
+import pytest
+
+from fencepost.embedded import Database
+from fencepost.testing.clock import Clock
+from tests.integration.kernel.caller import Caller
+
+# A full hour, so that the slices of the marker ring begin where a reader expects them.
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def connect(database: Database) -> Iterator[Callable[[], Caller]]:
+    """Another caller as the application, for tests in which two meet."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(closing(Caller(database.url)))
+
+
+@pytest.fixture
+def app(connect: Callable[[], Caller]) -> Caller:
+    """A caller as the application."""
+    return connect()
+
+
+@pytest.fixture
+def admin(database: Database) -> Iterator[Caller]:
+    """The superuser, who sees the tables behind the views."""
+    with closing(Caller(database.admin_url)) as caller:
+        yield caller
+
+
+@pytest.fixture
+def clock(database: Database) -> Iterator[Clock]:
+    """The clock of the test's database, standing still until the test moves it."""
+    with Clock(database.admin_url) as clock:
+        clock.freeze(NOON)
+        yield clock

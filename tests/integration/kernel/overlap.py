@@ -1,0 +1,32 @@
+"""Two callers at once: one call in a thread, and the moment at which it waits for a lock."""
+
+from collections.abc import Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, LiteralString
+
+from fencepost.embedded.deadline import Deadline
+from tests.integration.kernel.caller import Caller
+
+SECONDS_MAX = 30
+
+
+@contextmanager
+def begun(caller: Caller, query: LiteralString, *values: Any) -> Generator[Future[list[dict[str, Any]]]]:
+    """The call runs beside the block; whoever leaves the block has seen to it that the call can end."""
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        yield pool.submit(caller.rows, query, *values)
+
+
+def wait_until_blocked(admin: Caller, caller: Caller) -> None:
+    """Return when the caller waits for a lock that somebody else holds."""
+    Deadline(SECONDS_MAX, f"backend {caller.pid} waits for a lock").wait(
+        lambda: bool(admin.value("select cardinality(pg_blocking_pids(%s)) > 0", caller.pid))
+    )
+
+
+def wait_until_gone(admin: Caller, pid: int) -> None:
+    """Return when the backend has ended."""
+    Deadline(SECONDS_MAX, f"backend {pid} has ended").wait(
+        lambda: not admin.value("select exists (select from pg_stat_activity where pid = %s)", pid)
+    )
