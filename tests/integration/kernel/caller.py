@@ -31,10 +31,7 @@ class Caller:
         self.connection = psycopg.Connection[dict[str, Any]].connect(
             url, autocommit=True, row_factory=dict_row
         )
-
-    @property
-    def pid(self) -> int:
-        return self.connection.info.backend_pid
+        self.pid = self.connection.info.backend_pid
 
     def rows(self, query: LiteralString, *values: Any) -> list[dict[str, Any]]:
         return self.connection.execute(query, values).fetchall()

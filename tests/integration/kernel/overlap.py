@@ -15,7 +15,12 @@ SECONDS_MAX = 30
 def begun(caller: Caller, query: LiteralString, *values: Any) -> Generator[Future[list[dict[str, Any]]]]:
     """The call runs beside the block; whoever leaves the block has seen to it that the call can end."""
     with ThreadPoolExecutor(max_workers=1) as pool:
-        yield pool.submit(caller.rows, query, *values)
+        try:
+            yield pool.submit(caller.rows, query, *values)
+        except BaseException:
+            # The test has failed: what it would have done to free the call will not happen.
+            caller.connection.cancel_safe()
+            raise
 
 
 def wait_until_blocked(admin: Caller, caller: Caller) -> None:

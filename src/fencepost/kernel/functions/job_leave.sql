@@ -107,6 +107,9 @@ declare
   v record;
 begin
   perform fencepost._require_read_committed();
+  perform fencepost._check_text('owner', p_owner, 256);
+  perform fencepost._check_token('attempt', p_attempt);
+  perform fencepost._check_wait('delay', coalesce(p_delay, interval '0'), interval '10 years');
   select * into v from fencepost._job_leave(p_id, p_attempt, p_owner, p_how, p_error, p_delay);
   if v.refusal is not null then
     perform fencepost._refuse(v.refusal, 'job', p_id::text,
@@ -145,9 +148,15 @@ declare
   v       record;
 begin
   perform fencepost._require_read_committed();
+  perform fencepost._check_text('owner', p_owner, 256);
+  perform fencepost._check_tokens('ids', p_ids);
+  perform fencepost._check_tokens('attempts', p_attempts);
   perform fencepost._check_lengths('attempts', cardinality(p_ids), cardinality(p_attempts));
   perform fencepost._check_lengths('hows', cardinality(p_ids), cardinality(p_hows));
+  perform fencepost._check_lengths('errors', cardinality(p_ids), coalesce(cardinality(p_errors), cardinality(p_ids)));
+  perform fencepost._check_lengths('delays', cardinality(p_ids), coalesce(cardinality(p_delays), cardinality(p_ids)));
   perform fencepost._check_word('hows', h, array['release', 'retry', 'bury']) from unnest(p_hows) h;
+  perform fencepost._check_wait('delays', coalesce(d, interval '0'), interval '10 years') from unnest(p_delays) d;
   for v_asked in select a.* from unnest(p_ids, p_attempts, p_hows, p_errors, p_delays) a (job_id, attempt, how, error, delay)
                  order by a.job_id loop
     select * into v from fencepost._job_leave(v_asked.job_id, v_asked.attempt, p_owner, v_asked.how, v_asked.error, v_asked.delay);
@@ -187,6 +196,8 @@ declare
   v_running fencepost.job_running;
 begin
   perform fencepost._require_read_committed();
+  perform fencepost._check_limit(p_limit);
+  perform fencepost._check_wait('grace', p_grace, interval '1 day');
   for v_running in select * from fencepost.job_running r where r.expires_at <= v_now - p_grace
                    order by r.expires_at limit p_limit for update skip locked loop
     return query select v_running.job_id, v_running.attempt, v_running.owner, fencepost._job_reclaim(v_running, v_now);
@@ -200,9 +211,12 @@ set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off
 as $$
 declare
   v_before  timestamptz := fencepost.clock() - p_grace;
-  v_expired bigint[] := array(select r.job_id from fencepost.job_running r where r.expires_at <= v_before
-                              order by r.expires_at limit p_limit);
+  v_expired bigint[];
 begin
+  perform fencepost._check_limit(p_limit);
+  perform fencepost._check_wait('grace', p_grace, interval '1 day');
+  v_expired := array(select r.job_id from fencepost.job_running r where r.expires_at <= v_before
+                     order by r.expires_at limit p_limit);
   return query
   select e from unnest(v_expired) e
   except
@@ -220,6 +234,7 @@ declare
   v_now     timestamptz;
 begin
   perform fencepost._require_read_committed();
+  perform fencepost._check_wait('grace', p_grace, interval '1 day');
   select * into v_running from fencepost.job_running r where r.job_id = p_id for update;
   v_now := fencepost.clock();
   if not found or v_running.expires_at > v_now - p_grace then
@@ -239,10 +254,11 @@ declare
   v_running fencepost.job_running;
 begin
   perform fencepost._require_read_committed();
+  perform fencepost._check_wait('grace', p_grace, interval '1 day');
   select * into v_running from fencepost.job_running r where r.job_id = p_id;
   if not found or v_running.expires_at > v_now - p_grace then
     perform fencepost._refuse((select e.refusal from fencepost._job_explain(p_id, null, '', v_now) e), 'job', p_id::text,
       jsonb_build_object('op', 'evict', 'waiter', p_waiter), fencepost._job_seen(p_id));
   end if;
-  return query select fencepost._evict('job', p_id::text, p_waiter);
+  return query select fencepost._evict('job', p_id::text, p_waiter, 'fencepost.job_running');
 end $$;

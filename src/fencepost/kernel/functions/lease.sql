@@ -280,5 +280,5 @@ begin
     perform fencepost._refuse('not_owner', 'lease', p_resource, jsonb_build_object('waiter', p_waiter),
                               fencepost._lease_seen(v_held, fencepost.clock()));
   end if;
-  return query select fencepost._evict('lease', p_resource, p_waiter);
+  return query select fencepost._evict('lease', p_resource, p_waiter, 'fencepost.lease');
 end $$;

@@ -1,0 +1,117 @@
+"""A holder that nothing else ends is ended by whoever waits for what has long expired, and nobody else is."""
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from fencepost.testing.clock import Clock
+from tests.integration.kernel.caller import Caller
+from tests.integration.kernel.overlap import begun, wait_until_blocked, wait_until_gone
+
+ACQUIRE = "select token from fencepost.lease_acquire('shard:1', %s, '1 minute')"
+
+
+def submit_and_claim(caller: Caller) -> int:
+    job_id: int = caller.value("select job_id from fencepost.job_submit('mail', 'send', '{}')")
+    caller.execute("select fencepost.job_claim(%s, 'a/boot-1')", job_id)
+    return job_id
+
+
+def test_the_silent_holder_of_an_expired_lease_is_ended(
+    app: Caller, admin: Caller, connect: Callable[[], Caller], clock: Clock
+) -> None:
+    holder, taker = connect(), connect()
+    app.execute(ACQUIRE, "a/boot-1")
+    holder.execute("begin")
+    holder.execute("select fencepost.lease_fence('shard:1', 1)")
+    clock.advance(60)
+
+    with begun(taker, ACQUIRE, "b/boot-1") as taken:
+        wait_until_blocked(admin, taker)
+        evicted = app.column("select fencepost.lease_evict('shard:1', %s, '0')", taker.pid)
+        assert taken.result() == [{"token": 2}]
+
+    assert evicted == [holder.pid]
+    with pytest.raises(psycopg.OperationalError):
+        holder.execute("commit")
+    assert app.row("select event, detail from fencepost.events where event = 'evicted'") == {
+        "event": "evicted",
+        "detail": {"pid": holder.pid, "waiter": taker.pid},
+    }
+
+
+def test_the_silent_holder_of_an_expired_job_is_ended(
+    app: Caller, admin: Caller, connect: Callable[[], Caller], clock: Clock
+) -> None:
+    holder, taker = connect(), connect()
+    job_id = submit_and_claim(app)
+    holder.execute("begin")
+    holder.execute("select fencepost.job_fence(%s, 1, 'a/boot-1')", job_id)
+    clock.advance(60)
+    assert app.rows("select * from fencepost.job_reclaim(10)") == []
+    assert app.column("select fencepost.job_blocked(10)") == [job_id]
+
+    with begun(taker, "select fencepost.job_reclaim_one(%s) as state", job_id) as reclaimed:
+        wait_until_blocked(admin, taker)
+        evicted = app.column("select fencepost.job_evict(%s, %s, '0')", job_id, taker.pid)
+        assert reclaimed.result() == [{"state": "pending"}]
+
+    assert evicted == [holder.pid]
+    wait_until_gone(admin, holder.pid)
+    assert app.column("select fencepost.job_blocked(10)") == []
+
+
+@pytest.mark.parametrize("seconds", [0, 59, 69])
+def test_nobody_is_ended_before_expiry_and_grace(app: Caller, clock: Clock, seconds: int) -> None:
+    app.execute(ACQUIRE, "a/boot-1")
+    job_id = submit_and_claim(app)
+    clock.advance(seconds)
+
+    evict_lease = "select fencepost.lease_evict('shard:1', pg_backend_pid(), '10 seconds')"
+    assert app.refused("not_owner", evict_lease).seen["owner"] == "a/boot-1"
+    evict_job = "select fencepost.job_evict(%s, pg_backend_pid(), '10 seconds')"
+    assert app.refused("not_owner", evict_job, job_id).seen["owner"] == "a/boot-1"
+
+
+@pytest.mark.parametrize("grace", [None, "-1 hour", "2 days"])
+def test_a_grace_that_means_nothing_ends_nobody(app: Caller, clock: Clock, grace: str | None) -> None:
+    app.execute(ACQUIRE, "a/boot-1")
+    job_id = submit_and_claim(app)
+
+    app.invalid("grace", "select fencepost.lease_evict('shard:1', pg_backend_pid(), %s::interval)", grace)
+    app.invalid("grace", "select fencepost.job_evict(%s, pg_backend_pid(), %s::interval)", job_id, grace)
+    app.invalid("grace", "select fencepost.job_reclaim_one(%s, %s::interval)", job_id, grace)
+    app.invalid("grace", "select fencepost.job_reclaim(1, %s::interval)", grace)
+    app.invalid("grace", "select fencepost.job_blocked(1, %s::interval)", grace)
+
+    assert app.value("select state from fencepost.jobs") == "running"
+
+
+def test_a_job_that_does_not_run_has_nobody_to_end(app: Caller, clock: Clock) -> None:
+    waiting = app.value("select job_id from fencepost.job_submit('mail', 'send', '{}')")
+    finished = submit_and_claim(app)
+    app.execute("select fencepost.job_finish(%s, 1, 'a/boot-1')", finished)
+
+    evict = "select fencepost.job_evict(%s, pg_backend_pid(), '0')"
+    assert app.refused("not_running", evict, waiting).seen["state"] == "pending"
+    assert app.refused("already_finished", evict, finished).seen["state"] == "finished"
+    assert app.refused("not_found", evict, 999).seen == {}
+
+
+def test_an_expired_lease_is_no_licence_against_whoever_blocks_elsewhere(
+    app: Caller, admin: Caller, connect: Callable[[], Caller], clock: Clock
+) -> None:
+    bystander, waiter = connect(), connect()
+    admin.execute("create table public.account (id int primary key, balance int)")
+    admin.execute("insert into public.account values (1, 10)")
+    admin.execute("grant select, update on public.account to fencepost_app")
+    app.execute(ACQUIRE, "a/boot-1")
+    clock.advance(60)
+    bystander.execute("begin")
+    bystander.execute("update public.account set balance = 9 where id = 1")
+
+    with begun(waiter, "update public.account set balance = 8 where id = 1 returning balance"):
+        wait_until_blocked(admin, waiter)
+        assert app.rows("select fencepost.lease_evict('shard:1', %s, '0')", waiter.pid) == []
+        bystander.execute("commit")
