@@ -52,16 +52,19 @@ begin
   if not fencepost._marker_lock(p_scope, p_key) then
     outcome := 'in_flight';
   else
-    claimed_at := fencepost.clock();
-    insert into fencepost.marker as m (scope, key, digest, response, claimed_by, claimed_at)
-    values (p_scope, p_key, p_digest, p_response, pg_current_xact_id(), claimed_at)
-    on conflict (scope, key) do nothing;
-    if found then
-      outcome := 'claimed';
-      response := p_response;
-      return;
-    end if;
-    select * into strict v_known from fencepost.marker m where m.scope = p_scope and m.key = p_key;
+    loop
+      claimed_at := fencepost.clock();
+      insert into fencepost.marker as m (scope, key, digest, response, claimed_by, claimed_at)
+      values (p_scope, p_key, p_digest, p_response, pg_current_xact_id(), claimed_at)
+      on conflict (scope, key) do nothing;
+      if found then
+        outcome := 'claimed';
+        response := p_response;
+        return;
+      end if;
+      select * into v_known from fencepost.marker m where m.scope = p_scope and m.key = p_key;
+      exit when found; -- Otherwise it was cleaned away in between: the key is free again.
+    end loop;
     outcome := fencepost._marker_answer(p_digest, v_known.digest, v_known.response);
     claimed_at := v_known.claimed_at;
     if outcome = 'replay' then
@@ -133,6 +136,7 @@ declare
   v_count  bigint;
 begin
   perform fencepost._check_duration('keep', p_keep, interval '10 years');
+  perform fencepost._check_limit(p_limit);
   v_before := fencepost.clock() - p_keep;
   delete from fencepost.marker m where m.ctid = any (array(
     select o.ctid from fencepost.marker o where o.claimed_at < v_before

@@ -87,6 +87,7 @@ declare
   v_refusals bigint;
 begin
   perform fencepost._check_duration('keep', p_keep, interval '100 years');
+  perform fencepost._check_limit(p_limit);
   delete from fencepost.event e where e.ctid = any (array(
     select o.ctid from fencepost.event o where o.at < v_before order by o.at limit p_limit for update skip locked));
   get diagnostics v_events = row_count;
