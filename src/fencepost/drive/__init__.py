@@ -1,0 +1,1 @@
+"""Redis: streams and wake-ups. It makes things prompt; everything in it can be rebuilt from PostgreSQL."""

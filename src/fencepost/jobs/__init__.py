@@ -1,0 +1,1 @@
+"""The job runtime: driven by Redis, true in PostgreSQL."""

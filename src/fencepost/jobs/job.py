@@ -1,0 +1,125 @@
+"""The job as its handler sees it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
+from datetime import datetime
+from typing import Protocol, TypeVar
+
+from fencepost.kernel import job as kernel_job
+from fencepost.kernel.call import Call, Json
+from fencepost.transaction import SyncTransaction, Transaction
+
+T = TypeVar("T")
+
+
+class Database(Protocol):
+    """What a job needs of the client: a transaction, and one call in a transaction of its own."""
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
+    async def run(self, call: Call[T]) -> T: ...
+
+
+class SyncDatabase(Protocol):
+    """The same without an event loop, for handlers that run in a thread."""
+
+    def transaction(self) -> AbstractContextManager[SyncTransaction]: ...
+    def run(self, call: Call[T]) -> T: ...
+
+
+class Job:
+    """One attempt at a job. Every write through it is fenced by the attempt."""
+
+    def __init__(
+        self,
+        running: kernel_job.Running,
+        owner: str,
+        database: Database,
+        sync_database: Callable[[], SyncDatabase],
+    ) -> None:
+        self._running = running
+        self._database = database
+        self._sync_database = sync_database
+        self._stop = threading.Event()
+        self.owner = owner
+        self.finished = False
+
+    @property
+    def id(self) -> int:
+        return self._running.job_id
+
+    @property
+    def attempt(self) -> int:
+        """The fencing token: no other attempt at this job has it."""
+        return self._running.attempt
+
+    @property
+    def tries(self) -> int:
+        """How often it was tried, this time included."""
+        return self._running.tries
+
+    @property
+    def queue(self) -> str:
+        return self._running.queue
+
+    @property
+    def kind(self) -> str:
+        return self._running.kind
+
+    @property
+    def headers(self) -> Mapping[str, Json]:
+        return self._running.headers
+
+    @property
+    def submitted_at(self) -> datetime:
+        return self._running.submitted_at
+
+    @property
+    def stopped(self) -> bool:
+        """Whether to stop: it was cancelled, its lease is lost, or its time is over. Long sync handlers look
+        here."""
+        return self._stop.is_set()
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    @asynccontextmanager
+    async def finish(self, result: Json = None, *, final_status: str = "ok") -> AsyncGenerator[Transaction]:
+        """Fence, your writes and the finish: one commit. A zombie's block is refused before it writes."""
+        async with self._database.transaction() as tx:
+            await tx.run(self._fence())
+            yield tx
+            await tx.run(self._finish(result, final_status))
+        self.finished = True
+
+    @contextmanager
+    def finish_sync(self, result: Json = None, *, final_status: str = "ok") -> Generator[SyncTransaction]:
+        """`finish` for handlers without an event loop."""
+        with self._sync_database().transaction() as tx:
+            tx.run(self._fence())
+            yield tx
+            tx.run(self._finish(result, final_status))
+        self.finished = True
+
+    async def progress(self, value: Json) -> None:
+        """Show people how far it is."""
+        await self._database.run(self._progress(value))
+
+    def progress_sync(self, value: Json) -> None:
+        self._sync_database().run(self._progress(value))
+
+    def _fence(self) -> Call[None]:
+        return kernel_job.fence(self.id, self.attempt, self.owner)
+
+    def _finish(self, result: Json, final_status: str) -> Call[None]:
+        return kernel_job.finish(kernel_job.Finish(self.id, self.attempt, final_status, result), self.owner)
+
+    def _progress(self, value: Json) -> Call[None]:
+        return kernel_job.progress(self.id, self.attempt, self.owner, value)

@@ -1,0 +1,51 @@
+"""Wake-ups from PostgreSQL: one connection that listens, and who waits for which topic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import structlog
+
+from fencepost.kernel import wake
+
+_log = structlog.get_logger(__name__)
+
+
+class Listener:
+    """Calls back when a topic is notified. Without it everything still works, a poll later."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._callbacks: dict[str, list[Callable[[], None]]] = {}
+
+    def on(self, topic: str, callback: Callable[[], None]) -> None:
+        self._callbacks.setdefault(topic, []).append(callback)
+
+    async def run(self) -> None:
+        """Listen until cancelled, and connect again after every loss."""
+        delay_seconds = 0.1
+        while True:
+            try:
+                async with await psycopg.AsyncConnection.connect(self._url, autocommit=True) as connection:
+                    await connection.execute(wake.LISTEN)
+                    # What was notified while we were away is unknown: look everywhere once.
+                    self._wake_all()
+                    delay_seconds = 0.1
+                    await self._hear(connection)
+            except (psycopg.Error, OSError) as error:
+                _log.warning("listener_lost", error=str(error), retry_seconds=delay_seconds)
+                await asyncio.sleep(delay_seconds)
+                delay_seconds = min(5.0, delay_seconds * 2)
+
+    async def _hear(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        async for notice in connection.notifies():
+            for callback in self._callbacks.get(notice.payload, ()):
+                callback()
+
+    def _wake_all(self) -> None:
+        for callbacks in self._callbacks.values():
+            for callback in callbacks:
+                callback()

@@ -1,0 +1,101 @@
+"""What the job runtime decides, as pure functions on values."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+ACKNOWLEDGED = frozenset({"stale_attempt", "already_finished", "cancelled", "not_found", "not_running"})
+"""Refusals after which an entry has done its work. A lost lease is not among them: the entry stays pending,
+so that whoever takes the job over finds it. not_running is: the job waits in PostgreSQL and will be driven by
+an entry of its own."""
+
+LANE_SHARES = (8, 4, 2, 1)
+"""How capacity is shared when every lane has work. What a lane does not need goes to the others, so an empty
+lane costs nothing and a full one starves nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Try again after a delay."""
+
+    delay_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bury:
+    """It cannot succeed: dead at once."""
+
+
+Verdict = Retry | Bury
+RetryPolicy = Callable[[int, Exception], Verdict]
+"""Called with the tries so far and the exception. Whether tries are left is the database's to say."""
+
+
+class PermanentError(Exception):
+    """Raise it in a handler to say that trying again is of no use."""
+
+
+def exponential(
+    *, first_seconds: float = 1, factor: float = 2, most_seconds: float = 3600, jitter: float = 0.1
+) -> RetryPolicy:
+    """Double the delay with each try, within a bound, spread by `jitter` so that a crowd does not come back
+    at once."""
+
+    def decide(tries: int, error: Exception) -> Verdict:
+        if isinstance(error, PermanentError):
+            return Bury()
+        delay = min(most_seconds, first_seconds * factor ** max(0, tries - 1))
+        return Retry(delay * random.uniform(1 - jitter, 1 + jitter))  # noqa: S311 -- spread, not a secret
+
+    return decide
+
+
+def share_capacity(free: int, backlog: Sequence[int]) -> list[int]:
+    """How many jobs to read from each lane: by shares among lanes that have work, the rest to whoever has
+    more.
+
+    >>> share_capacity(15, [100, 100, 100, 100])
+    [8, 4, 2, 1]
+    >>> share_capacity(10, [1, 0, 100, 0])
+    [1, 0, 9, 0]
+    """
+    wanted = list(backlog)
+    given = [0] * len(wanted)
+    while free > 0 and any(wanted):
+        total = sum(share for share, want in zip(LANE_SHARES, wanted, strict=False) if want)
+        round_free = free
+        for lane, want in enumerate(wanted):
+            if not want or free == 0:
+                continue
+            part = min(want, free, max(1, round_free * LANE_SHARES[lane] // total))
+            given[lane] += part
+            wanted[lane] -= part
+            free -= part
+    return given
+
+
+LABELS: Mapping[str, str] = {
+    "stale_attempt": "stale_attempt",
+    "already_finished": "already_finished",
+    "not_running": "not_in_expected_state",
+    "cancelled": "not_in_expected_state",
+    "lease_expired": "lease_lost_or_owner_mismatch",
+    "not_owner": "lease_lost_or_owner_mismatch",
+    "in_flight": "lease_lost_or_owner_mismatch",
+    "not_found": "not_found",
+}
+"""Our reasons under the names that operators of online judges know, as labels of the worker's metrics."""
+
+RECLAIM_DECISIONS: Mapping[str, str] = {
+    "already_finished": "done_or_stale",
+    "stale_attempt": "done_or_stale",
+    "cancelled": "done_or_stale",
+    "not_running": "done_or_stale",
+    "not_found": "not_found",
+    "not_owner": "lease_still_valid",
+    "in_flight": "lease_still_valid",
+    "lease_expired": "lease_still_valid",
+}
+"""What a refused claim of an idle entry means for the entry: done with, or left to whoever holds the job."""
