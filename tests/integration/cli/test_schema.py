@@ -1,0 +1,74 @@
+"""migrate, and what the other commands say about a schema that is not there."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from psycopg import sql
+
+from fencepost.cli.exits import ExitCode
+from fencepost.embedded import Database, PostgresServer
+from fencepost.kernel.migrate import kernel
+from tests.integration.cli.conftest import Fencepost
+
+
+@pytest.fixture
+def bare(postgres: PostgresServer) -> Iterator[Database]:
+    """A database without our schema."""
+    database = Database(postgres, f"bare_{uuid.uuid4().hex}")
+    database.create()
+    yield database
+    database.drop()
+
+
+def test_migrate_makes_the_schema_once(
+    fencepost: Fencepost, bare: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MIGRATION_DATABASE_URL", bare.admin_url)
+    before = fencepost("migrate", "--check", "--json")
+    assert before.code == ExitCode.SCHEMA
+    assert (before.json["fits"], before.json["found"]) == (False, None)
+    done = fencepost("migrate", "--json")
+    assert done.code == ExitCode.OK
+    assert (done.json["applied"], done.json["version"]) == (before.json["pending"], kernel().version)
+    after = fencepost("migrate", "--check")
+    assert (after.code, after.out) == (
+        ExitCode.OK,
+        f"The schema has version {kernel().version}, which this code wants.\n",
+    )
+    assert fencepost("migrate").out.startswith("Nothing to apply")
+
+
+@pytest.mark.parametrize("arguments", [("status",), ("explain", "7"), ("migrate", "--check")])
+def test_a_missing_schema_is_named_with_its_remedy(
+    fencepost: Fencepost, bare: Database, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", bare.admin_url)
+    answer = fencepost(*arguments)
+    assert answer.code == ExitCode.SCHEMA
+    assert "Run `fencepost migrate`." in answer.err
+
+
+def test_a_role_that_may_not_migrate_is_told_so(fencepost: Fencepost, database: Database) -> None:
+    answer = fencepost("migrate")
+    assert answer.code == ExitCode.PROBLEM
+    assert "Traceback" not in answer.err
+
+
+def test_a_role_without_rights_is_told_which_to_grant(
+    fencepost: Fencepost, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stranger = f"stranger_{uuid.uuid4().hex}"
+    with database.connect_admin() as connection:
+        connection.execute(sql.SQL("create role {} login").format(sql.Identifier(stranger)))
+        monkeypatch.setenv("DATABASE_URL", database.server.url(database.name, stranger))
+        answer = fencepost("status")
+        findings = {
+            f["name"]: f for f in fencepost("doctor", "--json").json["findings"] if f["area"] == "PostgreSQL"
+        }
+        connection.execute(sql.SQL("drop role {}").format(sql.Identifier(stranger)))
+    assert answer.code == ExitCode.PROBLEM
+    assert "Grant it fencepost_read (to look) or fencepost_app (to work)." in answer.err
+    assert findings["schema"]["detail"] == f"there, but {stranger} may not use it"

@@ -1,0 +1,181 @@
+"""`fencepost up` as a process of its own: started, looked at, stopped, killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
+
+import pytest
+
+from fencepost.cli.exits import ExitCode
+from fencepost.embedded import Database
+from fencepost.embedded.deadline import Deadline
+
+HAND_OVER = "import sys; from fencepost.cli.app import main; sys.argv[0] = 'fencepost'; main()"
+
+
+class Up:
+    """A running `fencepost up --json`, and what it announced."""
+
+    def __init__(self, directory: Path, environ: dict[str, str]) -> None:
+        self.process = start(directory, environ, "up", "--json")
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.communicate()[1]
+        self.announced: dict[str, Any] = json.loads(line)
+
+    def get(self, path: str) -> tuple[int, str]:
+        try:
+            with urlopen(self.announced["url"] + path, timeout=30) as response:  # noqa: S310 - Our own address.
+                return response.status, response.read().decode()
+        except HTTPError as refused:
+            with refused:
+                return refused.code, refused.read().decode()
+
+    def end(self, how: signal.Signals) -> tuple[int, str]:
+        self.process.send_signal(how)
+        _, err = self.process.communicate(timeout=60)
+        return self.process.returncode, err
+
+
+def start(directory: Path, environ: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", HAND_OVER, *arguments],
+        cwd=directory,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def processes_of(directory: Path) -> list[str]:
+    """The command lines of every process that mentions the directory."""
+    lines: list[str] = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(directory) in line:
+            lines.append(line)
+    return lines
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="fencepost-up-") as path:
+        yield Path(path)
+
+
+@pytest.fixture
+def environ() -> dict[str, str]:
+    ours = ("DATABASE_URL", "REDIS_URL", "MIGRATION_DATABASE_URL", "FENCEPOST_CONFIG", "METRICS_PORT")
+    return {name: value for name, value in os.environ.items() if name not in ours}
+
+
+@pytest.fixture
+def up(directory: Path, environ: dict[str, str]) -> Iterator[Callable[..., Up]]:
+    started: list[Up] = []
+
+    def begin(**more: str) -> Up:
+        started.append(Up(directory, environ | more))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+        one.process.communicate()
+
+
+def fencepost(directory: Path, environ: dict[str, str], *arguments: str) -> tuple[int, str, str]:
+    process = start(directory, environ, *arguments)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out, err
+
+
+def test_up_serves_and_ctrl_c_leaves_nothing(
+    up: Callable[..., Up], directory: Path, environ: dict[str, str]
+) -> None:
+    running = up()
+    assert running.get("/healthz") == (200, "ok\n")
+    assert running.get("/readyz") == (200, '{"postgresql": "ok", "redis": "ok"}\n')
+    assert "Nobody ever held one." in running.get("/")[1]
+    assert "fencepost_database_reachable 1.0" in running.get("/metrics")[1]
+    assert "fencepost_service@" in running.announced["database"], "services run as the application role"
+
+    code, out, _ = fencepost(directory, environ, "status", "--json")
+    assert (code, json.loads(out)["queues"]) == (ExitCode.OK, [])
+
+    code, _, err = fencepost(directory, environ, "up")
+    assert code == ExitCode.IN_USE
+    assert "is in use by" in err
+    assert "Traceback" not in err
+    assert running.get("/healthz")[0] == 200, "the second start did not disturb the first"
+
+    assert running.end(signal.SIGINT) == (ExitCode.OK, "Stopping.\nStopped. Nothing is left running.\n")
+    assert processes_of(directory) == []
+    code, _, err = fencepost(directory, environ, "status")
+    assert code == ExitCode.UNREACHABLE
+    assert "no `fencepost up` runs in .fencepost" in err
+
+
+def test_a_killed_up_leaves_nothing_and_the_next_start_finds_the_data(
+    up: Callable[..., Up], directory: Path, environ: dict[str, str]
+) -> None:
+    first = up()
+    first.end(signal.SIGKILL)
+    Deadline(30, "no process of the killed system is left").wait(lambda: not processes_of(directory))
+    code, _, err = fencepost(directory, environ, "status")
+    assert code == ExitCode.UNREACHABLE
+    assert "The `fencepost up` in .fencepost has ended. Start it again." in err
+
+    second = up()
+    assert second.get("/readyz")[0] == 200
+    assert second.end(signal.SIGTERM)[0] == ExitCode.OK
+    assert processes_of(directory) == []
+
+
+def test_a_server_that_dies_is_started_again(up: Callable[..., Up], directory: Path) -> None:
+    running = up(LOG_FORMAT="json")
+    postmaster = directory / ".fencepost/postgres/data/postmaster.pid"
+    os.kill(int(postmaster.read_text().split()[0]), signal.SIGKILL)
+    Deadline(30, "the system is ready again").wait(lambda: running.get("/readyz")[0] == 200)
+    code, err = running.end(signal.SIGTERM)
+    assert code == ExitCode.OK
+    assert json.loads(err.splitlines()[0])["event"] == "server ended; starting it again"
+
+
+def test_up_uses_the_servers_that_the_settings_name(
+    up: Callable[..., Up], directory: Path, database: Database, redis_url: str
+) -> None:
+    running = up(DATABASE_URL=database.url, REDIS_URL=redis_url)
+    assert running.get("/readyz") == (200, '{"postgresql": "ok", "redis": "ok"}\n')
+    assert not (directory / ".fencepost").exists(), "nothing is kept here for servers that run elsewhere"
+    assert running.end(signal.SIGINT)[0] == ExitCode.OK
+
+
+def test_up_is_not_ready_without_postgres_but_is_without_redis(
+    up: Callable[..., Up], database: Database
+) -> None:
+    running = up(DATABASE_URL=database.url, REDIS_URL="redis://127.0.0.1:1/0")
+    status, body = running.get("/readyz")
+    assert (status, json.loads(body)["postgresql"]) == (200, "ok")
+    assert "Connection refused" in json.loads(body)["redis"]
+    database.drop()
+    status, body = running.get("/readyz")
+    assert status == 503
+    assert "does not exist" in json.loads(body)["postgresql"]
+    assert running.get("/")[0] == 503
+    assert "fencepost_database_reachable 0.0" in running.get("/metrics")[1]
+    assert running.get("/healthz")[0] == 200

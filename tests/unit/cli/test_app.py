@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fencepost.cli import status
+from fencepost.cli.app import run
+from fencepost.cli.exits import Complaint, ExitCode, exit_code_for
+from fencepost.embedded import DirectoryInUseError, ServerStartError
+from fencepost.errors import MigrationFailed, SchemaMissing, ServerUnavailable, SettingsError
+
+COMMANDS = ("up", "migrate", "doctor", "status", "explain")
+REFERENCE = Path(__file__).parents[3] / "docs/reference/cli.md"
+
+
+@pytest.fixture(autouse=True)
+def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No config.yaml, no running system, and none of the settings of whoever runs the tests."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("DATABASE_URL", "REDIS_URL", "MIGRATION_DATABASE_URL", "FENCEPOST_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_teaches_with_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([command, "--help"]) == ExitCode.OK
+    said = capsys.readouterr().out
+    assert "Examples:" in said
+    assert f"fencepost {command}" in said
+
+
+def test_the_first_help_names_every_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    run(["--help"])
+    said = capsys.readouterr().out
+    for code in ExitCode:
+        assert f"{code.value:<4} {code.meaning}" in said
+
+
+def test_the_reference_names_every_exit_code_and_command() -> None:
+    page = REFERENCE.read_text()
+    for code in ExitCode:
+        assert f"| {code.value} | {code.meaning} |" in page
+    for command in COMMANDS:
+        assert f"`fencepost {command}" in page
+
+
+@pytest.mark.parametrize(
+    "arguments", [["statsu"], ["status", "--nope"], ["explain"], ["status", "--every", "0"]]
+)
+def test_a_wrong_command_line_ends_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(arguments) == ExitCode.USAGE
+    assert "Usage: fencepost" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (SettingsError("x"), ExitCode.SETTINGS),
+        (ServerUnavailable("x"), ExitCode.UNREACHABLE),
+        (SchemaMissing("x"), ExitCode.SCHEMA),
+        (MigrationFailed("x"), ExitCode.PROBLEM),
+        (Complaint("x", ExitCode.NOT_FOUND), ExitCode.NOT_FOUND),
+        (DirectoryInUseError("x"), ExitCode.IN_USE),
+        (ServerStartError("x"), ExitCode.UNREACHABLE),
+        (ZeroDivisionError("x"), None),
+    ],
+)
+def test_an_expected_error_has_its_code(error: Exception, code: ExitCode | None) -> None:
+    assert exit_code_for(error) == code
+
+
+def test_a_wrong_setting_is_told_in_one_line_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "mysql://app:s3cret@db/shop")
+    assert run(["status"]) == ExitCode.SETTINGS
+    assert capsys.readouterr().err == (
+        "fencepost: DATABASE_URL is 'mysql://app:***@db/shop' (environment); "
+        "allowed: a URL beginning with postgresql:// or postgres://.\n"
+    )
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["explain", "7"], ["migrate"], ["migrate", "--check"]])
+def test_without_a_database_it_says_how_to_get_one(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments) == ExitCode.UNREACHABLE
+    assert "Start one in another terminal, or set DATABASE_URL." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["status"], ["explain", "7"], ["migrate"], ["up"]])
+def test_a_server_that_does_not_answer_is_named_without_its_password(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgresql://app:s3cret@127.0.0.1:1/shop")
+    assert run(arguments) == ExitCode.UNREACHABLE
+    said = capsys.readouterr().err
+    assert "postgresql://app:***@127.0.0.1:1/shop" in said
+    assert "Traceback" not in said
+    assert "s3cret" not in said
+
+
+def test_a_bug_shows_its_traceback_but_no_password(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_value: object) -> None:
+        raise ZeroDivisionError("while talking to redis://:s3cret@cache")
+
+    monkeypatch.setattr(status, "answer_json", broken)
+    monkeypatch.setattr("fencepost.cli.watching.look", lambda: type("Board", (), {"as_json": dict}))
+    assert run(["status", "--json"]) == ExitCode.BUG
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert "redis://:***@cache" in said
+    assert "s3cret@cache" not in said
+
+
+def test_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fencepost.cli.watching.look", interrupted)
+    assert run(["status"]) == ExitCode.INTERRUPTED
+
+
+def test_the_command_line_itself_loads_nothing_heavy() -> None:
+    """What a command needs, it imports when it runs; what `import fencepost` brings is another matter."""
+    heavy = {
+        "psycopg",
+        "redis",
+        "rich",
+        "fencepost.embedded",
+        "fencepost.cli.house",
+        "fencepost.cli.examination",
+    }
+    probe = (
+        "import sys, fencepost; before = set(sys.modules); import fencepost.cli.app; "
+        f"sys.exit(', '.join({heavy!r} & (set(sys.modules) - before)) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", probe], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fencepost.cli.board import Reason
+from fencepost.cli.exits import Complaint, ExitCode
+from fencepost.cli.timeline import Moment, as_json, as_lines, subject_of
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+MOMENTS = (
+    Moment(NOW, "submitted", None, None, {"queue": "mail"}),
+    Moment(NOW + timedelta(seconds=90), "claimed", "worker-1", 1, {"tries": 1, "error": None}),
+    Moment(
+        NOW + timedelta(seconds=91),
+        "refused:stale_attempt",
+        "zombie",
+        None,
+        {"attempted": {"op": "finish", "attempt": 1}, "seen": {"attempt": 2, "note": "a\nb\x1b[31m"}},
+    ),
+)
+REMEDIES = {"stale_attempt": Reason("stale_attempt", "ZF001", 1, "A later attempt exists.", "Stop.")}
+
+
+@pytest.mark.parametrize(
+    ("text", "subject"),
+    [
+        ("7", "job:7"),
+        ("job:7", "job:7"),
+        ("lease:signer:0xabc", "lease:signer:0xabc"),
+        ("request:player:7/req-9", "request:player:7/req-9"),
+        ("outbox:42", "outbox:42"),
+    ],
+)
+def test_a_bare_number_is_a_job(text: str, subject: str) -> None:
+    assert subject_of(text) == subject
+
+
+@pytest.mark.parametrize("text", ["", "seven", "job:", "job:x", "outbox:x", "planet:mars", ":7", "-7"])
+def test_what_names_nothing_is_refused_with_the_forms_that_do(text: str) -> None:
+    with pytest.raises(Complaint, match=r"names nothing that can be explained. Write job:123") as caught:
+        subject_of(text)
+    assert caught.value.code == ExitCode.USAGE
+
+
+def test_the_timeline_tells_times_facts_and_reasons() -> None:
+    assert list(as_lines("job:7", MOMENTS, REMEDIES)) == [
+        "job:7",
+        "  2026-03-01 12:00:00.000              submitted              queue=mail",
+        "  2026-03-01 12:01:30.000  +1 min 30 s  claimed                token=1  by=worker-1  tries=1",
+        "  2026-03-01 12:01:31.000      +1.0 s  refused:stale_attempt  by=zombie",
+        "                                         A later attempt exists. Stop.",
+        "                                         attempted: op=finish  attempt=1",
+        "                                         seen: attempt=2  note=a b [31m",
+    ]
+
+
+def test_the_json_carries_meaning_and_remedy_beside_the_reason() -> None:
+    shown = as_json("job:7", MOMENTS, REMEDIES)
+    assert shown["subject"] == "job:7"
+    assert shown["moments"][0]["at"] == "2026-03-01T12:00:00+00:00"
+    assert "reason" not in shown["moments"][1]
+    assert shown["moments"][2]["reason"] == "stale_attempt"
+    assert shown["moments"][2]["remedy"] == "Stop."
