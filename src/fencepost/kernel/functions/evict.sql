@@ -1,4 +1,7 @@
--- End the backends that block p_waiter, and write down that it was done. Callers re-check the expiry first.
+-- End the backends that keep p_waiter from its row, and write down that it was done. Callers re-check the expiry first.
+--
+-- Several may wait for one row. The first in line holds the row's tuple lock and waits for whoever locked the row; the
+-- others wait for the first. He is a taker like them, so it is never he who is ended, but whoever he waits for.
 --
 -- Only while p_waiter waits for a row of p_table: otherwise any expired lease would be a licence to end whoever stands in
 -- the caller's way elsewhere. Who waits for a row has, or waits for, the lock on its tuple.
@@ -6,17 +9,18 @@ create or replace function fencepost._evict(p_noun text, p_subject text, p_waite
 language plpgsql volatile
 as $$
 declare
-  v_pid integer;
+  v_first integer;
+  v_pid   integer;
 begin
   if not exists (select 1 from pg_stat_activity a where a.pid = p_waiter and a.usename = session_user
                    and a.datname = current_database()) then
     raise exception 'waiter % is no backend of % in this database.', p_waiter, session_user
       using errcode = 'ZF100', detail = '{"field": "waiter"}';
   end if;
-  if not exists (select 1 from pg_locks k where k.pid = p_waiter and k.locktype = 'tuple' and k.relation = p_table) then
-    return;
-  end if;
-  foreach v_pid in array pg_blocking_pids(p_waiter) loop
+  v_first := (select f.pid from pg_locks w join pg_locks f on f.locktype = 'tuple' and f.granted
+                and (f.database, f.relation, f.page, f.tuple) = (w.database, w.relation, w.page, w.tuple)
+              where w.pid = p_waiter and w.locktype = 'tuple' and w.relation = p_table limit 1);
+  foreach v_pid in array coalesce(pg_blocking_pids(v_first), '{}') loop
     -- 0 stands for a prepared transaction: it has no backend, and somebody prepared it on purpose.
     continue when v_pid = 0;
     perform pg_terminate_backend(v_pid);

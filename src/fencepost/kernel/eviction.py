@@ -1,0 +1,148 @@
+"""Take over what a paused holder still blocks.
+
+A takeover waits until every fenced transaction of the old holder has ended. The fence bounds how long that
+transaction may idle, but a holder that was stopped inside COPY, or with an unread result, is not idle and
+survives every timeout. So the takeover waits on one connection, and while it is blocked a second one ends
+whoever blocks it. The database checks for itself, each time, that the lease has been expired for the grace.
+
+The async and the sync form share the decisions: what to attempt, whom to evict, how long to wait before each
+look. Neither repeats an attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Generic, LiteralString, TypeVar
+
+import psycopg
+
+from fencepost.errors import Refusal
+from fencepost.kernel import lease
+from fencepost.kernel.call import Call, column, duration, scalar, text
+from fencepost.kernel.drivers import run
+
+T = TypeVar("T")
+Connect = Callable[[], AbstractContextManager[psycopg.Connection[Any]]]
+AsyncConnect = Callable[[], AbstractAsyncContextManager[psycopg.AsyncConnection[Any]]]
+READ_COMMITTED: LiteralString = "set transaction isolation level read committed"
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover(Generic[T]):
+    """What to attempt, and how to evict whoever blocks the backend that attempts it."""
+
+    attempt: Call[T]
+    evict: Callable[[int], Call[list[int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a takeover waits: before it first evicts anybody, between looks, and altogether."""
+
+    before_eviction_seconds: float = 0.5
+    longest_pause_seconds: float = 2.0
+    seconds_max: float = 30.0
+
+    def pauses(self) -> Iterator[float]:
+        """The seconds to wait before each look. A lease that is renewed late wants more than one."""
+        pause = self.before_eviction_seconds
+        left = self.seconds_max
+        while left > 0:
+            yield min(pause, left)
+            left -= pause
+            pause = min(pause * 2, self.longest_pause_seconds)
+
+
+def of_lease(resource: str, owner: str, ttl_seconds: float, *, grace_seconds: float) -> Takeover[lease.Lease]:
+    """Acquire a lease, also from a holder that stands still inside a fenced transaction."""
+    return Takeover(
+        lease.acquire(resource, owner, ttl_seconds),
+        lambda waiter: Call(
+            "select * from fencepost.lease_evict(%s::text, %s::integer, %s::interval)",
+            (text("resource", resource), waiter, duration("grace", grace_seconds)),
+            column,
+        ),
+    )
+
+
+def of_job(job_id: int, *, grace_seconds: float) -> Takeover[str]:
+    """Put one expired job back, also from a holder that stands still. Answers the state it is in now."""
+    return Takeover(
+        Call(
+            "select fencepost.job_reclaim_one(%s::bigint, %s::interval)",
+            (job_id, duration("grace", grace_seconds)),
+            scalar,
+        ),
+        lambda waiter: Call(
+            "select * from fencepost.job_evict(%s::bigint, %s::integer, %s::interval)",
+            (job_id, waiter, duration("grace", grace_seconds)),
+            column,
+        ),
+    )
+
+
+async def take_over(connect: AsyncConnect, takeover: Takeover[T], patience: Patience | None = None) -> T:
+    """Attempt it in a transaction of its own; raises the refusal, or LockNotAvailable when patience ends.
+
+    `connect` is a pool's `connection` or the like; a blocked takeover uses a second one.
+    """
+    patience = patience or Patience()
+    async with connect() as taker, taker.transaction():
+        await taker.execute(READ_COMMITTED)
+        waiter = await run(taker, _bound(patience))
+        attempt = asyncio.ensure_future(run(taker, takeover.attempt))
+        try:
+            for pause in patience.pauses():
+                if (await asyncio.wait([attempt], timeout=pause))[0]:
+                    break
+                async with connect() as evictor:
+                    await _ignoring_refusals(run(evictor, takeover.evict(waiter)))
+            return await attempt
+        finally:
+            attempt.cancel()
+
+
+def take_over_sync(connect: Connect, takeover: Takeover[T], patience: Patience | None = None) -> T:
+    """`take_over` for code without an event loop; the attempt waits in a thread."""
+    patience = patience or Patience()
+    with concurrent.futures.ThreadPoolExecutor(1) as thread, connect() as taker, taker.transaction():
+        taker.execute(READ_COMMITTED)
+        waiter = run(taker, _bound(patience))
+        attempt = thread.submit(lambda: run(taker, takeover.attempt))
+        for pause in patience.pauses():
+            if concurrent.futures.wait([attempt], timeout=pause).done:
+                break
+            with connect() as evictor, suppress(Refusal):
+                run(evictor, takeover.evict(waiter))
+        return attempt.result()
+
+
+async def evict_job(database_url: str, job_id: int, grace_seconds: float) -> None:
+    """Put a job back that an expired holder blocks. Fine when it has moved on meanwhile."""
+
+    @asynccontextmanager
+    async def connect() -> AsyncGenerator[psycopg.AsyncConnection[Any]]:
+        async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as connection:
+            yield connection
+
+    await _ignoring_refusals(take_over(connect, of_job(job_id, grace_seconds=grace_seconds)))
+
+
+def _bound(patience: Patience) -> Call[int]:
+    """Bound the wait, and ask which backend waits: behind a pooler the driver does not know."""
+    return Call(
+        "select pg_backend_pid() from set_config('lock_timeout', %s::text, true)",
+        (f"{timedelta(seconds=patience.seconds_max) // timedelta(milliseconds=1)}ms",),
+        scalar,
+    )
+
+
+async def _ignoring_refusals(work: Any) -> None:
+    """Not expired any more, or gone: the attempt's own answer will say so."""
+    with suppress(Refusal):
+        await work
