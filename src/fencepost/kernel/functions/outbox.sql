@@ -20,6 +20,12 @@ as $$
                        'taken_until', p_message.taken_until, 'attempts', p_message.attempts) end
 $$;
 
+-- Whether this transaction sees what was committed a moment ago. One that keeps its snapshot cannot know whether a key
+-- has a head by now: its message is not ready, and the key is noted for the next take.
+create or replace function fencepost._sees_newest() returns boolean
+language sql stable
+as $$ select current_setting('transaction_isolation') in ('read committed', 'read uncommitted') $$;
+
 -- Put one message. Writes nothing but rows of its own, so it works at any isolation level. Blocks while another
 -- transaction with an open put for the same key is under way: that is what order means.
 create or replace function fencepost.outbox_put(
@@ -34,6 +40,7 @@ begin
   perform fencepost._check_text('channel', p_channel, 128);
   perform fencepost._check_json('payload', p_payload, 1048576);
   perform fencepost._check_json('headers', p_headers, 16384);
+  perform fencepost._check_moment('not_before', p_not_before);
   if p_payload is null then
     raise exception 'payload must not be null.' using errcode = 'ZF100', detail = '{"field": "payload"}';
   end if;
@@ -44,9 +51,13 @@ begin
   v_now := fencepost.clock();
   insert into fencepost.outbox (channel, key, payload, headers, ready, not_before, created_at)
   values (p_channel, p_key, p_payload, coalesce(p_headers, '{}'),
-          p_key is null or not exists (select 1 from fencepost.outbox o where o.channel = p_channel and o.key = p_key),
+          p_key is null or (fencepost._sees_newest() and not exists (
+            select 1 from fencepost.outbox o where o.channel = p_channel and o.key = p_key)),
           greatest(coalesce(p_not_before, v_now), v_now), v_now)
   returning id into v_id;
+  if p_key is not null and not fencepost._sees_newest() then
+    insert into fencepost.outbox_unpromoted (channel, key) values (p_channel, p_key) on conflict do nothing;
+  end if;
   perform fencepost._wake('outbox:' || p_channel);
   return v_id;
 end $$;
@@ -64,8 +75,10 @@ begin
   perform fencepost._check_lengths('keys', cardinality(p_payloads), coalesce(cardinality(p_keys), cardinality(p_payloads)));
   perform fencepost._check_lengths('headers', cardinality(p_payloads), coalesce(cardinality(p_headers), cardinality(p_payloads)));
   perform fencepost._check_json('payloads', p.payload, 1048576) from unnest(p_payloads) p (payload);
-  if array_position(p_payloads, null) is not null then
-    raise exception 'payloads must not contain null.' using errcode = 'ZF100', detail = '{"field": "payloads"}';
+  perform fencepost._check_json('headers', h.headers, 16384) from unnest(p_headers) h (headers);
+  perform fencepost._check_moment('not_before', p_not_before);
+  if p_payloads is null or array_position(p_payloads, null) is not null then
+    raise exception 'payloads must not be null, nor hold a null.' using errcode = 'ZF100', detail = '{"field": "payloads"}';
   end if;
   perform fencepost._check_text('keys', k.key, 512) from unnest(p_keys) k (key) where k.key is not null;
   perform pg_advisory_xact_lock(h.hash) from (
@@ -81,11 +94,16 @@ begin
   )
   insert into fencepost.outbox (id, channel, key, payload, headers, ready, not_before, created_at)
   select p.id, p_channel, p.key, p.payload, coalesce(p.headers, '{}'),
-         p.key is null or (p.place_in_key = 1 and not exists (
+         p.key is null or (p.place_in_key = 1 and fencepost._sees_newest() and not exists (
            select 1 from fencepost.outbox o where o.channel = p_channel and o.key = p.key)),
          greatest(coalesce(p_not_before, v_now), v_now), v_now
   from put p order by p.id
   returning id;
+  if not fencepost._sees_newest() then
+    insert into fencepost.outbox_unpromoted (channel, key)
+    select distinct p_channel, k.key from unnest(p_keys) k (key) where k.key is not null order by 2
+    on conflict do nothing;
+  end if;
   perform fencepost._wake('outbox:' || p_channel);
 end $$;
 
@@ -98,8 +116,10 @@ begin
     insert into fencepost.outbox_unpromoted (channel, key) values (p_channel, p_key) on conflict do nothing;
     return;
   end if;
+  -- The key as a range, and in the order: with an equality the planner may walk the primary key to the first match.
   update fencepost.outbox o set ready = true
-  where o.id = (select n.id from fencepost.outbox n where n.channel = p_channel and n.key = p_key order by n.id limit 1)
+  where o.id = (select n.id from fencepost.outbox n where n.channel = p_channel and n.key >= p_key and n.key <= p_key
+                order by n.key, n.id limit 1)
     and not o.ready;
 end $$;
 
@@ -130,6 +150,7 @@ declare
   v_now timestamptz;
 begin
   perform fencepost._require_read_committed();
+  perform fencepost._check_limit(p_limit);
   perform fencepost._check_duration('patience', p_patience, interval '1 day');
   perform fencepost._bound_idle_time(p_patience);
   perform fencepost._outbox_promote_noted(p_channel);
@@ -157,10 +178,12 @@ begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('owner', p_owner, 256);
   perform fencepost._check_duration('lease', p_lease, interval '1 day');
+  perform fencepost._check_limit(p_limit);
   v_now := fencepost.clock();
   if p_unknown then
     v_ids := array(select o.id from fencepost.outbox o
-      where o.channel = p_channel and o.state = 'unknown' and o.not_before <= v_now
+      -- Ready: a person may have called a message unknown that stands behind the head of its key.
+      where o.channel = p_channel and o.state = 'unknown' and o.not_before <= v_now and o.ready
         and (o.taken_until is null or o.taken_until <= v_now)
       order by o.not_before, o.id limit p_limit for update skip locked);
   else
@@ -182,13 +205,15 @@ begin
 end $$;
 
 -- Why p_owner with p_take may not settle the message, or null when he may. A take whose time is over but which
--- nobody took since may still be settled: what is known of a delivery is worth more than the clock.
+-- nobody took since may still be settled: what is known of a delivery is worth more than the clock. Nobody's name (a
+-- hold) settles only what can be held: a message that waits for a person, a reconciler or its turn is not his.
 create or replace function fencepost._outbox_verdict(p_message fencepost.outbox, p_take bigint, p_owner text) returns text
 language sql immutable
 as $$
   select case
-    when p_message.take <> p_take then 'stale_attempt'
+    when p_message.take is distinct from p_take then 'stale_attempt'
     when p_message.owner is distinct from p_owner then 'not_owner'
+    when p_owner is null and not (p_message.ready and p_message.state in ('queued', 'failed')) then 'not_owner'
   end
 $$;
 
@@ -204,6 +229,9 @@ declare
   v_refusal text;
 begin
   perform fencepost._require_read_committed();
+  perform fencepost._check_text('owner', p_owner, 256);
+  perform fencepost._check_tokens('ids', p_ids);
+  perform fencepost._check_tokens('takes', p_takes);
   perform fencepost._check_lengths('takes', cardinality(p_ids), cardinality(p_takes));
   perform fencepost._check_duration('lease', p_lease, interval '1 day');
   for v_asked in select a.id, a.take from unnest(p_ids, p_takes) a (id, take) order by a.id loop

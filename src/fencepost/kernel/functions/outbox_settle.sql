@@ -89,7 +89,9 @@ declare
   v record;
 begin
   perform fencepost._require_read_committed();
+  perform fencepost._check_token('take', p_take);
   perform fencepost._outbox_check_outcome(p_outcome, p_error, p_result);
+  perform fencepost._check_wait('delay', coalesce(p_delay, interval '0'), interval '10 years');
   select * into v from fencepost._outbox_settle_try(p_id, p_take, p_owner, p_outcome, p_error, p_delay, p_result);
   if v.refusal is not null then
     perform fencepost._refuse(v.refusal, 'outbox', p_id::text,
@@ -113,8 +115,16 @@ declare
   v_sent  bigint[];
 begin
   perform fencepost._require_read_committed();
+  perform fencepost._check_tokens('ids', p_ids);
+  perform fencepost._check_tokens('takes', p_takes);
   perform fencepost._check_lengths('takes', cardinality(p_ids), cardinality(p_takes));
   perform fencepost._check_lengths('outcomes', cardinality(p_ids), cardinality(p_outcomes));
+  perform fencepost._check_lengths('errors', cardinality(p_ids), coalesce(cardinality(p_errors), cardinality(p_ids)));
+  perform fencepost._check_lengths('delays', cardinality(p_ids), coalesce(cardinality(p_delays), cardinality(p_ids)));
+  perform fencepost._check_lengths('results', cardinality(p_ids), coalesce(cardinality(p_results), cardinality(p_ids)));
+  perform fencepost._outbox_check_outcome(a.outcome, a.error, a.result)
+    from unnest(p_outcomes, p_errors, p_results) a (outcome, error, result);
+  perform fencepost._check_wait('delays', coalesce(d, interval '0'), interval '10 years') from unnest(p_delays) d;
   -- The common case, plain messages that were sent, in one statement and in order of id.
   with asked as materialized (
     select a.id, a.take, a.result from unnest(p_ids, p_takes, p_outcomes, p_results) a (id, take, outcome, result)
@@ -122,6 +132,7 @@ begin
   ), gone as (
     delete from fencepost.outbox o using asked a
     where o.id = a.id and o.take = a.take and o.owner is not distinct from p_owner and o.key is null
+      and (p_owner is not null or o.state in ('queued', 'failed'))
     returning o.*, a.result
   ), settled as (
     insert into fencepost.outbox_settled (id, channel, key, payload, headers, state, created_at, settled_at, attempts, take,
@@ -139,7 +150,6 @@ begin
       a (id, take, outcome, error, delay, result)
     where a.id <> all (v_sent) order by a.id
   loop
-    perform fencepost._outbox_check_outcome(v_asked.outcome, v_asked.error, v_asked.result);
     select * into v from fencepost._outbox_settle_try(v_asked.id, v_asked.take, p_owner, v_asked.outcome, v_asked.error,
                                                       v_asked.delay, v_asked.result);
     if v.refusal is not null then
@@ -163,6 +173,8 @@ declare
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_word('outcome', p_outcome, array['queued', 'unknown']);
+  perform fencepost._check_limit(p_limit);
+  perform fencepost._check_wait('grace', p_grace, interval '1 day');
   for v in select * from fencepost.outbox o
            where o.channel = p_channel and o.state = 'sending' and o.taken_until <= v_now - p_grace
            order by o.taken_until limit p_limit for update skip locked loop
@@ -213,6 +225,7 @@ declare
   v_count  bigint;
 begin
   perform fencepost._check_duration('keep', p_keep, interval '100 years');
+  perform fencepost._check_limit(p_limit);
   delete from fencepost.outbox_settled s where s.ctid = any (array(
     select o.ctid from fencepost.outbox_settled o where o.settled_at < v_before
     order by o.settled_at limit p_limit for update skip locked));
