@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 CONFIG_VARIABLE = "FENCEPOST_CONFIG"
 CONFIG_DEFAULT = "config.yaml"
 
-READERS: tuple[str, ...] = ("fencepost.settings:Settings",)
+READERS: tuple[str, ...] = ("fencepost.settings:Settings", "fencepost.jobs.settings:JobSettings")
 """Every class that reads config.yaml.
 
 By name, because the arrows point down: a class is imported only to judge a key that the loading class does

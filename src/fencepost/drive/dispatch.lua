@@ -1,11 +1,10 @@
 -- Write a batch of entries into the stream of one lane.
 --
---   KEYS[1]  <stream>                 stream  the lane's entries: job_id, enqueue_ts, payload_ref, priority [, payload]
+--   KEYS[1]  <stream>                 stream  the lane's entries: job_id, enqueue_ts, payload_ref, priority
 --   KEYS[2]  {<stream>}:incarnation   string  a random name for this life of Redis; a wipe takes it along
 --
 --   ARGV[1]  the stream's bound    ARGV[2]  a name, should this be a new life
---   ARGV[3]  priority              ARGV[4]  enqueue_ts in milliseconds
---   ARGV[5..]  for each job: job_id, payload_ref, payload ('' when it lies under payload_ref)
+--   ARGV[3]  priority              ARGV[4]  enqueue_ts in milliseconds    ARGV[5..]  job ids
 --
 -- Answers the incarnation and the entry ids. Reading the name in the same script ties each entry to the life it lives in.
 local incarnation = redis.call('GET', KEYS[2])
@@ -14,13 +13,8 @@ if not incarnation then
   redis.call('SET', KEYS[2], incarnation)
 end
 local answer = {incarnation}
-for i = 5, #ARGV, 3 do
-  if ARGV[i + 2] == '' then
-    answer[#answer + 1] = redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'job_id', ARGV[i],
-      'enqueue_ts', ARGV[4], 'payload_ref', ARGV[i + 1], 'priority', ARGV[3])
-  else
-    answer[#answer + 1] = redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'job_id', ARGV[i],
-      'enqueue_ts', ARGV[4], 'payload_ref', ARGV[i + 1], 'priority', ARGV[3], 'payload', ARGV[i + 2])
-  end
+for i = 5, #ARGV do
+  answer[#answer + 1] = redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', 'job_id', ARGV[i],
+    'enqueue_ts', ARGV[4], 'payload_ref', 'task:payload:' .. ARGV[i], 'priority', ARGV[3])
 end
 return answer

@@ -21,15 +21,6 @@ _FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
-class NewEntry:
-    """A job to be driven. A small payload travels inside the entry, a large one lies under `payload_ref`."""
-
-    job_id: int
-    payload_ref: str
-    payload: str | None
-
-
-@dataclass(frozen=True, slots=True)
 class Entry:
     """An entry as it was delivered; `fields` is whatever somebody wrote there."""
 
@@ -73,30 +64,35 @@ class Streams:
             if "BUSYGROUP" not in str(error):
                 raise
 
-    async def dispatch(self, stream: str, lane: int, entries: Sequence[NewEntry], maxlen: int) -> Dispatched:
-        """Write a batch with one script."""
-        arguments: list[str | int] = [maxlen, secrets.token_hex(8), lane, time.time_ns() // 1_000_000]
-        for entry in entries:
-            arguments += [entry.job_id, entry.payload_ref, entry.payload or ""]
-        answer = await self._dispatch(keys=[stream, beside(stream, "incarnation")], args=arguments)
+    async def dispatch(self, stream: str, lane: int, job_ids: Sequence[int], maxlen: int) -> Dispatched:
+        """Write a batch of entries with one script."""
+        arguments: list[str | int] = [
+            maxlen,
+            secrets.token_hex(8),
+            lane,
+            time.time_ns() // 1_000_000,
+            *job_ids,
+        ]
+        answer: Any = await self._dispatch(keys=[stream, beside(stream, "incarnation")], args=arguments)
         return Dispatched(str(answer[0]), [str(entry_id) for entry_id in answer[1:]])
 
     async def length(self, stream: str) -> int:
         """Settled entries are removed, so this is what is undelivered and pending."""
         return int(await self._redis.xlen(stream))
 
-    async def read(
-        self, streams: Sequence[str], consumer: str, count: int, block_ms: int | None
-    ) -> list[Entry]:
-        """New entries of the streams, at most `count` of each; waits up to `block_ms` for the first."""
+    async def read(self, counts: Mapping[str, int], consumer: str) -> list[Entry]:
+        """New entries, at most so many of each stream, in one round trip and without waiting."""
+        pipe = self._redis.pipeline(transaction=False)
+        for stream, count in counts.items():
+            pipe.xreadgroup(self.group, consumer, {stream: ">"}, count=count)
+        return [entry for answer in await pipe.execute() for entry in _entries(answer)]
+
+    async def wait(self, streams: Sequence[str], consumer: str, count: int, block_ms: int) -> list[Entry]:
+        """New entries of any of the streams; waits for the first."""
         answer: Any = await self._redis.xreadgroup(
             self.group, consumer, dict.fromkeys(streams, ">"), count=count, block=block_ms
         )
-        return [
-            Entry(stream, entry_id, fields or {})
-            for stream, entries in _by_stream(answer)
-            for entry_id, fields in entries
-        ]
+        return _entries(answer)
 
     async def settle(self, stream: str, entry_ids: Sequence[str]) -> int:
         """Acknowledge and remove entries with one script."""
@@ -145,10 +141,14 @@ def entry_order(entry_id: str) -> tuple[int, int]:
     return int(milliseconds), int(sequence or 0)
 
 
-def _by_stream(answer: Any) -> list[tuple[str, list[tuple[str, dict[str, str] | None]]]]:
-    """RESP2 answers pairs, RESP3 a mapping of lists of lists."""
+def _entries(answer: Any) -> list[Entry]:
+    """RESP2 answers pairs, RESP3 a mapping from the stream to lists of them."""
     if not answer:
         return []
     if isinstance(answer, dict):
-        return [(stream, [entry for part in parts for entry in part]) for stream, parts in answer.items()]
-    return [(stream, entries) for stream, entries in answer]
+        by_stream: Any = [(stream, [e for part in parts for e in part]) for stream, parts in answer.items()]
+    else:
+        by_stream = answer
+    return [
+        Entry(stream, entry_id, fields or {}) for stream, entries in by_stream for entry_id, fields in entries
+    ]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 
 import psycopg
@@ -12,7 +10,7 @@ from redis.exceptions import RedisError
 
 from fencepost.crashpoints import crash_point
 from fencepost.drive.lanes import LANES, stream_of
-from fencepost.drive.stream import NewEntry, Streams
+from fencepost.drive.stream import Streams
 from fencepost.jobs.drive_link import DriveLink
 from fencepost.jobs.job import Database
 from fencepost.jobs.listener import Listener
@@ -78,7 +76,9 @@ class Dispatcher:
                 if not due:
                     return 0
                 crash_point("jobs.dispatch.before_add")
-                sent = await streams.dispatch(stream, lane, _entries(due), self._settings.stream_maxlen)
+                sent = await streams.dispatch(
+                    stream, lane, [job.job_id for job in due], self._settings.stream_maxlen
+                )
                 crash_point("jobs.dispatch.after_add")
                 await tx.run(
                     kernel_job.dispatched([job.job_id for job in due], sent.entry_ids, sent.incarnation)
@@ -108,11 +108,3 @@ class Dispatcher:
     async def stop(self) -> None:
         with suppress(psycopg.Error):
             await self._stay_awake()
-
-
-def _entries(due: Sequence[kernel_job.Dispatchable]) -> list[NewEntry]:
-    return [NewEntry(job.job_id, f"task:payload:{job.job_id}", _small(job)) for job in due]
-
-
-def _small(job: kernel_job.Dispatchable) -> str | None:
-    return json.dumps(job.payload, separators=(",", ":"))

@@ -33,8 +33,13 @@ class Active:
     task: asyncio.Task[Any] | None = None
     lost: bool = False
     cancelled: bool = False
-    released: bool = False
+    outcome_known: bool = False
     started_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def ended(self) -> bool:
+        """Its handler is done: what came of it is decided, if not yet written."""
+        return self.outcome_known or self.job.finished
 
 
 @dataclass(frozen=True, slots=True)

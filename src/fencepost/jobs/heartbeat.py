@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import psycopg
 import redis
 import structlog
+from redis.typing import StreamIdT
 
 from fencepost.jobs.execution import Active
 from fencepost.jobs.metrics import JobMetrics
@@ -120,7 +121,8 @@ class Heartbeat:
                     cancelled.append(active)
             elif answer.refusal == "in_flight":
                 self._metrics.heartbeats.labels(status="ok", reason="in_flight").inc()
-            else:
+            elif not active.ended:
+                # An outcome that is on its way to the database may have arrived there before this beat.
                 self._metrics.heartbeats.labels(status="refused", reason="lease_lost").inc()
                 lost.append(active)
         return Beat(lost, cancelled)
@@ -136,11 +138,13 @@ class Heartbeat:
                 by_stream[active.entry.stream].append(active.entry.entry_id)
         try:
             for stream, entry_ids in by_stream.items():
-                self._redis.xclaim(stream, self._group, self._consumer, 0, tuple(entry_ids), justid=True)
+                self._redis.xclaim(
+                    stream, self._group, self._consumer, 0, list[StreamIdT](entry_ids), justid=True
+                )
         except redis.RedisError as error:
             _log.debug("entries_not_refreshed", error=str(error))
 
 
 def _expired(held: Sequence[Active]) -> list[Active]:
     now = time.monotonic()
-    return [active for active in held if active.deadline <= now]
+    return [active for active in held if active.deadline <= now and not active.ended]

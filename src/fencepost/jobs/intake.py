@@ -129,15 +129,24 @@ class Intake:
             if stream not in self._grouped:
                 await streams.ensure_group(stream)
                 self._grouped.add(stream)
-        shares = share_capacity(free, [free] * len(LANES))
         entries: list[Entry] = []
-        for lane, share in zip(self._lanes, shares, strict=True):
-            if share and len(entries) < free:
-                each = max(1, min(share, free - len(entries)) // len(lane))
-                entries += await streams.read(lane, self._consumer, each, None)
-        if entries:
-            return entries
-        return await streams.read(self.streams, self._consumer, max(1, free // len(self.streams)), BLOCK_MS)
+        while len(entries) < free:
+            # By shares while every lane has work; what an empty lane leaves goes to the others in the next
+            # round.
+            shares = share_capacity(free - len(entries), [free] * len(LANES))
+            counts = {
+                stream: max(1, share // len(lane))
+                for lane, share in zip(self._lanes, shares, strict=True)
+                for stream in lane
+                if share
+            }
+            more = await streams.read(counts, self._consumer)
+            entries += more
+            if len(more) < min(counts.values()):
+                break
+        return entries or await streams.wait(
+            self.streams, self._consumer, max(1, free // len(self.streams)), BLOCK_MS
+        )
 
     def _count(self, answer: kernel_job.ClaimAnswer) -> None:
         reason = "" if answer.outcome == "claimed" else answer.refusal or answer.outcome

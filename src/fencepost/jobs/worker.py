@@ -182,6 +182,7 @@ class Worker:
         running = active.running
         with structlog.contextvars.bound_contextvars(job_id=running.job_id, attempt=running.attempt):
             outcome = await execute(active, handler, self._executor)
+        active.outcome_known = True
         self._settler.add(active, outcome)
 
     def _settled(self, active: Active) -> None:

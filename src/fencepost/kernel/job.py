@@ -40,15 +40,11 @@ class Submitted:
 
 @dataclass(frozen=True, slots=True)
 class Dispatchable:
-    """A pending job that is locked for dispatch."""
+    """A pending job that is locked for dispatch. Its payload stays where the truth is."""
 
     job_id: int
-    kind: str
-    payload: Json
-    headers: Mapping[str, Json]
     attempt: int
     dispatches: int
-    submitted_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +199,10 @@ def submit_many(
 def dispatch(queue: str, lane: int, limit: int, *, patience_seconds: float = 30) -> Call[list[Dispatchable]]:
     """The due jobs of a lane, locked for this transaction: write their entries, then record them in it."""
     return Call(
-        "select job_id, kind, payload::text, headers::text, attempt, dispatches, submitted_at"
+        "select job_id, attempt, dispatches"
         " from fencepost.job_dispatch(%s::text, %s::integer, %s::integer, %s::interval)",
         (text("queue", queue), lane, limit, duration("patience", patience_seconds)),
-        each(_dispatchable),
+        each(Dispatchable),
     )
 
 
@@ -441,12 +437,6 @@ def prune(keep_seconds: float, limit: int, *, dead: bool = False) -> Call[int]:
     )
 
 
-def _dispatchable(
-    job_id: int, kind: str, payload: str, headers: str, attempt: int, dispatches: int, submitted_at: datetime
-) -> Dispatchable:
-    return Dispatchable(job_id, kind, parsed(payload), parsed(headers), attempt, dispatches, submitted_at)
-
-
 def _running(
     job_id: int,
     attempt: int,
@@ -480,3 +470,37 @@ def _claim_answer(
 ) -> ClaimAnswer:
     running = _running(job_id, *rest) if outcome == "claimed" else None  # type: ignore[arg-type] # a row is untyped
     return ClaimAnswer(job_id, outcome, refusal, running)
+
+
+@dataclass(frozen=True, slots=True)
+class Driven:
+    """A dispatched job and where its entry lies."""
+
+    job_id: int
+    dispatched_at: datetime
+    entry_id: str
+    incarnation: str
+
+
+def driven(
+    queue: str, lane: int, *, age_seconds: float, after: Driven | None = None, limit: int = 1000
+) -> Call[list[Driven]]:
+    """Dispatched jobs whose entries are older than `age_seconds`, oldest first, after the given one."""
+    return Call(
+        "select job_id, dispatched_at, entry_id, incarnation from fencepost.job_driven"
+        "(%s::text, %s::integer, %s::interval, %s::timestamptz, %s::bigint, %s::integer)",
+        (
+            text("queue", queue),
+            lane,
+            duration("age", age_seconds),
+            after and after.dispatched_at,
+            after and after.job_id,
+            limit,
+        ),
+        each(Driven),
+    )
+
+
+def next_due(queue: str) -> Call[datetime | None]:
+    """When the next pending job of the queue is due: how long a loop may sleep."""
+    return Call("select fencepost.job_next_due(%s::text)", (text("queue", queue),), scalar)

@@ -84,9 +84,11 @@ declare
   v_now   timestamptz;
   v_count integer := cardinality(p_payloads);
   v_ids   bigint[];
+  v_won   bigint[];
   v_kept  boolean[];
 begin
   perform fencepost._job_check_submit(p_queue, p_kind, p_lane, p_tries_max, p_lease);
+  perform fencepost._check_moment('run_at', p_run_at);
   perform fencepost._check_lengths('unique_keys', v_count, coalesce(cardinality(p_unique_keys), v_count));
   perform fencepost._check_lengths('concurrency_keys', v_count, coalesce(cardinality(p_concurrency_keys), v_count));
   perform fencepost._check_lengths('headers', v_count, coalesce(cardinality(p_headers), v_count));
@@ -94,7 +96,7 @@ begin
   perform fencepost._check_json('headers', h, 16384) from unnest(p_headers) h;
   perform fencepost._check_text('unique_key', k, 512) from unnest(p_unique_keys) k where k is not null;
   perform fencepost._check_text('concurrency_key', k, 512) from unnest(p_concurrency_keys) k where k is not null;
-  if array_position(p_payloads, null) is not null then
+  if p_payloads is null or array_position(p_payloads, null) is not null then
     raise exception 'payload must not be null.' using errcode = 'ZF100', detail = '{"field": "payload"}';
   end if;
   if (p_concurrency_keys is null) <> (p_concurrency_limit is null) or p_concurrency_limit < 1 then
@@ -105,17 +107,21 @@ begin
   v_ids := array(select nextval('fencepost.job_job_id_seq') from generate_series(1, v_count));
   v_kept := array_fill(true, array[v_count]);
 
-  if p_unique_keys is not null then
+  -- Again while a key is neither ours nor anybody's: its job has left between the two statements.
+  while p_unique_keys is not null and (v_won is null or array_position(v_won, null) is not null) loop
     insert into fencepost.job_unique (unique_key, job_id)
     select k.key, min(v_ids[k.place]) from unnest(p_unique_keys) with ordinality k (key, place)
     where k.key is not null group by k.key order by k.key
     on conflict (unique_key) do nothing;
     -- Whoever lost, to another transaction or to an earlier element of these arrays, answers the winner's job.
-    select array_agg(coalesce(u.job_id, v_ids[k.place]) order by k.place),
-           array_agg(coalesce(u.job_id = v_ids[k.place], true) order by k.place)
-    into v_ids, v_kept
-    from unnest(p_unique_keys) with ordinality k (key, place)
-    left join fencepost.job_unique u on u.unique_key = k.key;
+    -- The newest: an old snapshot may still see the row of a job that has left since.
+    v_won := array(select case when k.key is null then v_ids[k.place] else
+                     (select max(u.job_id) from fencepost.job_unique u where u.unique_key = k.key) end
+                   from unnest(p_unique_keys) with ordinality k (key, place) order by k.place);
+  end loop;
+  if v_won is not null then
+    v_kept := array(select w.job_id = v_ids[w.place] from unnest(v_won) with ordinality w (job_id, place) order by w.place);
+    v_ids := v_won;
   end if;
 
   insert into fencepost.job (job_id, queue, kind, lane, payload, headers, tries_max, lease, unique_key, concurrency_key,
@@ -139,8 +145,7 @@ end $$;
 -- job_dispatched in the same transaction. A crash in between leaves them pending, and the entry is a duplicate
 -- that the claim refuses. Nothing of a paused queue. Served by job_waiting_pending.
 create or replace function fencepost.job_dispatch(p_queue text, p_lane integer, p_limit integer, p_patience interval default '30 seconds')
-returns table (job_id bigint, kind text, payload jsonb, headers jsonb, attempt bigint, dispatches integer,
-               submitted_at timestamptz)
+returns table (job_id bigint, attempt bigint, dispatches integer)
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
@@ -150,6 +155,7 @@ declare
   v_now timestamptz;
 begin
   perform fencepost._require_read_committed();
+  perform fencepost._check_limit(p_limit);
   perform fencepost._check_duration('patience', p_patience, interval '1 day');
   if exists (select 1 from fencepost.job_queue q where q.queue = p_queue and q.paused_at is not null) then
     return;
@@ -157,13 +163,9 @@ begin
   perform fencepost._bound_idle_time(p_patience);
   v_now := fencepost.clock();
   return query
-  with due as materialized (
-    select w.job_id, w.attempt, w.dispatches from fencepost.job_waiting w
-    where w.queue = p_queue and w.lane = p_lane and w.dispatched_at is null and w.run_at <= v_now
-    order by w.run_at, w.job_id limit p_limit for update skip locked
-  )
-  select d.job_id, j.kind, j.payload, j.headers, d.attempt, d.dispatches, j.submitted_at
-  from due d join fencepost.job j on j.job_id = d.job_id;
+  select w.job_id, w.attempt, w.dispatches from fencepost.job_waiting w
+  where w.queue = p_queue and w.lane = p_lane and w.dispatched_at is null and w.run_at <= v_now
+  order by w.run_at, w.job_id limit p_limit for update skip locked;
 end $$;
 
 -- Record where the entries lie, in order of id. What was claimed, cancelled or dispatched by another meanwhile is
@@ -198,14 +200,19 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off
 as $$
 declare
-  v_now   timestamptz := fencepost.clock();
-  v_count bigint;
+  v_now     timestamptz := fencepost.clock();
+  v_pending bigint[];
+  v_count   bigint;
 begin
   perform fencepost._require_read_committed();
-  perform 1 from fencepost.job_waiting w where w.job_id = any (p_ids) order by w.job_id for update;
+  perform fencepost._check_wait('delay', p_delay, interval '10 years');
+  -- Two steps: beside the ids, dispatched_at would invite the planner into the index of all pending jobs.
+  v_pending := array(select l.job_id from (
+    select w.job_id, w.dispatched_at from fencepost.job_waiting w where w.job_id = any (p_ids)
+    order by w.job_id for update) l where l.dispatched_at is null);
   update fencepost.job_waiting w
   set run_at = greatest(w.run_at, v_now + p_delay), dispatches = w.dispatches + 1, last_error = left(p_error, 2000)
-  where w.job_id = any (p_ids) and w.dispatched_at is null;
+  where w.job_id = any (v_pending);
   get diagnostics v_count = row_count;
   return v_count;
 end $$;
@@ -230,3 +237,34 @@ begin
   get diagnostics v_count = row_count;
   return v_count;
 end $$;
+
+-- Dispatched jobs whose entries were written before p_age ago, oldest first, after the given place: the sweeper compares
+-- them with what the stream holds. Reads only. Served by job_waiting_dispatched.
+create or replace function fencepost.job_driven(
+  p_queue text, p_lane integer, p_age interval, p_after_at timestamptz, p_after_id bigint, p_limit integer
+) returns table (job_id bigint, dispatched_at timestamptz, entry_id text, incarnation text)
+language plpgsql stable security definer
+set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_before timestamptz := fencepost.clock() - p_age;
+begin
+  return query
+  select w.job_id, w.dispatched_at, w.entry_id, w.incarnation from fencepost.job_waiting w
+  where w.queue = p_queue and w.lane = p_lane and w.dispatched_at is not null and w.dispatched_at <= v_before
+    and (w.dispatched_at, w.job_id) > (coalesce(p_after_at, '-infinity'), coalesce(p_after_id, 0))
+  order by w.dispatched_at, w.job_id limit p_limit;
+end $$;
+
+-- When the next pending job of a queue is due, or null when none waits: how long a loop may sleep. Paused queues have
+-- none. Served by job_waiting_pending, one look for each lane.
+create or replace function fencepost.job_next_due(p_queue text) returns timestamptz
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select min(w.run_at) from generate_series(0, 3) lane cross join lateral (
+    select n.run_at from fencepost.job_waiting n
+    where n.queue = p_queue and n.lane = lane and n.dispatched_at is null
+    order by n.run_at limit 1) w
+  where not exists (select 1 from fencepost.job_queue q where q.queue = p_queue and q.paused_at is not null)
+$$;
