@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fencepost.cli.ending import Ending
 from fencepost.cli.terminal import JsonOption, answer, answer_json, remark
 from fencepost.redaction import redact_text
 
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
     from fencepost.cli.house import House
     from fencepost.settings import Settings
 
-# The polite ways to ask for the end: Ctrl-C, a service manager, a closed terminal.
-ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOK_SECONDS = 1.0
 
 
@@ -57,19 +53,14 @@ def up(
     from fencepost.cli.house import open_house  # noqa: PLC0415 - Loads everything, which --help need not.
     from fencepost.logs import configure_logging  # noqa: PLC0415
 
-    settings = _settings(directory, port)
+    settings, ending = _settings(directory, port), Ending()
     configure_logging(level=settings.log_level, form=settings.log_format)
-    # Also while the servers still start: whatever was begun is then ended in order.
-    _on_endings(signal.default_int_handler)
-    try:
+    with ending.listening():
         with open_house(settings) as house:
             _announce(house, json_output=json_output)
-            _wait(house.keep_alive)
-            _on_endings(signal.SIG_IGN)
+            while not ending.wait(_LOOK_SECONDS):
+                house.keep_alive()
             remark("Stopping.")
-    except KeyboardInterrupt:
-        remark("Stopped.")
-    else:
         remark("Stopped. Nothing is left running.")
 
 
@@ -80,11 +71,6 @@ def _settings(directory: Path | None, port: int | None) -> Settings:
     return Settings.load(
         os.environ | {name: str(value) for name, value in given.items() if value is not None}
     )
-
-
-def _on_endings(handler: signal.Handlers | Callable[..., object]) -> None:
-    for ending in ENDINGS:
-        signal.signal(ending, handler)
 
 
 def _announce(house: House, *, json_output: bool) -> None:
@@ -102,11 +88,3 @@ def _announce(house: House, *, json_output: bool) -> None:
     remark(
         f"Servers: {place.origin}. Look with `fencepost status` in another terminal. Ctrl-C stops everything."
     )
-
-
-def _wait(keep_alive: Callable[[], None]) -> None:
-    try:
-        while not threading.Event().wait(_LOOK_SECONDS):
-            keep_alive()
-    except KeyboardInterrupt:
-        return
