@@ -175,7 +175,8 @@ def test_many_are_settled_and_one_refusal_spoils_no_other(app: Caller, clock: Cl
 
     answers = app.rows(
         """select * from fencepost.outbox_settle_many(
-             %s, %s, 'relay-1', %s, %s, '{null, null, 1 minute, null, null, null}'::interval[], %s::jsonb[])""",
+             %s, %s, 'relay-1', %s, %s,
+             '{null, null, 1 minute, null, null, null}'::interval[], %s::jsonb[])""",
         [plain, keyed, failed, stale, other, 999],
         [1, 1, 1, 7, 1, 1],
         ["sent", "dead", "failed", "sent", "sent", "sent"],
@@ -219,7 +220,8 @@ def test_a_result_too_large_settles_nothing_of_the_batch(app: Caller, clock: Clo
 
     app.invalid(
         "result",
-        "select fencepost.outbox_settle_many(%s, '{1, 1}', 'relay-1', '{sent, sent}', null, null, %s::jsonb[])",
+        """select fencepost.outbox_settle_many(
+             %s, '{1, 1}', 'relay-1', '{sent, sent}', null, null, %s::jsonb[])""",
         ids,
         ["1", f'"{"x" * 70_000}"'],
     )

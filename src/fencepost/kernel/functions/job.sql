@@ -250,6 +250,7 @@ as $$
 declare
   v_before timestamptz := fencepost.clock() - p_age;
 begin
+  perform fencepost._check_limit(p_limit);
   return query
   select w.job_id, w.dispatched_at, w.entry_id, w.incarnation from fencepost.job_waiting w
   where w.queue = p_queue and w.lane = p_lane and w.dispatched_at is not null and w.dispatched_at <= v_before

@@ -16,10 +16,12 @@ as $$
 declare
   v_now     timestamptz := fencepost.clock();
   v_special bigint[];
-  v_count   bigint;
+  v_claimed bigint[] := '{}';
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('owner', p_owner, 256);
+  perform fencepost._check_tokens('ids', p_ids);
+  perform fencepost._check_duration('lease', coalesce(p_lease, interval '1 second'), interval '1 day');
   -- A job never changes its key or its queue, so this look needs no lock.
   v_special := array(select w.job_id from fencepost.job_waiting w
     where w.job_id = any (p_ids) and (w.concurrency_key is not null or w.queue in (
@@ -29,7 +31,7 @@ begin
     v_now := fencepost.clock();
   end if;
 
-  return query
+  for job_id, outcome, refusal, attempt, tries, queue, lane, kind, payload, headers, lease, expires_at, submitted_at in
   with gone as (
     delete from fencepost.job_waiting w where w.job_id = any (p_ids) and w.job_id <> all (v_special) returning w.*
   ), picked as materialized (
@@ -42,16 +44,19 @@ begin
   )
   select p.job_id, 'claimed', null::text, p.attempt, p.tries, p.queue, p.lane, p.kind, p.payload, p.headers, p.lease,
          p.expires_at, p.submitted_at
-  from picked p;
-  get diagnostics v_count = row_count;
+  from picked p loop
+    v_claimed := v_claimed || job_id;
+    return next;
+  end loop;
 
-  if v_count < cardinality(p_ids) then
+  -- Their rows are locked by now. Each takes the lock of its concurrency key and keeps it, so two claims must meet the
+  -- keys in one order, whatever the order of their ids.
+  if cardinality(v_claimed) < cardinality(p_ids) then
     return query
     select c.* from (
-      select distinct a.job_id from unnest(p_ids) a (job_id)
-      where not exists (select 1 from fencepost.job_running r
-                        where r.job_id = a.job_id and r.owner = p_owner and r.claimed_at = v_now)
-      order by a.job_id
+      select a.job_id from (select distinct i as job_id from unnest(p_ids) i where i <> all (v_claimed)) a
+      left join fencepost.job j on j.job_id = a.job_id
+      order by hashtextextended(j.concurrency_key, 9203), a.job_id
     ) rest cross join lateral fencepost._job_claim_one(rest.job_id, p_owner, p_lease) c;
   end if;
 end $$;
@@ -208,6 +213,9 @@ declare
   v_now timestamptz := fencepost.clock();
   v_ids bigint[];
 begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('owner', p_owner, 256);
+  perform fencepost._check_limit(p_limit);
   if exists (select 1 from fencepost.job_queue q where q.queue = p_queue and q.paused_at is not null) then
     return;
   end if;

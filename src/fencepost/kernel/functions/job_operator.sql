@@ -132,6 +132,10 @@ as $$
 begin
   perform fencepost._check_text('queue', p_queue, 128);
   perform fencepost._check_text('actor', p_actor, 256);
+  if p_waiting_max < 1 then
+    raise exception 'waiting_max is %; it must be at least 1, or null for no bound.', p_waiting_max
+      using errcode = 'ZF100', detail = '{"field": "waiting_max"}';
+  end if;
   insert into fencepost.job_queue (queue, waiting_max) values (p_queue, p_waiting_max)
   on conflict (queue) do update set waiting_max = excluded.waiting_max;
   perform fencepost._event(fencepost.clock(), 'queue', p_queue, 'bounded', p_actor, null,
@@ -157,6 +161,7 @@ declare
   v_ids    bigint[];
 begin
   perform fencepost._check_duration('keep', p_keep, interval '100 years');
+  perform fencepost._check_limit(p_limit);
   with gone as (
     delete from fencepost.job_finished f where f.ctid = any (array(
       select o.ctid from fencepost.job_finished o where o.finished_at < v_before and (p_dead or o.state <> 'dead')

@@ -61,6 +61,8 @@ declare
   v_now     timestamptz;
 begin
   perform fencepost._require_read_committed();
+  perform fencepost._check_text('owner', p_owner, 256);
+  perform fencepost._check_token('attempt', p_attempt);
   select * into v_running from fencepost.job_running r where r.job_id = p_id and r.attempt = p_attempt for key share;
   v_now := fencepost.clock();
   if not found or v_running.owner <> p_owner or v_running.expires_at <= v_now or v_running.cancel_requested_at is not null then
@@ -87,6 +89,8 @@ declare
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('owner', p_owner, 256);
+  perform fencepost._check_tokens('ids', p_ids);
+  perform fencepost._check_tokens('attempts', p_attempts);
   perform fencepost._check_lengths('attempts', cardinality(p_ids), cardinality(p_attempts));
   perform fencepost._check_lengths('statuses', cardinality(p_ids), coalesce(cardinality(p_statuses), cardinality(p_ids)));
   perform fencepost._check_lengths('results', cardinality(p_ids), coalesce(cardinality(p_results), cardinality(p_ids)));
@@ -215,6 +219,9 @@ declare
   v_done bigint[];
 begin
   perform fencepost._require_read_committed();
+  perform fencepost._check_text('owner', p_owner, 256);
+  perform fencepost._check_tokens('ids', p_ids);
+  perform fencepost._check_tokens('attempts', p_attempts);
   perform fencepost._check_lengths('attempts', cardinality(p_ids), cardinality(p_attempts));
   v_free := array(select r.job_id from fencepost.job_running r where r.job_id = any (p_ids)
                   order by r.job_id for no key update skip locked);
@@ -246,6 +253,8 @@ declare
   v_running fencepost.job_running;
 begin
   perform fencepost._require_read_committed();
+  perform fencepost._check_text('owner', p_owner, 256);
+  perform fencepost._check_token('attempt', p_attempt);
   select * into v_running from fencepost.job_running r where r.job_id = p_id and r.attempt = p_attempt
     for no key update skip locked;
   v_now := fencepost.clock();
@@ -266,6 +275,8 @@ declare
   v_now timestamptz := fencepost.clock();
 begin
   perform fencepost._require_read_committed();
+  perform fencepost._check_text('owner', p_owner, 256);
+  perform fencepost._check_token('attempt', p_attempt);
   perform fencepost._check_json('progress', p_progress, 8192);
   update fencepost.job_running r set progress = p_progress
   where r.job_id = p_id and r.attempt = p_attempt and r.owner = p_owner and r.expires_at > v_now
