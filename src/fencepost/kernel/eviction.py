@@ -2,8 +2,9 @@
 
 A takeover waits until every fenced transaction of the old holder has ended. The fence bounds how long that
 transaction may idle, but a holder that was stopped inside COPY, or with an unread result, is not idle and
-survives every timeout. So the takeover waits on one connection, and while it is blocked a second one ends
-whoever blocks it. The database checks for itself, each time, that the lease has been expired for the grace.
+survives every timeout. So the takeover waits on one connection, and while it is blocked a second one looks
+who blocks it, and ends whoever blocked it at the look before as well. The database checks for itself, each
+time, that the lease has been expired for the grace.
 
 The async and the sync form share the decisions: what to attempt, whom to evict, how long to wait before each
 look. Neither repeats an attempt.
@@ -37,20 +38,21 @@ class Takeover(Generic[T]):
     """What to attempt, and how to evict whoever blocks the backend that attempts it."""
 
     attempt: Call[T]
-    evict: Callable[[int], Call[list[int]]]
+    evict: Callable[[int, list[int]], Call[list[int]]]
+    """By the backend that waits, and by whom an earlier look has seen; answers who blocks it now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a takeover waits: before it first evicts anybody, between looks, and altogether."""
+    """How long a takeover waits: before it first looks who blocks it, between looks, and altogether."""
 
-    before_eviction_seconds: float = 0.5
+    first_pause_seconds: float = 0.25
     longest_pause_seconds: float = 2.0
     seconds_max: float = 30.0
 
     def pauses(self) -> Iterator[float]:
-        """The seconds to wait before each look. A lease that is renewed late wants more than one."""
-        pause = self.before_eviction_seconds
+        """The seconds to wait before each look. The second is the first that evicts."""
+        pause = self.first_pause_seconds
         left = self.seconds_max
         while left > 0:
             yield min(pause, left)
@@ -62,9 +64,9 @@ def of_lease(resource: str, owner: str, ttl_seconds: float, *, grace_seconds: fl
     """Acquire a lease, also from a holder that stands still inside a fenced transaction."""
     return Takeover(
         lease.acquire(resource, owner, ttl_seconds),
-        lambda waiter: Call(
-            "select * from fencepost.lease_evict(%s::text, %s::integer, %s::interval)",
-            (text("resource", resource), waiter, duration("grace", grace_seconds)),
+        lambda waiter, seen: Call(
+            "select * from fencepost.lease_evict(%s::text, %s::integer, %s::interval, %s::integer[])",
+            (text("resource", resource), waiter, duration("grace", grace_seconds), seen),
             column,
         ),
     )
@@ -78,9 +80,9 @@ def of_job(job_id: int, *, grace_seconds: float) -> Takeover[str]:
             (job_id, duration("grace", grace_seconds)),
             scalar,
         ),
-        lambda waiter: Call(
-            "select * from fencepost.job_evict(%s::bigint, %s::integer, %s::interval)",
-            (job_id, waiter, duration("grace", grace_seconds)),
+        lambda waiter, seen: Call(
+            "select * from fencepost.job_evict(%s::bigint, %s::integer, %s::interval, %s::integer[])",
+            (job_id, waiter, duration("grace", grace_seconds), seen),
             column,
         ),
     )
@@ -96,12 +98,15 @@ async def take_over(connect: AsyncConnect, takeover: Takeover[T], patience: Pati
         await taker.execute(READ_COMMITTED)
         waiter = await run(taker, _bound(patience))
         attempt = asyncio.ensure_future(run(taker, takeover.attempt))
+        seen: list[int] = []
         try:
             for pause in patience.pauses():
                 if (await asyncio.wait([attempt], timeout=pause))[0]:
                     break
                 async with connect() as evictor:
-                    await _ignoring_refusals(run(evictor, takeover.evict(waiter)))
+                    # A refusal says: not expired any more, or gone. The attempt's own answer will say so too.
+                    with suppress(Refusal):
+                        seen = await run(evictor, takeover.evict(waiter, seen))
             return await attempt
         finally:
             attempt.cancel()
@@ -114,11 +119,12 @@ def take_over_sync(connect: Connect, takeover: Takeover[T], patience: Patience |
         taker.execute(READ_COMMITTED)
         waiter = run(taker, _bound(patience))
         attempt = thread.submit(lambda: run(taker, takeover.attempt))
+        seen: list[int] = []
         for pause in patience.pauses():
             if concurrent.futures.wait([attempt], timeout=pause).done:
                 break
             with connect() as evictor, suppress(Refusal):
-                run(evictor, takeover.evict(waiter))
+                seen = run(evictor, takeover.evict(waiter, seen))
         return attempt.result()
 
 
@@ -130,7 +136,8 @@ async def evict_job(database_url: str, job_id: int, grace_seconds: float) -> Non
         async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as connection:
             yield connection
 
-    await _ignoring_refusals(take_over(connect, of_job(job_id, grace_seconds=grace_seconds)))
+    with suppress(Refusal):
+        await take_over(connect, of_job(job_id, grace_seconds=grace_seconds))
 
 
 def _bound(patience: Patience) -> Call[int]:
@@ -140,9 +147,3 @@ def _bound(patience: Patience) -> Call[int]:
         (f"{timedelta(seconds=patience.seconds_max) // timedelta(milliseconds=1)}ms",),
         scalar,
     )
-
-
-async def _ignoring_refusals(work: Any) -> None:
-    """Not expired any more, or gone: the attempt's own answer will say so."""
-    with suppress(Refusal):
-        await work

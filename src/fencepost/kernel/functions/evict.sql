@@ -5,7 +5,12 @@
 --
 -- Only while p_waiter waits for a row of p_table: otherwise any expired lease would be a licence to end whoever stands in
 -- the caller's way elsewhere. Who waits for a row has, or waits for, the lock on its tuple.
-create or replace function fencepost._evict(p_noun text, p_subject text, p_waiter integer, p_table regclass) returns setof integer
+--
+-- p_seen is what an earlier call answered: only those are ended now, and the answer is who blocks at present. So a taker
+-- that has just got the row, and is about to commit, is not taken for the holder. Null ends all at once.
+create or replace function fencepost._evict(
+  p_noun text, p_subject text, p_waiter integer, p_table regclass, p_seen integer[]
+) returns setof integer
 language plpgsql volatile
 as $$
 declare
@@ -23,9 +28,11 @@ begin
   foreach v_pid in array coalesce(pg_blocking_pids(v_first), '{}') loop
     -- 0 stands for a prepared transaction: it has no backend, and somebody prepared it on purpose.
     continue when v_pid = 0;
-    perform pg_terminate_backend(v_pid);
-    perform fencepost._event(fencepost.clock(), p_noun, p_subject, 'evicted', session_user, null,
-                             jsonb_build_object('pid', v_pid, 'waiter', p_waiter));
+    if p_seen is null or v_pid = any (p_seen) then
+      perform pg_terminate_backend(v_pid);
+      perform fencepost._event(fencepost.clock(), p_noun, p_subject, 'evicted', session_user, null,
+                               jsonb_build_object('pid', v_pid, 'waiter', p_waiter));
+    end if;
     return next v_pid;
   end loop;
 end $$;

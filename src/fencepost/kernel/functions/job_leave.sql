@@ -246,7 +246,10 @@ end $$;
 
 -- End whoever keeps the backend p_waiter from reclaiming the job. Nothing happens unless the job's lease has been
 -- expired for p_grace, by the database's clock, at this moment.
-create or replace function fencepost.job_evict(p_id bigint, p_waiter integer, p_grace interval) returns setof integer
+-- p_seen spares whoever was no blocker yet at an earlier call; _evict says why.
+create or replace function fencepost.job_evict(
+  p_id bigint, p_waiter integer, p_grace interval, p_seen integer[] default null
+) returns setof integer
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
@@ -260,5 +263,5 @@ begin
     perform fencepost._refuse((select e.refusal from fencepost._job_explain(p_id, null, '', v_now) e), 'job', p_id::text,
       jsonb_build_object('op', 'evict', 'waiter', p_waiter), fencepost._job_seen(p_id));
   end if;
-  return query select fencepost._evict('job', p_id::text, p_waiter, 'fencepost.job_running');
+  return query select fencepost._evict('job', p_id::text, p_waiter, 'fencepost.job_running', p_seen);
 end $$;

@@ -263,8 +263,10 @@ end $$;
 -- End whoever keeps the backend p_waiter from taking the resource over: a holder that was stopped inside COPY
 -- or with an unread result survives every timeout. Nothing happens unless the lease has been expired for
 -- p_grace, by the database's clock, at this moment, and p_waiter belongs to the calling role.
-create or replace function fencepost.lease_evict(p_resource text, p_waiter integer, p_grace interval)
-returns setof integer
+-- p_seen spares whoever was no blocker yet at an earlier call; _evict says why.
+create or replace function fencepost.lease_evict(
+  p_resource text, p_waiter integer, p_grace interval, p_seen integer[] default null
+) returns setof integer
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
@@ -280,5 +282,5 @@ begin
     perform fencepost._refuse('not_owner', 'lease', p_resource, jsonb_build_object('waiter', p_waiter),
                               fencepost._lease_seen(v_held, fencepost.clock()));
   end if;
-  return query select fencepost._evict('lease', p_resource, p_waiter, 'fencepost.lease');
+  return query select fencepost._evict('lease', p_resource, p_waiter, 'fencepost.lease', p_seen);
 end $$;
