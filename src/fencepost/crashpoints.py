@@ -2,12 +2,12 @@
 
     crash_point("jobs.after_claim")
 
-Outside tests nothing happens there: the call walks an empty list. A test acts on the points of its own process
-through `fencepost.testing`, and orders a crash in a process that it starts through the environment:
+Outside tests nothing happens there: the call walks an empty list. A test acts on the points of its own
+process through `fencepost.testing`, and orders a crash in a process that it starts by the environment:
 
     FENCEPOST_CRASH=jobs.after_claim:kill      SIGKILL at the first hit
     FENCEPOST_CRASH=jobs.after_claim:stop@3    SIGSTOP at the third
-    FENCEPOST_CRASH=a.b:raise,c.d:exit         several; raise is a PlannedCrash, exit leaves without any clean-up
+    FENCEPOST_CRASH=a.b:raise,c.d:exit         several; exit leaves without any clean-up
 
 A name is `noun.when`, a literal, and stands at one place only; a test sees to that.
 """
@@ -16,7 +16,7 @@ import itertools
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -28,7 +28,7 @@ Watcher = Callable[[str], None]
 _ORDER = re.compile(r"(?P<name>[\w.]+):(?P<action>kill|stop|raise|exit)(?:@(?P<nth>[1-9]\d*))?")
 
 
-class PlannedCrash(BaseException):  # noqa: N818 - Nothing went wrong: a test asked for it.
+class PlannedCrash(BaseException):
     """A test asked for a crash here. No `except Exception` survives it, as none survives a real crash."""
 
 
@@ -39,7 +39,7 @@ def crash_point(name: str) -> None:
 
 
 @contextmanager
-def watching(watcher: Watcher) -> Iterator[None]:
+def watching(watcher: Watcher) -> Generator[None, None, None]:
     """Call `watcher` with the name of every point that any thread of this process reaches."""
     _watchers.append(watcher)
     try:

@@ -2,14 +2,14 @@
 
     announce("worker.idle")
 
-Outside tests nobody listens: the call walks an empty list. A test hears the moments of its own process, and of
-every process below it, through `fencepost.testing.Signals`. To those processes FENCEPOST_SIGNALS names a unix
-socket; each announcement is one datagram with the name, so that any descendant may write to it, from any thread.
+Outside tests nobody listens: the call walks an empty list. A test hears the moments of its own process, and
+of every process below it, through `fencepost.testing.Signals`. To those processes FENCEPOST_SIGNALS names a
+unix socket; an announcement is one datagram with the name, so any descendant may send it, from any thread.
 """
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 
 VARIABLE = "FENCEPOST_SIGNALS"
@@ -24,7 +24,7 @@ def announce(name: str) -> None:
 
 
 @contextmanager
-def listening(listener: Listener) -> Iterator[None]:
+def listening(listener: Listener) -> Generator[None, None, None]:
     """Call `listener` with the name of whatever any thread of this process announces."""
     _listeners.append(listener)
     try:
@@ -41,7 +41,7 @@ def ordered(environment: Mapping[str, str]) -> list[Listener]:
 
 def _post_to(path: str) -> Listener:
     def post(name: str) -> None:
-        # A socket for each: a kept one would be shared with children that were forked. The test may have ended.
+        # A socket for each: a kept one would be shared with children that were forked. The test may be over.
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as post_office, suppress(OSError):
             post_office.sendto(name.encode(), path)
 

@@ -1,0 +1,65 @@
+"""What runs inside a `Child`: dies with its parent, loads the target and calls it.
+
+It is run by its path, so that the child pays for no import but its own. Its one argument is an `Errand` as
+JSON.
+"""
+
+import asyncio
+import ctypes
+import importlib.util
+import inspect
+import json
+import os
+import runpy
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+PR_SET_PDEATHSIG = 1
+
+
+class Errand(NamedTuple):
+    """A function in a file, or a module to run as a program."""
+
+    parent: int
+    place: str
+    """The file, or the module when there is no function."""
+    function: str | None
+    arguments: list[Any]
+
+
+def main() -> None:
+    errand = Errand(**json.loads(sys.argv[1]))
+    _die_with(errand.parent)
+    if errand.function is None:
+        sys.argv[1:] = errand.arguments
+        runpy.run_module(errand.place, run_name="__main__", alter_sys=True)
+        return
+    result = _load(errand.place, errand.function)(*errand.arguments)
+    if inspect.iscoroutine(result):
+        asyncio.run(result)
+
+
+def _die_with(parent: int) -> None:
+    """SIGKILL reaches a stopped process too. Linux alone has it; elsewhere the test's `with` must do."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _load(file: str, function: str) -> Callable[..., Any]:
+    spec = importlib.util.spec_from_file_location("fencepost_child", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Dataclasses look their own module up.
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    target: Callable[..., Any] = getattr(module, function)
+    return target
+
+
+if __name__ == "__main__":
+    main()

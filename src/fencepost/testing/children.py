@@ -1,0 +1,192 @@
+"""Real processes for tests: started, stepped, stopped and killed by the test, and never left behind."""
+
+import inspect
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import IO, Any, Self
+
+from fencepost import crashpoints
+from fencepost.embedded.deadline import Deadline
+from fencepost.testing import child_main
+from fencepost.testing.errors import ChildFailed
+from fencepost.testing.signals import Signals
+
+OUTPUT_LINES_SHOWN = 30
+
+
+class Child:
+    """One Python function, or one module, in a process of its own.
+
+        with Child(hold_lease, url, crash="holder.fenced:stop") as child:
+            child.wait_until_stopped()
+            ...
+            child.resume()
+            assert child.line("outcome") == "outcome refused"
+
+    The function stands at the top of its file, and its arguments are JSON: nothing of this process is
+    inherited. `crash` holds orders as in FENCEPOST_CRASH. Lines that the child prints can be waited for, and
+    `say` gives it lines to read. It dies with the block, and with the thread that started it.
+    """
+
+    def __init__(
+        self,
+        target: Callable[..., object] | str,
+        *arguments: Any,
+        crash: str = "",
+        signals: Signals | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        crashpoints.ordered({crashpoints.VARIABLE: crash})  # A wrong order is refused here, not in the child.
+        self.name, errand = _errand(target, arguments)
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", child_main.__file__, json.dumps(errand._asdict())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "PYTHONUNBUFFERED": "1",
+                crashpoints.VARIABLE: crash,
+                **(signals.environment if signals else {}),
+                **(environment or {}),
+            },
+        )
+        self._stdout = _Lines(self._process.stdout)
+        self._stderr = _Lines(self._process.stderr)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def output(self) -> str:
+        """What it printed so far, and what it complained of."""
+        return "\n".join([*self._stdout.lines, *self._stderr.lines][-OUTPUT_LINES_SHOWN:])
+
+    def line(self, start: str, *, within: float = 20.0) -> str:
+        """The first line that starts so; waits for it."""
+        line = self._stdout.find(start, within)
+        if line is None:
+            raise self._failure(f"printed no line that starts with {start!r} within {within:g} s")
+        return line
+
+    def say(self, line: str) -> None:
+        """Give the child a line on its standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(line + "\n")
+        self._process.stdin.flush()
+
+    def stop(self) -> None:
+        """SIGSTOP: freeze it, wherever it is."""
+        self._process.send_signal(signal.SIGSTOP)
+        self.wait_until_stopped()
+
+    def wait_until_stopped(self, *, within: float = 20.0) -> None:
+        """Wait until it stands still, by `stop` or by an order of its own."""
+        try:
+            Deadline(within, f"{self.name} stands still").wait(self._stands_still)
+        except TimeoutError as error:
+            raise self._failure("did not stop") from error
+
+    def resume(self) -> None:
+        self._process.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        self._process.kill()
+        self._process.wait()
+
+    def wait(self, *, within: float = 20.0) -> int:
+        """Wait for its end; the exit code, negative for a signal."""
+        try:
+            return self._process.wait(within)
+        except subprocess.TimeoutExpired:
+            raise self._failure(f"still runs after {within:g} s") from None
+
+    def succeed(self, *, within: float = 20.0) -> None:
+        """Wait for its end, which must be a good one."""
+        code = self.wait(within=within)
+        if code != 0:
+            raise self._failure(f"ended with {code}")
+
+    def be_killed(self, *, within: float = 20.0) -> None:
+        """Wait for its end, which must be the SIGKILL that was ordered."""
+        code = self.wait(within=within)
+        if code != -signal.SIGKILL:
+            raise self._failure(f"ended with {code}, not by SIGKILL: was the crash point reached?")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.kill()
+        self._stdout.close()
+        self._stderr.close()
+        assert self._process.stdin is not None
+        # What the child did not read any more cannot be flushed.
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+
+    def _stands_still(self) -> bool:
+        state = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if state is not None and state.si_code != os.CLD_STOPPED:
+            raise self._failure("ended")
+        return state is not None
+
+    def _failure(self, what: str) -> ChildFailed:
+        return ChildFailed(f"The child {self.name} {what}. Its output:\n{self.output}")
+
+
+class _Lines:
+    """The lines of a stream, read by a thread so that the child never waits for us."""
+
+    def __init__(self, stream: IO[str] | None) -> None:
+        assert stream is not None
+        self.lines: list[str] = []
+        self._stream = stream
+        self._changed = threading.Condition()
+        self._ended = False
+        self._thread = threading.Thread(target=self._read, name="fencepost-child", daemon=True)
+        self._thread.start()
+
+    def find(self, start: str, within: float) -> str | None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._ended or self._match(start) is not None, within)
+            return self._match(start)
+
+    def close(self) -> None:
+        self._thread.join()
+        self._stream.close()
+
+    def _match(self, start: str) -> str | None:
+        return next((line for line in self.lines if line.startswith(start)), None)
+
+    def _read(self) -> None:
+        for line in self._stream:
+            with self._changed:
+                self.lines.append(line.rstrip("\n"))
+                self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+
+def _errand(target: Callable[..., object] | str, arguments: tuple[Any, ...]) -> tuple[str, child_main.Errand]:
+    if isinstance(target, str):
+        return target, child_main.Errand(os.getpid(), target, None, [str(argument) for argument in arguments])
+    file = inspect.getsourcefile(target)
+    name = target.__qualname__
+    assert file is not None, f"{name} has no source file that a child could load"
+    assert name.isidentifier(), f"{name} must stand at the top of its file, so that a child can find it"
+    return name, child_main.Errand(os.getpid(), file, name, list(arguments))

@@ -1,0 +1,169 @@
+"""A proxy that does what networks do: late, cut, half-open, and the reply to a COMMIT lost."""
+
+import asyncio
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from fencepost.testing import addresses, wire
+from fencepost.testing.addresses import Target
+from fencepost.testing.link import Link, Stream
+from fencepost.testing.weather import Ambush, Weather
+from fencepost.testing.wire import Splitter
+
+CONTROL_SECONDS_MAX = 10.0
+
+T = TypeVar("T")
+
+
+class Proxy:
+    """Stands between clients and one server; `url` leads through it.
+
+        with Proxy.for_postgres(database.url) as proxy:
+            proxy.lose_commit_reply()
+            with psycopg.connect(proxy.url) as connection: ...
+
+    It runs in a thread of its own, on a unix socket in a directory of its own. All faults work on connections
+    that are open already. `heal` ends them all.
+    """
+
+    def __init__(
+        self, target: Target, url: Callable[[Path], str], splitters: Callable[[], tuple[Splitter, Splitter]]
+    ) -> None:
+        self._target = target
+        self._splitters = splitters
+        self._directory = Path(tempfile.mkdtemp(prefix="fencepost-proxy-"))
+        self.url = url(self._socket)
+        self._weather = Weather()
+        self._links: set[Link] = set()
+        self._server: asyncio.Server | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="fencepost-proxy", daemon=True)
+
+    @classmethod
+    def for_postgres(cls, url: str) -> Self:
+        return cls(
+            addresses.postgres_target(url),
+            lambda socket: addresses.postgres_through(url, socket.parent),
+            lambda: (wire.Messages(first_has_type=False), wire.Messages(first_has_type=True)),
+        )
+
+    @classmethod
+    def for_redis(cls, url: str) -> Self:
+        return cls(
+            addresses.redis_target(url),
+            lambda socket: addresses.redis_through(url, socket),
+            lambda: (wire.Chunks(), wire.Chunks()),
+        )
+
+    @property
+    def connections(self) -> int:
+        """How many go through it at present."""
+        return len(self._links)
+
+    def delay(self, seconds: float) -> None:
+        """Hand every reply on so much later."""
+        self._weather.delay_seconds = seconds
+
+    def cut(self) -> None:
+        """End every connection now, on both sides. New ones are accepted."""
+        self._do(self._cut())
+
+    def swallow(self) -> None:
+        """Half-open: connections stay, new ones too, and whatever is sent goes nowhere."""
+        self._weather.swallows = True
+
+    def refuse(self) -> None:
+        """Accept no new connection. Those that are open stay."""
+        self._do(self._close_door())
+
+    def lose_commit_reply(self, *, nth: int = 1, half_open: bool = False) -> Ambush:
+        """The nth COMMIT from now happens, and nobody hears of it: the connection ends, or falls silent."""
+        return self._lay(self._weather.on_replies, Ambush(wire.says_committed, nth, half_open))
+
+    def lose_commit(self, *, nth: int = 1, half_open: bool = False) -> Ambush:
+        """The nth COMMIT from now never reaches the server: the connection ends, or falls silent."""
+        return self._lay(self._weather.on_requests, Ambush(wire.asks_to_commit, nth, half_open))
+
+    def lose_reply(self, *, nth: int = 1, half_open: bool = False) -> Ambush:
+        """The nth reply from now is lost, whatever it says: with Redis, the answer to a command."""
+        return self._lay(self._weather.on_replies, Ambush(lambda _: True, nth, half_open))
+
+    def heal(self) -> None:
+        """No more faults. Open connections end: some have lost bytes."""
+        self._weather.clear()
+        self.cut()
+        self._do(self._open_door())
+
+    def start(self) -> Self:
+        self._thread.start()
+        self._do(self._open_door())
+        return self
+
+    def stop(self) -> None:
+        self._do(self._close_door())
+        self._do(self._cut())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+        shutil.rmtree(self._directory)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def _socket(self) -> Path:
+        return self._directory / addresses.socket_name()
+
+    def _lay(self, ambushes: list[Ambush], ambush: Ambush) -> Ambush:
+        ambushes.append(ambush)
+        return ambush
+
+    def _do(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(CONTROL_SECONDS_MAX)
+
+    async def _open_door(self) -> None:
+        if self._server is None:
+            self._socket.unlink(missing_ok=True)
+            self._server = await asyncio.start_unix_server(self._serve, str(self._socket))
+
+    async def _close_door(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+
+    async def _cut(self) -> None:
+        links = list(self._links)
+        for link in links:
+            link.cut()
+        # Who calls cut() wants to see it done.
+        await asyncio.gather(*(link.ended.wait() for link in links))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            server = await _connect(self._target)
+        except OSError:
+            writer.transport.abort()
+            return
+        link = Link((reader, writer), server, self._splitters(), self._weather)
+        self._links.add(link)
+        try:
+            await link.run()
+        finally:
+            self._links.discard(link)
+            link.ended.set()
+
+
+async def _connect(target: Target) -> Stream:
+    if target.path is not None:
+        return await asyncio.open_unix_connection(str(target.path))
+    return await asyncio.open_connection(target.host, target.port)

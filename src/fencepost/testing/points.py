@@ -1,0 +1,53 @@
+"""Which crash points and announcements a package has, read from its source."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+HOOKS = ("crash_point", "announce")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One name at one place. `*` stands for what is filled in at run time, None for what cannot be read."""
+
+    hook: str
+    name: str | None
+    file: Path
+    line: int
+
+
+def points_in(folder: Path) -> Iterator[Point]:
+    """Every point in the Python files below a folder."""
+    for file in sorted(folder.rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Call) and (hook := _hook(node)) is not None:
+                for name in _names(node):
+                    yield Point(hook, name, file.relative_to(folder), node.lineno)
+
+
+def _hook(call: ast.Call) -> str | None:
+    """Only the bare name: a method of that name is another matter."""
+    return call.func.id if isinstance(call.func, ast.Name) and call.func.id in HOOKS else None
+
+
+def _names(call: ast.Call) -> Iterator[str | None]:
+    match call.args:
+        case [ast.IfExp(body=first, orelse=second)]:
+            yield _name(first)
+            yield _name(second)
+        case [argument]:
+            yield _name(argument)
+        case _:
+            yield None
+
+
+def _name(node: ast.expr) -> str | None:
+    match node:
+        case ast.Constant(value=str(name)):
+            return name
+        case ast.JoinedStr(values=parts):
+            return "".join(_name(part) or "*" for part in parts)
+        case _:
+            return None

@@ -1,0 +1,41 @@
+"""What the connections through a proxy suffer."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(eq=False)
+class Ambush:
+    """A message that will not arrive: the nth that matches, counted over all connections."""
+
+    matches: Callable[[bytes], bool]
+    nth: int
+    half_open: bool
+    """Whether the connection then stays, silent, or ends."""
+    sprung: threading.Event = field(default_factory=threading.Event)
+    _seen: int = 0
+
+    def catches(self, message: bytes) -> bool:
+        if self.sprung.is_set() or not self.matches(message):
+            return False
+        self._seen += 1
+        if self._seen == self.nth:
+            self.sprung.set()
+        return self._seen == self.nth
+
+
+@dataclass
+class Weather:
+    """The present faults, for all connections."""
+
+    delay_seconds: float = 0.0
+    swallows: bool = False
+    on_requests: list[Ambush] = field(default_factory=list[Ambush])
+    on_replies: list[Ambush] = field(default_factory=list[Ambush])
+
+    def clear(self) -> None:
+        self.delay_seconds = 0.0
+        self.swallows = False
+        self.on_requests.clear()
+        self.on_replies.clear()

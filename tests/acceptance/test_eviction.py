@@ -1,0 +1,117 @@
+"""Only the holder of what has expired is ended, and nobody who merely waits beside us."""
+
+import asyncio
+import threading
+
+import psycopg
+import pytest
+
+from fencepost.embedded.deadline import Deadline
+from fencepost.errors import NotOwner, Refusal
+from fencepost.kernel import lease
+from fencepost.kernel.drivers import run
+from fencepost.kernel.eviction import Patience, of_lease, take_over, take_over_sync
+from fencepost.testing import Clock, Entry, check, once
+from tests.acceptance.conftest import Shop
+from tests.acceptance.takeovers import LEASE_SECONDS, NOUNS, Noun, outcome_after_waking, paused_holder
+
+IMPATIENT = Patience(first_pause_seconds=0.1, longest_pause_seconds=0.2, seconds_max=10)
+LEASE = NOUNS[0]
+
+
+@pytest.mark.parametrize("noun", NOUNS, ids=lambda noun: noun.name)
+def test_within_the_grace_nobody_is_evicted(noun: Noun, shop: Shop, clock: Clock) -> None:
+    with paused_holder(noun, shop.url, "copy") as holder:
+        clock.advance(LEASE_SECONDS + 1)
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            take_over_sync(shop.connect, noun.takeover(3600), Patience(0.05, 0.05, 0.3))
+        assert shop.evicted() == set()
+        assert outcome_after_waking(holder) == "outcome committed"
+    check([Entry("asked", "page-1"), *shop.effects()], once())
+
+
+def test_the_holder_of_a_valid_lease_is_left_alone(shop: Shop) -> None:
+    with paused_holder(LEASE, shop.url, "copy") as holder:
+        run_renewal_of_an_hour(shop)
+        with pytest.raises(NotOwner):
+            take_over_sync(shop.connect, LEASE.takeover(0), IMPATIENT)
+        assert outcome_after_waking(holder) == "outcome committed"
+    assert shop.evicted() == set()
+
+
+def test_of_many_takers_one_wins_and_only_the_holder_is_ended(shop: Shop, clock: Clock) -> None:
+    """Whoever comes second waits for the first in line, who is as innocent as he."""
+    outcomes: list[str] = []
+
+    def take(owner: str) -> None:
+        takeover = of_lease("printer", owner, 60, grace_seconds=0)
+        try:
+            outcomes.append(take_over_sync(shop.connect, takeover, IMPATIENT).owner)
+        except Refusal as refusal:
+            outcomes.append(refusal.reason)
+
+    with paused_holder(LEASE, shop.url, "copy") as holder:
+        clock.advance(LEASE_SECONDS + 1)
+        takers = [threading.Thread(target=take, args=(f"taker-{n}",)) for n in range(4)]
+        for taker in takers:
+            taker.start()
+        for taker in takers:
+            taker.join()
+        assert shop.evicted() == {holder.backend}
+    assert sorted(outcomes)[:3] == ["not_owner"] * 3
+    assert sorted(outcomes)[3].startswith("taker-")
+
+
+def test_a_taker_that_has_the_row_and_is_about_to_commit_is_spared(shop: Shop, clock: Clock) -> None:
+    with shop.connect() as first, shop.connect() as second, shop.connect() as evictor:
+        run(first, lease.acquire("printer", "old", LEASE_SECONDS))
+        clock.advance(LEASE_SECONDS + 1)
+        first.execute("begin")
+        run(first, lease.acquire("printer", "first", 60))
+        outcome: list[str] = []
+        waiting = threading.Thread(target=lambda: outcome.append(_refusal_of_acquiring(second)))
+        waiting.start()
+        Deadline(10, "the second taker waits").wait(lambda: _waits(shop, second.info.backend_pid))
+        evict = of_lease("printer", "second", 60, grace_seconds=0).evict
+        assert run(evictor, evict(second.info.backend_pid, [])) == [first.info.backend_pid]
+        first.execute("commit")
+        waiting.join()
+    assert outcome == ["not_owner"]
+    assert shop.evicted() == set()
+
+
+async def test_a_cancelled_takeover_leaves_nobody_waiting(shop: Shop, clock: Clock) -> None:
+    with paused_holder(LEASE, shop.url, "copy"):
+        clock.advance(LEASE_SECONDS + 1)
+        patient = Patience(first_pause_seconds=30)
+        takeover = asyncio.create_task(take_over(shop.connect_async, LEASE.takeover(0), patient))
+        await asyncio.to_thread(Deadline(10, "the taker waits").wait, lambda: _waits(shop))
+        takeover.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await takeover
+        assert not _waits(shop)
+
+
+def test_the_looks_are_spaced_and_end() -> None:
+    assert list(Patience(0.5, 2, 6).pauses()) == [0.5, 1.0, 2, 2, 0.5]
+
+
+def run_renewal_of_an_hour(shop: Shop) -> None:
+    """By the holder's heartbeat, which its own stopped transaction does not block."""
+    with shop.connect() as heartbeat:
+        heartbeat.execute("select fencepost.lease_renew('printer', 'old', 1, '1 hour')")
+
+
+def _refusal_of_acquiring(connection: psycopg.Connection[tuple[object, ...]]) -> str:
+    try:
+        run(connection, lease.acquire("printer", "second", 60))
+    except Refusal as refusal:
+        return refusal.reason
+    return "acquired"
+
+
+def _waits(shop: Shop, pid: int | None = None) -> bool:
+    with shop.database.connect_admin() as admin:
+        query = "select exists (select from pg_locks where not granted and pid = coalesce(%s, pid))"
+        row = admin.execute(query, (pid,)).fetchone()
+    return row is not None and bool(row[0])
