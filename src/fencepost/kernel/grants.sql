@@ -1,4 +1,4 @@
--- Who may do what, by rule and not by list: there is nothing to forget.
+-- Who may do what, and how it is planned, by rule and not by list: there is nothing to forget.
 --
 -- A function whose name begins with an underscore is internal and granted to nobody; it runs inside a definer function,
 -- as the owner. Every other function is for the application; what is STABLE is also for the read-only role. Views are
@@ -18,6 +18,14 @@ begin
     if v.reads then
       execute format('grant execute on function %s to fencepost_read', v.signature);
     end if;
+  end loop;
+  -- Every access here is by an index, in the index's order. Left to itself the planner scans when the tables were empty
+  -- at the time of the plan, which a pooled connection then keeps, and sorts a whole history when statistics are missing.
+  for v in select p.oid::regprocedure as signature, s.setting
+           from pg_proc p, unnest(array['enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit'])
+             s (setting)
+           where p.pronamespace = 'fencepost'::regnamespace and p.prosecdef loop
+    execute format('alter function %s set %I = off', v.signature, v.setting);
   end loop;
   for v in select c.oid::regclass as name from pg_class c
            where c.relnamespace = 'fencepost'::regnamespace and c.relkind = 'v' loop

@@ -147,10 +147,15 @@ begin
               where c.resource = p_resource and c.status in ('stored', 'committed') and c.whole
               order by c.number desc limit 1);
   return query
-  select c.number, c.status, c.whole, c.frontier, c.state, c.handles from fencepost.checkpoint c
-  where c.resource = p_resource
-    and ((c.status in ('stored', 'committed') and c.number >= v_whole) or c.status = 'begun')
-  order by c.status = 'begun', c.number;
+  -- Two arms, each with an index of its own: with an OR the whole history of the resource would be read.
+  select * from (
+    select c.number, c.status, c.whole, c.frontier, c.state, c.handles from fencepost.checkpoint c
+    where c.resource = p_resource and c.status in ('stored', 'committed') and c.number >= v_whole
+    union all
+    select c.number, c.status, c.whole, c.frontier, c.state, c.handles from fencepost.checkpoint c
+    where c.resource = p_resource and c.status = 'begun'
+  ) needed
+  order by needed.status = 'begun', needed.number;
 end $$;
 
 -- Forget all but what a restore needs and the newest p_keep committed ones; answers how many.

@@ -50,11 +50,17 @@ returns table (at timestamptz, event text, actor text, token bigint, detail json
 language sql stable
 as $$
   select m.claimed_at, 'claimed', null::text, null::bigint, jsonb_build_object('digest', m.digest, 'response', m.response)
-  from fencepost.markers m
   -- Scope and key may both hold a slash: every place where the subject can be cut is tried.
-  where (m.scope, m.key) in (
-    select left(p_subject, i - 1), substr(p_subject, i + 1) from generate_series(2, length(p_subject) - 1) i
-    where substr(p_subject, i, 1) = '/')
+  from (select left(p_subject, i - 1) as scope, substr(p_subject, i + 1) as key
+        from generate_series(2, length(p_subject) - 1) i where substr(p_subject, i, 1) = '/') asked
+  cross join lateral (
+    select k.digest, k.response, k.claimed_at from fencepost.marker k where k.scope = asked.scope and k.key = asked.key
+    union all
+    select r.digest, r.response, r.claimed_at from fencepost.marker_ring r
+    -- The slot is the first column of the ring's key; it follows from the time inside the key.
+    where r.slot = (fencepost._key_millis(asked.key) / 900000 % 8)::smallint and r.scope = asked.scope
+      and r.key = lower(asked.key)
+  ) m
 $$;
 
 -- p_subject is job:ID (a bare number too), lease:RESOURCE, request:SCOPE/KEY, outbox:ID, queue:NAME or checkpoint:...

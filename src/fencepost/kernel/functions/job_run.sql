@@ -122,10 +122,7 @@ language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off
 as $$
 begin
-  -- Most systems have no unique jobs: one look at an empty table instead of one for each job.
-  if exists (select 1 from fencepost.job_unique) then
-    delete from fencepost.job_unique u where u.job_id = any (p_ids);
-  end if;
+  delete from fencepost.job_unique u where u.job_id = any (p_ids);
   if p_keys is not null then
     perform fencepost._job_call_waiting(k, p_now) from unnest(p_keys) k;
   end if;

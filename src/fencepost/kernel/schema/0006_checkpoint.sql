@@ -20,3 +20,4 @@ create table fencepost.checkpoint (
   constraint checkpoint_number_is_positive check (number > 0)
 );
 create index checkpoint_durable on fencepost.checkpoint (resource, number desc) where status in ('stored', 'committed');
+create index checkpoint_begun on fencepost.checkpoint (resource, number) where status = 'begun';

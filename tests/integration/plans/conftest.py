@@ -1,0 +1,207 @@
+"""Databases full of rows, whose statistics are fresh, missing or stale.
+
+They have a server of their own: autovacuum must not come and mend what a test has left out.
+"""
+
+import tempfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from fencepost.embedded import Database, PostgresServer
+from fencepost.kernel.migrate import migrate
+from tests.integration.plans.hot_calls import HOT_CALLS
+from tests.integration.plans.observation import Observer, observer
+
+# Rows in each table that grows: few, and many. What a call costs must not depend on which.
+FEW = 1_000
+MANY = 100_000
+MILLION = 1_000_000
+
+# What a connection has seen when it makes its plans, and what it works on later. The server tries this many
+# plans for the arguments at hand before it keeps one for all of them.
+HANDFUL = 20
+GROWN = 20_000
+CUSTOM_PLANS = 5
+
+BIG_TABLES = frozenset(
+    {
+        "checkpoint",
+        "event",
+        "job",
+        "job_finished",
+        "job_running",
+        "job_unique",
+        "job_waiting",
+        "lease",
+        "marker",
+    }
+    | {"outbox", "outbox_settled", "refusal"}
+    | {f"marker_ring_{slot}" for slot in range(8)}
+)
+POPULATION = Path(__file__).with_name("population.sql")
+
+SETTINGS: dict[str, str | int] = {
+    "autovacuum": "off",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "shared_buffers": "256MB",
+    "max_wal_size": "8GB",
+    "wal_level": "minimal",
+    "max_wal_senders": 0,
+    "log_checkpoints": "off",
+}
+
+
+@dataclass(frozen=True)
+class House:
+    """A database with this many rows in each table that grows."""
+
+    database: Database
+    size: int
+
+
+@dataclass(frozen=True)
+class Street:
+    """Two houses that differ in nothing but their size."""
+
+    small: House
+    crowded: House
+
+
+@dataclass(frozen=True)
+class Veteran:
+    """A connection with old plans, and the house as it is now."""
+
+    observer: Observer
+    house: House
+
+
+@pytest.fixture(scope="session")
+def plan_server() -> Iterator[PostgresServer]:
+    directory = Path(tempfile.mkdtemp(prefix="fencepost-test-"))
+    with PostgresServer(directory, settings=SETTINGS, ephemeral=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def empty_house(plan_server: PostgresServer) -> House:
+    """A migrated database without rows, to copy."""
+    database = Database(plan_server, "empty")
+    database.create()
+    migrate(database.admin_url)
+    return House(database, 0)
+
+
+@pytest.fixture(scope="session")
+def small_house(empty_house: House) -> House:
+    return _furnish(_copy(empty_house, "small"), FEW)
+
+
+@pytest.fixture(scope="session")
+def crowded_house(empty_house: House) -> House:
+    return _furnish(_copy(empty_house, "crowded"), MANY)
+
+
+@pytest.fixture(scope="session")
+def million_house(empty_house: House) -> House:
+    return _furnish(_copy(empty_house, "million"), MILLION)
+
+
+def _leave_missing(database: Database) -> None:
+    """Nobody has looked at these tables yet."""
+
+
+def _analyse(database: Database) -> None:
+    with database.connect_admin() as connection:
+        connection.execute("analyze")
+
+
+def _pretend_empty(database: Database) -> None:
+    """What ANALYZE notes of a table without rows, which is when it last came by here."""
+    with database.connect_admin() as connection:
+        connection.execute(
+            "update pg_class set reltuples = 0, relpages = 0, relallvisible = 0 "
+            "where relnamespace = 'fencepost'::regnamespace and relkind in ('r', 'i')"
+        )
+
+
+STATISTICS: dict[str, Callable[[Database], None]] = {
+    "fresh": _analyse,
+    "missing": _leave_missing,
+    "stale": _pretend_empty,
+}
+
+
+@pytest.fixture(scope="session", params=STATISTICS)
+def street(request: pytest.FixtureRequest, small_house: House, crowded_house: House) -> Iterator[Street]:
+    """A small house and a crowded one, with statistics of one kind."""
+    with _open(small_house, crowded_house, request.param) as street:
+        yield street
+
+
+@pytest.fixture(scope="session", params=STATISTICS)
+def long_street(request: pytest.FixtureRequest, small_house: House, million_house: House) -> Iterator[Street]:
+    """The same with a million rows in each table."""
+    with _open(small_house, million_house, request.param) as street:
+        yield street
+
+
+@pytest.fixture
+def scratch_house(small_house: House) -> Iterator[House]:
+    """A small house to plant a bug in."""
+    house = _copy(small_house, "scratch")
+    yield house
+    house.database.drop()
+
+
+@contextmanager
+def _open(small: House, crowded: House, statistics: str) -> Generator[Street]:
+    street = Street(*(_copy(house, f"{house.database.name}_{statistics}") for house in (small, crowded)))
+    for house in (street.small, street.crowded):
+        STATISTICS[statistics](house.database)
+    yield street
+    for house in (street.small, street.crowded):
+        house.database.drop()
+
+
+@pytest.fixture(scope="session")
+def veteran(empty_house: House) -> Iterator[Veteran]:
+    """A connection that made its plans among a handful of rows, in a house that has grown since."""
+    house = _furnish(_copy(empty_house, "grown"), HANDFUL)
+    with observer(house.database, BIG_TABLES) as watcher, house.database.connect_admin() as connection:
+        connection.execute("analyze")
+        for call in HOT_CALLS:
+            watcher.repeat(call, HANDFUL, times=CUSTOM_PLANS + 2)
+        for table in sorted(BIG_TABLES | {"job_queue"}):
+            connection.execute(sql.SQL("delete from fencepost.{}").format(sql.Identifier(table)))
+        _populate(connection, GROWN)
+        yield Veteran(watcher, House(house.database, GROWN))
+    house.database.drop()
+
+
+def _copy(house: House, name: str) -> House:
+    database = Database(house.database.server, name)
+    database.create(template=house.database.name)
+    return House(database, house.size)
+
+
+def _furnish(house: House, size: int) -> House:
+    with house.database.connect_admin() as connection:
+        _populate(connection, size)
+    return House(house.database, size)
+
+
+def _populate(connection: psycopg.Connection, size: int) -> None:
+    """Fill the tables with this many rows each."""
+    connection.execute("select set_config('plans.size', %s, false)", (str(size),))
+    # The rows are right by construction; triggers would look up each one's foreign key.
+    connection.execute("set session_replication_role = replica")
+    connection.execute(POPULATION.read_bytes())
+    connection.execute("reset session_replication_role")

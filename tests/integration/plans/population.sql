@@ -1,0 +1,85 @@
+-- A house that is full: plans.size rows in every table that grows, waiting set and history alike. Written straight
+-- into the tables by the superuser, because only the number and the shape of the rows matter here.
+--
+-- Job ids: 1..n wait (even ones dispatched), n+1..2n run (the first hundred have expired), 2n+1..3n are finished.
+-- Nine jobs of ten are in queue 'hot', so that the busiest value is also the commonest one in the statistics.
+
+insert into fencepost.job_queue (queue, paused_at)
+select 'queue-' || i, case when i % 10 = 5 then clock_timestamp() end from generate_series(1, 50) i;
+
+insert into fencepost.job (job_id, queue, kind, lane, payload, tries_max, lease, unique_key, concurrency_key,
+                           concurrency_limit, submitted_at)
+select i, case when i % 10 = 0 then 'queue-' || i % 50 else 'hot' end, 'kind', 1, '{}', 5, interval '1 hour',
+       case when i <= n.size then 'unique-' || i end,
+       case when i % 10 = 7 then 'key-' || i / 30 end, case when i % 10 = 7 then 2 end,
+       clock_timestamp() - interval '30 days'
+from (select current_setting('plans.size')::bigint as size) n, generate_series(1, 3 * n.size) i;
+select setval('fencepost.job_job_id_seq', 10 * current_setting('plans.size')::bigint);
+
+insert into fencepost.job_unique (unique_key, job_id)
+select 'unique-' || i, i from generate_series(1, current_setting('plans.size')::bigint) i;
+
+insert into fencepost.job_waiting (job_id, queue, lane, run_at, concurrency_key, dispatched_at, entry_id, incarnation,
+                                   deferred_at)
+select i, case when i % 10 = 0 then 'queue-' || i % 50 else 'hot' end, 1, clock_timestamp() - interval '1 hour',
+       case when i % 10 = 7 then 'key-' || i / 30 end,
+       case when i % 2 = 0 then clock_timestamp() - interval '1 hour' end,
+       case when i % 2 = 0 then '1700000000000-' || i end, case when i % 2 = 0 then 'life' end,
+       case when i % 10 = 7 then clock_timestamp() end
+from generate_series(1, current_setting('plans.size')::bigint) i;
+
+insert into fencepost.job_running (job_id, attempt, tries, queue, lane, owner, lease, claimed_at, renewed_at, expires_at,
+                                   concurrency_key, slot)
+select n.size + i, 1, 1, 'hot', 1, 'owner', interval '1 hour', clock_timestamp(), clock_timestamp(),
+       clock_timestamp() + case when i <= least(100, n.size / 10) then interval '-1 hour' else interval '10 hours' end,
+       case when (n.size + i) % 10 = 7 then 'key-' || (n.size + i) / 30 end,
+       case when (n.size + i) % 10 = 7 then (n.size + i) / 10 % 3 end
+from (select current_setting('plans.size')::bigint as size) n, generate_series(1, n.size) i;
+
+insert into fencepost.job_finished (job_id, state, final_status, queue, attempt, tries, owner, claimed_at, finished_at)
+select 2 * n.size + i, case when i % 50 = 0 then 'dead' else 'finished' end, 'ok', 'hot', 1, 1, 'owner',
+       clock_timestamp(), clock_timestamp() - interval '20 days' + i * interval '10 days' / n.size
+from (select current_setting('plans.size')::bigint as size) n, generate_series(1, n.size) i;
+
+-- Outbox ids: of ten, six are plain and due, two belong to keys of several messages, one is being sent (by a
+-- taker that went silent, among the first thousand), one has an unknown outcome. The settled ones lie above.
+insert into fencepost.outbox (id, channel, key, payload, state, ready, not_before, created_at, take, owner, taken_until)
+select i, 'mail', case when i % 10 in (6, 7) then 'key-' || i / 50 end, '{}',
+       case i % 10 when 8 then 'sending' when 9 then 'unknown' else 'queued' end,
+       i % 10 not in (6, 7) or i % 50 = 6, clock_timestamp() - interval '1 hour', clock_timestamp(), 1,
+       case when i % 10 = 8 then 'owner' end,
+       case when i % 10 = 8 then clock_timestamp() + case when i <= 1000 then interval '-1 hour' else interval '10 hours' end
+       end
+from generate_series(1, current_setting('plans.size')::bigint) i;
+insert into fencepost.outbox_settled (id, channel, payload, headers, state, created_at, settled_at, attempts, take)
+select n.size + i, 'mail', '{}', '{}', 'sent', clock_timestamp(),
+       clock_timestamp() - interval '20 days' + i * interval '10 days' / n.size, 1, 1
+from (select current_setting('plans.size')::bigint as size) n, generate_series(1, n.size) i;
+select setval('fencepost.outbox_id_seq', 10 * current_setting('plans.size')::bigint);
+
+insert into fencepost.marker (scope, key, digest, claimed_by, claimed_at)
+select 'scope-' || i % 3, 'key-' || i, 'digest', pg_current_xact_id(),
+       clock_timestamp() - interval '2 hours' + i * interval '2 hours' / n.size
+from (select current_setting('plans.size')::bigint as size) n, generate_series(1, n.size) i;
+insert into fencepost.marker_ring (slot, scope, key, claimed_by, claimed_at)
+select fencepost._slice(clock_timestamp() - i % 4 * interval '15 minutes') % 8, 'scope', 'key-' || i,
+       pg_current_xact_id(), clock_timestamp()
+from generate_series(1, current_setting('plans.size')::bigint) i;
+
+insert into fencepost.lease (resource, token, owner, ttl, acquired_at, renewed_at, expires_at)
+select 'lease-' || i, 1, 'owner', interval '1 hour', clock_timestamp() - interval '20 hours', clock_timestamp(),
+       clock_timestamp() + case when i % 3 = 0 then interval '-1 hour' else interval '10 hours' end
+from generate_series(1, current_setting('plans.size')::bigint) i;
+
+-- Half of all checkpoints belong to one resource that nobody has pruned.
+insert into fencepost.checkpoint (resource, number, token, status, frontier, state, begun_at, stored_at)
+select case when i % 2 = 0 then 'lease-1' else 'lease-' || i end, i, 1, 'committed', '{"offset": 1}', '', clock_timestamp(),
+       clock_timestamp()
+from generate_series(1, current_setting('plans.size')::bigint) i;
+
+insert into fencepost.event (at, noun, subject, event)
+select clock_timestamp() - interval '20 days', 'job', (i / 5)::text, 'lost'
+from generate_series(1, current_setting('plans.size')::bigint) i;
+insert into fencepost.refusal (at, reason, noun, subject)
+select clock_timestamp() - interval '20 days', 'stale_attempt', 'job', (i / 5)::text
+from generate_series(1, current_setting('plans.size')::bigint) i;

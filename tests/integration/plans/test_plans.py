@@ -1,0 +1,80 @@
+"""No hot function scans a table that grows, nor costs more as it grows, whatever the statistics say."""
+
+from typing import LiteralString
+
+import pytest
+from psycopg import sql
+
+from tests.integration.plans.conftest import BIG_TABLES, House, Street, Veteran
+from tests.integration.plans.hot_calls import HOT_CALLS, HotCall
+from tests.integration.plans.observation import Observation, observer
+
+PLANS = ("force_custom_plan", "force_generic_plan")
+
+
+@pytest.mark.parametrize("plans", PLANS)
+@pytest.mark.parametrize("call", HOT_CALLS, ids=str)
+def test_a_hot_function_touches_only_what_it_needs(street: Street, call: HotCall, plans: str) -> None:
+    assert complaints(street, call, plans) == []
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_hot_functions_touch_only_what_they_need_among_a_million(long_street: Street) -> None:
+    assert {
+        (call.name, plans): found
+        for call in HOT_CALLS
+        for plans in PLANS
+        if (found := complaints(long_street, call, plans))
+    } == {}
+
+
+@pytest.mark.parametrize("call", HOT_CALLS, ids=str)
+def test_a_plan_from_the_first_day_still_holds_in_a_full_house(veteran: Veteran, call: HotCall) -> None:
+    """A pooled connection keeps its plans until somebody analyses the table, which may be never."""
+    newcomer = observe(veteran.house, call, "auto")
+    old = veteran.observer.measure(call, veteran.house.size, planned=())
+
+    assert [*old.scans, *excess(old, newcomer)] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "scan"),
+    [
+        ("select j.kind from fencepost.job j where j.kind = 'other'", "SEQSCAN on job, whole"),
+        ("select j.kind from fencepost.job j where j.job_id + 0 = 7", "SEQSCAN on job, whole"),
+        (
+            "select f.state from fencepost.job_finished f order by f.job_id limit 1",
+            "INDEXSCAN on job_finished_pkey, without an Index Cond",
+        ),
+    ],
+)
+def test_a_scan_inside_a_function_is_seen(scratch_house: House, query: LiteralString, scan: str) -> None:
+    planted = sql.SQL("create function fencepost.planted() returns text language sql as {}").format(query)
+    with scratch_house.database.connect_admin() as connection:
+        connection.execute(planted)
+
+    seen = observe(scratch_house, HotCall("planted", "select fencepost.planted()", lambda _: ()), "auto")
+
+    assert scan in seen.scans
+
+
+def complaints(street: Street, call: HotCall, plans: str) -> list[str]:
+    small = observe(street.small, call, plans)
+    crowded = observe(street.crowded, call, plans)
+    return [*crowded.scans, *excess(crowded, small)]
+
+
+def observe(house: House, call: HotCall, plans: str) -> Observation:
+    with observer(house.database, BIG_TABLES, plans=plans) as watcher:
+        return watcher.observe(call, house.size)
+
+
+def excess(one: Observation, other: Observation) -> list[str]:
+    """A larger index is a level or two deeper at each look-up; a small table may be scanned instead."""
+    found: list[str] = []
+    if one.entries > 2 * other.entries + 300:
+        found.append(f"{one.entries} index entries were read instead of {other.entries}")
+    if one.buffers > 2 * other.buffers + 100:
+        found.append(f"{one.buffers} buffers were touched instead of {other.buffers}")
+    return found
