@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -9,22 +10,20 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import psycopg
-import structlog
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
-from fencepost.errors import Refusal, ServerUnavailable
+from fencepost.connecting import CallLost, PoolExhausted, examine, pool_options
+from fencepost.errors import Refusal
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 from fencepost.kernel.lease import owner_name
-from fencepost.kernel.migrate import VERSION_QUERY, check_version
-from fencepost.metrics import KernelMetrics, Metrics
-from fencepost.recorder import RefusalRecorder
+from fencepost.metrics import Metrics
 from fencepost.settings import Settings
 from fencepost.transaction import SyncTransaction, Transaction, open_sync_transaction, open_transaction
 from fencepost.whereabouts import of_this_directory
+from fencepost.witness import Witness
 
 T = TypeVar("T")
-_log = structlog.get_logger(__name__)
 
 
 class Fencepost:
@@ -42,12 +41,9 @@ class Fencepost:
         self.database_url = database_url
         self.owner = owner_name("fencepost")
         self.metrics = metrics or Metrics()
-        self._counts = KernelMetrics.on(self.metrics)
-        self._recorder = RefusalRecorder(
-            database_url, self.owner, on_drop=self._counts.unrecorded_refusals.inc
-        )
+        self._witness = Witness.of(database_url, self.owner, self.settings, self.metrics)
         self._pool: AsyncConnectionPool[psycopg.AsyncConnection[Any]] = AsyncConnectionPool(
-            database_url, open=False, name="service", **_pool_options(self.settings)
+            database_url, name="service", **pool_options(self.settings)
         )
 
     @classmethod
@@ -67,125 +63,123 @@ class Fencepost:
 
     async def open(self) -> None:
         """Connect, and refuse a schema that this code cannot work with."""
+        await asyncio.to_thread(examine, self.database_url, self.settings)
         async with AsyncExitStack() as undo:
+            undo.push_async_callback(self._pool.close)
             await self._pool.open()
-            undo.push_async_callback(self.close)
-            try:
-                await self._pool.wait(self.settings.connect_seconds)
-            except psycopg.OperationalError as error:
-                raise _unreachable(error) from error
-            async with self._pool.connection() as connection:
-                check_version(await _installed_version(connection))
+            await self._pool.wait(self.settings.connect_seconds)
             undo.pop_all()
         self.metrics.watch_pool("service", self._pool.get_stats)
 
     async def close(self) -> None:
         await self._pool.close()
-        self._recorder.close()
+        # It may wait for a server that does not answer: not on the event loop.
+        await asyncio.to_thread(self._witness.close)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Transaction]:
         """One transaction. It commits at the end of the block, unless the block raised or was refused."""
-        async with (
-            self._pool.connection() as connection,
-            open_transaction(connection, self.note_refusal) as tx,
-        ):
-            yield tx
+        connection = await self._borrow()
+        try:
+            async with open_transaction(connection, self._witness) as tx:
+                yield tx
+        finally:
+            await self._pool.putconn(connection)
 
     async def run(self, call: Call[T]) -> T:
         """One kernel call in a transaction of its own."""
+        connection = await self._borrow()
         try:
-            async with self._pool.connection() as connection:
+            with self._witness.watch(call):
                 return await run(connection, call)
-        except Refusal as refusal:
-            self.note_refusal(refusal)
+        except psycopg.OperationalError as error:
+            if connection.closed:
+                self._witness.lost_commit()
+                raise CallLost.by(error) from error
             raise
+        finally:
+            await self._pool.putconn(connection)
 
-    @contextmanager
-    def sync(self) -> Generator[SyncFencepost]:
-        """The same for code without an event loop, with a pool of its own."""
-        with SyncFencepost(self.database_url, self.settings, self) as facade:
-            yield facade
+    def sync(self) -> SyncFencepost:
+        """The same for code without an event loop, with a pool of its own: `with fp.sync() as sync_fp`."""
+        return SyncFencepost(self.database_url, self.settings, self.metrics, self._witness)
 
     def note_refusal(self, refusal: Refusal) -> None:
-        """Count, log and record a refusal."""
-        self._counts.refusals.labels(reason=refusal.reason, noun=refusal.noun or "unknown").inc()
-        _log.info(
-            "refused",
-            reason=refusal.reason,
-            noun=refusal.noun,
-            subject=refusal.subject,
-            attempted=dict(refusal.attempted),
-            seen=dict(refusal.seen),
-        )
-        self._recorder.note(refusal)
+        """Count, log and record a refusal that came through a connection of yours."""
+        self._witness.refused(refusal)
+
+    async def _borrow(self) -> psycopg.AsyncConnection[Any]:
+        try:
+            return await self._pool.getconn()
+        except PoolTimeout as error:
+            raise PoolExhausted.by(self._pool.get_stats(), self.settings) from error
 
 
 class SyncFencepost:
     """`Fencepost` for Django, Flask and scripts: the same calls, without an event loop."""
 
-    def __init__(self, database_url: str, settings: Settings, parent: Fencepost) -> None:
-        self._parent = parent
-        self._settings = settings
+    def __init__(self, database_url: str, settings: Settings, metrics: Metrics, witness: Witness) -> None:
+        self.database_url = database_url
+        self.settings = settings
+        self.metrics = metrics
+        self._witness = witness
         self._pool: ConnectionPool[psycopg.Connection[Any]] = ConnectionPool(
-            database_url, open=False, name="service-sync", **_pool_options(settings)
+            database_url, name="service-sync", **pool_options(settings)
         )
 
     def __enter__(self) -> Self:
-        with ExitStack() as undo:
-            self._pool.open()
-            undo.callback(self._pool.close)
-            try:
-                self._pool.wait(self._settings.connect_seconds)
-            except psycopg.OperationalError as error:
-                raise _unreachable(error) from error
-            undo.pop_all()
+        self.open()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.close()
+
+    def open(self) -> None:
+        """Connect, and refuse a schema that this code cannot work with."""
+        examine(self.database_url, self.settings)
+        with ExitStack() as undo:
+            undo.callback(self._pool.close)
+            self._pool.open()
+            self._pool.wait(self.settings.connect_seconds)
+            undo.pop_all()
+        self.metrics.watch_pool("service-sync", self._pool.get_stats)
+
+    def close(self) -> None:
         self._pool.close()
+        self._witness.close()
 
     @contextmanager
     def transaction(self) -> Generator[SyncTransaction]:
-        with (
-            self._pool.connection() as connection,
-            open_sync_transaction(connection, self._parent.note_refusal) as tx,
-        ):
-            yield tx
+        """One transaction. It commits at the end of the block, unless the block raised or was refused."""
+        connection = self._borrow()
+        try:
+            with open_sync_transaction(connection, self._witness) as tx:
+                yield tx
+        finally:
+            self._pool.putconn(connection)
 
     def run(self, call: Call[T]) -> T:
+        """One kernel call in a transaction of its own."""
+        connection = self._borrow()
         try:
-            with self._pool.connection() as connection:
+            with self._witness.watch(call):
                 return run(connection, call)
-        except Refusal as refusal:
-            self._parent.note_refusal(refusal)
+        except psycopg.OperationalError as error:
+            if connection.closed:
+                self._witness.lost_commit()
+                raise CallLost.by(error) from error
             raise
+        finally:
+            self._pool.putconn(connection)
 
+    def note_refusal(self, refusal: Refusal) -> None:
+        """Count, log and record a refusal that came through a connection of yours."""
+        self._witness.refused(refusal)
 
-def _pool_options(settings: Settings) -> dict[str, Any]:
-    return {
-        "min_size": settings.pool_min,
-        "max_size": settings.pool_max,
-        "timeout": settings.pool_wait_seconds,
-        # Transactions are begun and committed by us, aloud; everything else is one statement.
-        "kwargs": {
-            "autocommit": True,
-            "connect_timeout": max(1, round(settings.connect_seconds)),
-            "application_name": "fencepost",
-        },
-    }
-
-
-async def _installed_version(connection: psycopg.AsyncConnection[Any]) -> int | None:
-    try:
-        cursor = await connection.execute(VERSION_QUERY, ("kernel",))
-    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-        return None
-    row = await cursor.fetchone()
-    return None if row is None else int(row[0])
-
-
-def _unreachable(error: psycopg.OperationalError) -> ServerUnavailable:
-    return ServerUnavailable(f"PostgreSQL cannot be reached: {error}. Check DATABASE_URL and the server.")
+    def _borrow(self) -> psycopg.Connection[Any]:
+        try:
+            return self._pool.getconn()
+        except PoolTimeout as error:
+            raise PoolExhausted.by(self._pool.get_stats(), self.settings) from error

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
@@ -13,6 +13,7 @@ from fencepost.errors import IndeterminateCommit, Refusal, RefusedTransaction
 from fencepost.kernel import marker
 from fencepost.kernel.call import Call, Json
 from fencepost.kernel.drivers import run
+from fencepost.witness import Watch, Witness
 
 T = TypeVar("T")
 BEGIN: LiteralString = "begin isolation level read committed"
@@ -22,43 +23,98 @@ BEGIN: LiteralString = "begin isolation level read committed"
 class Verdict:
     """Whether a transaction may commit. Shared by the sync and the async form; does no I/O."""
 
-    def __init__(self, on_refusal: Callable[[Refusal], None]) -> None:
-        self._on_refusal = on_refusal
-        self.refusal: Refusal | None = None
-        self.replayed = False
+    def __init__(self, witness: Witness) -> None:
+        self._witness = witness
+        self._refusal: Refusal | None = None
+        self._claimed = False
+        self._replayed = False
+        self._ended = False
 
-    def refuse(self, refusal: Refusal) -> None:
-        self.refusal = refusal
-        self._on_refusal(refusal)
+    def watch(self, call: Call[Any]) -> Watch:
+        """A refusal marks the transaction, also if it is caught."""
+        return self._witness.watch(call, self._mark)
 
-    def judge_claim(self, claim: marker.Claim, scope: str, key: str) -> marker.Claim:
+    def judge_claim(self, claim: marker.Claim, scope: str, key: str, digest: str | None) -> marker.Claim:
         """A replay writes nothing, so it will not commit; every other answer but a claim is raised."""
-        self.replayed = self.replayed or claim.replayed
+        self._claimed = self._claimed or claim.claimed
+        self._replayed = self._replayed or claim.replayed
         refusal = claim.refusal(scope, key)
         if refusal is not None:
+            refusal.attempted = {"digest": digest}
+            refusal.seen = {"claimed_at": claim.claimed_at and claim.claimed_at.isoformat()}
+            self._mark(refusal)
             # The database wrote it down in this transaction, which will not commit.
-            self.refuse(refusal)
+            self._witness.refused(refusal)
             raise refusal
         return claim
 
+    def require_open(self) -> None:
+        """A task that outlives the block would write on a connection that is somebody else's by now."""
+        if self._ended:
+            raise RefusedTransaction(
+                "This transaction has ended, and nothing more can be written through it. "
+                "Wait for the tasks that use it before its block ends."
+            )
+
+    def end(self) -> None:
+        self._ended = True
+
     @property
     def may_commit(self) -> bool:
-        return self.refusal is None and not self.replayed
+        return self._refusal is None and not self._replayed
 
     def raise_if_swallowed(self) -> None:
-        if self.refusal is not None:
+        """After the rollback: the caller believes in a success that did not happen."""
+        if self._refusal is not None:
             raise RefusedTransaction(
-                f"A refusal was caught inside the transaction ({self.refusal}); it was rolled back all the "
+                f"A refusal was caught inside the transaction ({self._refusal}); it was rolled back all the "
                 "same. Let the refusal leave the block, or do the other writes in a transaction of their own."
-            ) from self.refusal
+            ) from self._refusal
+        if self._claimed:
+            raise RefusedTransaction(
+                "One request was claimed and another one is a replay, which commits nothing; so the "
+                "claimed one was rolled back too. Claim each request in a transaction of its own."
+            )
+
+    def raise_if_over(self, status: TransactionStatus) -> None:
+        """PostgreSQL answers COMMIT of a failed transaction with a quiet ROLLBACK: no success."""
+        what = _NO_COMMIT.get(status)
+        if what is not None:
+            raise RefusedTransaction(what)
+
+    def indeterminate(self, error: psycopg.OperationalError) -> IndeterminateCommit:
+        self._witness.lost_commit()
+        return IndeterminateCommit(
+            f"The connection broke while COMMIT was under way ({error}): it may have happened. "
+            "Settle it before you repeat: claim the same request again, or look the job or lease up."
+        )
+
+    def _mark(self, refusal: Refusal) -> None:
+        self._refusal = refusal
+
+
+_NO_COMMIT = {
+    TransactionStatus.INERROR: "A statement failed inside the transaction and its error was caught, so "
+    "PostgreSQL will not commit it. Let the error leave the block, or guard the statement with savepoint().",
+    TransactionStatus.IDLE: "The block committed or rolled back by itself, so its last writes were in no "
+    "transaction. Leave the end to the block: it commits, and an exception rolls back.",
+    TransactionStatus.UNKNOWN: "The connection broke inside the transaction and the error was caught; "
+    "nothing was committed. Let the error leave the block.",
+}
 
 
 class Transaction:
     """An open transaction. What is written through it commits with it, or not at all."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any], verdict: Verdict) -> None:
-        self.connection = connection
+        self._connection = connection
         self._verdict = verdict
+
+    @property
+    def connection(self) -> psycopg.AsyncConnection[Any]:
+        """The connection, for what psycopg can do more: COPY, server-side cursors, pipelines."""
+        self._verdict.require_open()
+        return self._connection
 
     async def execute(
         self, query: LiteralString, params: Sequence[Any] | None = None
@@ -68,11 +124,8 @@ class Transaction:
 
     async def run(self, call: Call[T]) -> T:
         """Make a kernel call. A refusal marks the transaction: it will not commit, even if caught."""
-        try:
+        with self._verdict.watch(call):
             return await run(self.connection, call)
-        except Refusal as refusal:
-            self._verdict.refuse(refusal)
-            raise
 
     async def claim(
         self, scope: str, key: str, *, digest: str | None = None, response: Json = None
@@ -82,7 +135,7 @@ class Transaction:
         Every other answer is raised: Duplicate, Mismatch, InFlight.
         """
         answer = await self.run(marker.claim(scope, key, digest=digest, response=response))
-        return self._verdict.judge_claim(answer, scope, key)
+        return self._verdict.judge_claim(answer, scope, key, digest)
 
     @asynccontextmanager
     async def savepoint(self) -> AsyncGenerator[None]:
@@ -95,94 +148,105 @@ class SyncTransaction:
     """`Transaction` for code without an event loop."""
 
     def __init__(self, connection: psycopg.Connection[Any], verdict: Verdict) -> None:
-        self.connection = connection
+        self._connection = connection
         self._verdict = verdict
 
+    @property
+    def connection(self) -> psycopg.Connection[Any]:
+        """The connection, for what psycopg can do more: COPY, server-side cursors, pipelines."""
+        self._verdict.require_open()
+        return self._connection
+
     def execute(self, query: LiteralString, params: Sequence[Any] | None = None) -> psycopg.Cursor[Any]:
+        """Run a statement of your own."""
         return self.connection.execute(query, params)
 
     def run(self, call: Call[T]) -> T:
-        try:
+        """Make a kernel call. A refusal marks the transaction: it will not commit, even if caught."""
+        with self._verdict.watch(call):
             return run(self.connection, call)
-        except Refusal as refusal:
-            self._verdict.refuse(refusal)
-            raise
 
     def claim(
         self, scope: str, key: str, *, digest: str | None = None, response: Json = None
     ) -> marker.Claim:
+        """Claim a request, first thing. Claimed: go on. Replayed: answer `response`; nothing commits here.
+
+        Every other answer is raised: Duplicate, Mismatch, InFlight.
+        """
         answer = self.run(marker.claim(scope, key, digest=digest, response=response))
-        return self._verdict.judge_claim(answer, scope, key)
+        return self._verdict.judge_claim(answer, scope, key, digest)
 
     @contextmanager
     def savepoint(self) -> Generator[None]:
+        """A part that can fail alone. A fence taken inside is gone with its rollback: take fences outside."""
         with self.connection.transaction():
             yield
 
 
 @asynccontextmanager
 async def open_transaction(
-    connection: psycopg.AsyncConnection[Any], on_refusal: Callable[[Refusal], None]
+    connection: psycopg.AsyncConnection[Any], witness: Witness
 ) -> AsyncGenerator[Transaction]:
     """Begin, and commit at the end of the block unless it raised, was refused, or was a replay."""
-    verdict = Verdict(on_refusal)
+    verdict = Verdict(witness)
     await connection.execute(BEGIN)
     try:
         yield Transaction(connection, verdict)
+        verdict.end()
+        if verdict.may_commit:
+            verdict.raise_if_over(connection.info.transaction_status)
     except BaseException:
+        verdict.end()
         await _roll_back(connection)
         raise
     if not verdict.may_commit:
         await _roll_back(connection)
         verdict.raise_if_swallowed()
         return
-    refuse_aborted(connection.info.transaction_status)
     try:
         await connection.execute("commit")
     except psycopg.OperationalError as error:
-        raise indeterminate(error) from error
+        # A server that goes on talking to us has said no: that is no doubt.
+        if connection.closed:
+            raise verdict.indeterminate(error) from error
+        raise
 
 
 @contextmanager
 def open_sync_transaction(
-    connection: psycopg.Connection[Any], on_refusal: Callable[[Refusal], None]
+    connection: psycopg.Connection[Any], witness: Witness
 ) -> Generator[SyncTransaction]:
-    verdict = Verdict(on_refusal)
+    """Begin, and commit at the end of the block unless it raised, was refused, or was a replay."""
+    verdict = Verdict(witness)
     connection.execute(BEGIN)
     try:
         yield SyncTransaction(connection, verdict)
+        verdict.end()
+        if verdict.may_commit:
+            verdict.raise_if_over(connection.info.transaction_status)
     except BaseException:
-        if not connection.closed:
-            connection.execute("rollback")
+        verdict.end()
+        _roll_back_sync(connection)
         raise
     if not verdict.may_commit:
-        connection.execute("rollback")
+        _roll_back_sync(connection)
         verdict.raise_if_swallowed()
         return
-    refuse_aborted(connection.info.transaction_status)
     try:
         connection.execute("commit")
     except psycopg.OperationalError as error:
-        raise indeterminate(error) from error
+        # A server that goes on talking to us has said no: that is no doubt.
+        if connection.closed:
+            raise verdict.indeterminate(error) from error
+        raise
 
 
 async def _roll_back(connection: psycopg.AsyncConnection[Any]) -> None:
-    # A connection that is gone has rolled back by itself.
-    if not connection.closed:
+    # A connection that is gone has rolled back by itself; its error must not hide why we are here.
+    with suppress(psycopg.OperationalError):
         await connection.execute("rollback")
 
 
-def refuse_aborted(status: TransactionStatus) -> None:
-    """PostgreSQL answers COMMIT of a failed transaction with a quiet ROLLBACK: no success."""
-    if status == TransactionStatus.INERROR:
-        raise RefusedTransaction(
-            "A statement failed inside the transaction and its error was caught, so PostgreSQL will not "
-            "commit it. Let the error leave the block, or guard the statement with savepoint()."
-        )
-
-
-def indeterminate(error: psycopg.OperationalError) -> IndeterminateCommit:
-    return IndeterminateCommit(
-        f"The connection broke while COMMIT was under way ({error}): it may have happened. "
-        "Settle it before you repeat: claim the same request again, or look the job or lease up."
-    )
+def _roll_back_sync(connection: psycopg.Connection[Any]) -> None:
+    with suppress(psycopg.OperationalError):
+        connection.execute("rollback")

@@ -8,59 +8,53 @@ with the driver's own as its cause.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
+from collections.abc import Callable, Coroutine, Mapping
+from functools import cache, lru_cache
+from typing import Any, Protocol, TypeAlias, TypeVar, overload
+
+import psycopg
+from psycopg.rows import tuple_row
 
 from fencepost.errors import FencepostError, from_sqlstate
-from fencepost.kernel.call import Call, Row
-
-if TYPE_CHECKING:
-    import asyncpg
-    import psycopg
-    from asyncpg.pool import PoolConnectionProxy
-    from django.db.backends.base.base import BaseDatabaseWrapper
-    from sqlalchemy import Connection as SqlalchemyConnection
-    from sqlalchemy.ext.asyncio import AsyncConnection as SqlalchemyAsyncConnection
-    from sqlalchemy.ext.asyncio import AsyncSession
-    from sqlalchemy.orm import Session
-
-    SyncConnection: TypeAlias = psycopg.Connection[Any] | SqlalchemyConnection | Session | BaseDatabaseWrapper
-    AsyncConnection: TypeAlias = (
-        psycopg.AsyncConnection[Any]
-        | asyncpg.Connection[Any]
-        | PoolConnectionProxy[Any]
-        | SqlalchemyAsyncConnection
-        | AsyncSession
-    )
+from fencepost.kernel.call import Call
 
 T = TypeVar("T")
-_PLACEHOLDER = re.compile("%s")
+_PLACEHOLDER = re.compile(r"%s(?:::jsonb(?P<brackets>(?:\[\])?))?")
+
+
+class SyncConnection(Protocol):
+    """psycopg's Connection, SQLAlchemy's Connection and Session, Django's connection.
+
+    By shape and not by name: a driver that is not installed would be Any to a type checker, and Any fits
+    every overload, so that `await run(...)` would be called an error.
+    """
+
+    def commit(self) -> None: ...
+
+
+class _Committing(Protocol):
+    """psycopg's AsyncConnection, SQLAlchemy's AsyncConnection and AsyncSession."""
+
+    def commit(self) -> Coroutine[Any, Any, None]: ...
+
+
+class _AsyncpgConnection(Protocol):
+    """asyncpg's Connection, also one borrowed from its pool; but not the pool, which is no transaction."""
+
+    def is_in_transaction(self) -> bool: ...
+
+
+AsyncConnection: TypeAlias = _Committing | _AsyncpgConnection
 
 
 @overload
 def run(connection: SyncConnection, call: Call[T]) -> T: ...
 @overload
-def run(connection: AsyncConnection, call: Call[T]) -> Awaitable[T]: ...
-def run(connection: Any, call: Call[T]) -> T | Awaitable[T]:
+def run(connection: AsyncConnection, call: Call[T]) -> Coroutine[Any, Any, T]: ...
+def run(connection: Any, call: Call[T]) -> T | Coroutine[Any, Any, T]:
     """Make the call in the connection's present transaction. Await the result of an async connection."""
-    match _family(connection):
-        case "psycopg":
-            return _run_psycopg(connection, call)
-        case "psycopg async":
-            return _run_psycopg_async(connection, call)
-        case "asyncpg":
-            return _run_asyncpg(connection, call)
-        case "sqlalchemy":
-            return _run_sqlalchemy(connection, call)
-        case "sqlalchemy async":
-            return _run_sqlalchemy_async(connection, call)
-        case "django":
-            return _run_django(connection, call)
-        case _:
-            raise TypeError(
-                f"{type(connection).__module__}.{type(connection).__qualname__} is no connection that "
-                "Fencepost knows: pass one of psycopg, asyncpg, SQLAlchemy 2 or Django."
-            )
+    answer: T | Coroutine[Any, Any, T] = _sender(connection.__class__)(connection, call)
+    return answer
 
 
 def translate(error: BaseException) -> FencepostError | None:
@@ -89,110 +83,102 @@ def _message(error: Any) -> tuple[str, str | None]:
     return getattr(error, "message", None) or str(error), getattr(error, "detail", None)
 
 
-def _family(connection: Any) -> str:
-    """By the classes' names, because a driver that is not installed cannot be imported to ask."""
-    for cls in type(connection).__mro__:
-        name = f"{cls.__module__}.{cls.__qualname__}"
-        if name.startswith("psycopg.") and cls.__qualname__ in ("Connection", "AsyncConnection"):
-            return "psycopg" if cls.__qualname__ == "Connection" else "psycopg async"
-        if name.startswith("asyncpg."):
-            return "asyncpg"
-        if name.startswith("sqlalchemy.ext.asyncio."):
-            return "sqlalchemy async"
-        if name.startswith("sqlalchemy."):
-            return "sqlalchemy"
-        if name.startswith("django.db."):
-            return "django"
-    return ""
-
-
-def _dollars(sql: str) -> str:
-    """Numbered placeholders, as asyncpg wants them."""
-    count = 0
-
-    def number(_: re.Match[str]) -> str:
-        nonlocal count
-        count += 1
-        return f"${count}"
-
-    return _PLACEHOLDER.sub(number, sql)
-
-
-def _raise(error: Exception) -> None:
+def _raise_ours(error: Exception) -> None:
     ours = translate(error)
     if ours is not None:
         raise ours from error
 
 
+@lru_cache(maxsize=512)
+def numbered(sql: str) -> str:
+    """The statement with numbered placeholders, as asyncpg wants them.
+
+    JSON goes as text: a user's own codec for jsonb would encode our text a second time, into a JSON string.
+    """
+    count = 0
+
+    def number(match: re.Match[str]) -> str:
+        nonlocal count
+        count += 1
+        brackets = match["brackets"]
+        return f"${count}" if brackets is None else f"${count}::text{brackets}::jsonb{brackets}"
+
+    return _PLACEHOLDER.sub(number, sql)
+
+
 def _run_psycopg(connection: Any, call: Call[T]) -> T:
+    # The user's connection may make dicts or objects of its rows; ours are read by place.
+    cursor = connection.cursor(row_factory=tuple_row)
     try:
-        with connection.cursor() as cursor:
-            cursor.row_factory = _tuples()
-            cursor.execute(call.sql, call.arguments)
-            rows: Sequence[Row] = cursor.fetchall()
-    except Exception as error:
-        _raise(error)
+        cursor.execute(_for_cursor(cursor, call.sql), call.arguments)
+        rows = cursor.fetchall()
+    except psycopg.Error as error:
+        _raise_ours(error)
         raise
     return call.read(rows)
 
 
 async def _run_psycopg_async(connection: Any, call: Call[T]) -> T:
+    cursor = connection.cursor(row_factory=tuple_row)
     try:
-        async with connection.cursor() as cursor:
-            cursor.row_factory = _tuples()
-            await cursor.execute(call.sql, call.arguments)
-            rows: Sequence[Row] = await cursor.fetchall()
-    except Exception as error:
-        _raise(error)
+        await cursor.execute(_for_cursor(cursor, call.sql), call.arguments)
+        rows = await cursor.fetchall()
+    except psycopg.Error as error:
+        _raise_ours(error)
         raise
     return call.read(rows)
 
 
-def _tuples() -> Any:
-    """The user's connection may make dicts or objects of its rows; ours are read by place."""
-    from psycopg.rows import tuple_row  # noqa: PLC0415 -- psycopg is here, or this connection would not be.
-
-    return tuple_row
+def _for_cursor(cursor: Any, sql: str) -> str:
+    """The user's cursor factory is kept, because it may be the one that traces statements."""
+    return numbered(sql) if isinstance(cursor, psycopg.RawCursor | psycopg.AsyncRawCursor) else sql
 
 
 async def _run_asyncpg(connection: Any, call: Call[T]) -> T:
+    from asyncpg import Record  # noqa: PLC0415 -- asyncpg is here, or this connection would not be.
+
     try:
-        rows: Sequence[Row] = await connection.fetch(_dollars(call.sql), *call.arguments)
+        rows = await connection.fetch(numbered(call.sql), *call.arguments, record_class=Record)
     except Exception as error:
-        _raise(error)
+        _raise_ours(error)
         raise
-    return call.read([tuple(row) for row in rows])
+    return call.read(rows)
 
 
 def _run_sqlalchemy(connection: Any, call: Call[T]) -> T:
-    # A session lends its connection; its pending changes are flushed first, as for any query.
-    if hasattr(connection, "flush"):
-        connection.flush()
-        connection = connection.connection()
     try:
         rows = connection.exec_driver_sql(_for_dialect(connection, call.sql), call.arguments).fetchall()
     except Exception as error:
-        _raise(error)
+        _raise_ours(error)
         raise
-    return call.read([tuple(row) for row in rows])
+    return call.read(rows)
 
 
 async def _run_sqlalchemy_async(connection: Any, call: Call[T]) -> T:
-    if hasattr(connection, "flush"):
-        await connection.flush()
-        connection = await connection.connection()
     try:
-        rows = (
-            await connection.exec_driver_sql(_for_dialect(connection, call.sql), call.arguments)
-        ).fetchall()
+        result = await connection.exec_driver_sql(_for_dialect(connection, call.sql), call.arguments)
+        rows = result.fetchall()
     except Exception as error:
-        _raise(error)
+        _raise_ours(error)
         raise
-    return call.read([tuple(row) for row in rows])
+    return call.read(rows)
+
+
+def _run_session(session: Any, call: Call[T]) -> T:
+    # As for any query: pending changes first, unless the user said no_autoflush.
+    if session.autoflush:
+        session.flush()
+    return _run_sqlalchemy(session.connection(), call)
+
+
+async def _run_session_async(session: Any, call: Call[T]) -> T:
+    if session.autoflush:
+        await session.flush()
+    return await _run_sqlalchemy_async(await session.connection(), call)
 
 
 def _for_dialect(connection: Any, sql: str) -> str:
-    return _dollars(sql) if connection.dialect.driver == "asyncpg" else sql
+    return numbered(sql) if connection.dialect.paramstyle == "numeric_dollar" else sql
 
 
 def _run_django(connection: Any, call: Call[T]) -> T:
@@ -201,6 +187,37 @@ def _run_django(connection: Any, call: Call[T]) -> T:
             cursor.execute(call.sql, call.arguments)
             rows = cursor.fetchall()
     except Exception as error:
-        _raise(error)
+        _raise_ours(error)
         raise
     return call.read(rows)
+
+
+_SENDERS: Mapping[tuple[str, str], Callable[..., Any]] = {
+    ("psycopg", "Connection"): _run_psycopg,
+    ("psycopg", "AsyncConnection"): _run_psycopg_async,
+    ("asyncpg", "Connection"): _run_asyncpg,
+    ("asyncpg", "PoolConnectionProxy"): _run_asyncpg,
+    ("sqlalchemy", "Connection"): _run_sqlalchemy,
+    ("sqlalchemy", "Session"): _run_session,
+    ("sqlalchemy", "scoped_session"): _run_session,
+    ("sqlalchemy", "AsyncConnection"): _run_sqlalchemy_async,
+    ("sqlalchemy", "AsyncSession"): _run_session_async,
+    ("sqlalchemy", "async_scoped_session"): _run_session_async,
+    ("django", "BaseDatabaseWrapper"): _run_django,
+    ("django", "ConnectionProxy"): _run_django,
+}
+"""By package and class name, because a driver that is not installed cannot be imported to ask.
+Pools and engines are not here: they would run the call in a transaction of its own, where a fence is void."""
+
+
+@cache
+def _sender(kind: type) -> Callable[..., Any]:
+    for cls in kind.__mro__:
+        package, _, _ = cls.__module__.partition(".")
+        sender = _SENDERS.get((package, cls.__qualname__))
+        if sender is not None:
+            return sender
+    raise TypeError(
+        f"{kind.__module__}.{kind.__qualname__} is no connection that Fencepost knows: pass a connection or "
+        "session of psycopg, asyncpg, SQLAlchemy 2 or Django, in whose transaction the call shall run."
+    )

@@ -1,0 +1,70 @@
+"""How the client connects, and what its errors say when it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+from psycopg_pool import PoolTimeout
+
+from fencepost.errors import IndeterminateCommit, ServerUnavailable, SettingsError
+from fencepost.kernel.migrate import check_version, schema_version
+from fencepost.settings import Settings
+
+
+class CallLost(IndeterminateCommit, psycopg.OperationalError):
+    """The connection broke under a call in a transaction of its own. Also the driver's error."""
+
+    @classmethod
+    def by(cls, error: psycopg.OperationalError) -> Self:
+        return cls(
+            f"The connection broke while the call was under way ({error}): it may have happened. "
+            "Settle it before you repeat: look the job, lease or request up. A fenced call may be repeated."
+        )
+
+
+class PoolExhausted(ServerUnavailable, PoolTimeout):
+    """No connection came free in time. Nothing was written."""
+
+    @classmethod
+    def by(cls, stats: Mapping[str, int], settings: Settings) -> Self:
+        return cls(
+            f"No connection came free within {settings.pool_wait_seconds:g} s: "
+            f"{stats.get('pool_size', 0)} of at most {settings.pool_max} are open, "
+            f"{stats.get('pool_available', 0)} of them idle. Make transactions shorter, "
+            "raise DATABASE_POOL_MAX, or check that the server answers."
+        )
+
+
+def connect_options(settings: Settings) -> dict[str, Any]:
+    return {
+        # Transactions are begun and committed by us, aloud; everything else is one statement.
+        "autocommit": True,
+        "connect_timeout": max(1, round(settings.connect_seconds)),
+        "application_name": "fencepost",
+    }
+
+
+def pool_options(settings: Settings) -> dict[str, Any]:
+    return {
+        "open": False,
+        "min_size": settings.pool_min,
+        "max_size": settings.pool_max,
+        "timeout": settings.pool_wait_seconds,
+        "kwargs": connect_options(settings),
+    }
+
+
+def examine(database_url: str, settings: Settings) -> None:
+    """Reach the server once, and refuse a schema that this code cannot work with.
+
+    Before the pool is opened: a pool goes on trying, and tells at last only that it had no success.
+    """
+    try:
+        address = make_conninfo(database_url, connect_timeout=connect_options(settings)["connect_timeout"])
+    except psycopg.ProgrammingError:
+        # The driver's text quotes the address, and with it the password.
+        raise SettingsError("DATABASE_URL cannot be read as the address of a PostgreSQL server.") from None
+    check_version(schema_version(address))
