@@ -33,7 +33,8 @@ begin
 
   for job_id, outcome, refusal, attempt, tries, queue, lane, kind, payload, headers, lease, expires_at, submitted_at in
   with gone as (
-    delete from fencepost.job_waiting w where w.job_id = any (p_ids) and w.job_id <> all (v_special) returning w.*
+    delete from fencepost.job_waiting w
+    where w.job_id = any (p_ids) and w.job_id <> all (v_special) and w.run_at <= v_now returning w.*
   ), picked as materialized (
     select g.job_id, g.attempt + 1 as attempt, g.tries + 1 as tries, g.queue, g.lane, j.kind, j.payload, j.headers,
            coalesce(p_lease, j.lease) as lease, v_now + coalesce(p_lease, j.lease) as expires_at, j.submitted_at
@@ -79,7 +80,9 @@ begin
   select * into v_waiting from fencepost.job_waiting w where w.job_id = p_id for update;
   v_now := fencepost.clock();
 
-  if found then
+  -- A job that waits for its time is nobody's yet: an old entry of it must not cut its delay short. One that waits for
+  -- a slot was due already.
+  if found and (v_waiting.run_at <= v_now or v_waiting.deferred_at is not null) then
     if not exists (select 1 from fencepost.job_queue q where q.queue = v_waiting.queue and q.paused_at is not null) then
       v_slot := fencepost._job_free_slot(v_waiting.concurrency_key, v_job.concurrency_limit);
     end if;
@@ -102,7 +105,7 @@ begin
            case when g.concurrency_key is not null then v_slot end
     from gone g
     returning * into v_running;
-  else
+  elsif v_waiting.job_id is null then
     v_running := fencepost._job_take_over(p_id, p_owner, p_lease);
   end if;
 
@@ -167,6 +170,7 @@ as $$
 declare
   v record;
 begin
+  perform fencepost._check_token('id', p_id);
   select * into v from fencepost._job_claim(array[p_id], p_owner, p_lease);
   if v.outcome <> 'claimed' then
     perform fencepost._refuse(coalesce(v.refusal, 'in_flight'), 'job', p_id::text, jsonb_build_object('owner', p_owner),
