@@ -1,0 +1,155 @@
+"""What the kernel benchmark does: each hot function through Python, on one row and on many.
+
+Every step does to the rows from `first` on what the script of the same name in `scripts/` does under pgbench.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+
+from fencepost.kernel import job, lease, marker, outbox
+from fencepost.kernel.drivers import run
+
+Connection = psycopg.AsyncConnection[Any]
+BATCH = 100
+OWNER = "owner"
+LEASE_SECONDS = 600
+PAYLOAD = {"n": 1}
+_LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One step of one worker: the rows from `first` on are its own."""
+
+    worker: int
+    first: int
+    batch: int
+
+    @property
+    def ids(self) -> list[int]:
+        return list(range(self.first, self.first + self.batch))
+
+
+Step = Callable[[Connection, Turn], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A function in its two forms. `stock` names the rows that must be there before."""
+
+    name: str
+    single: Step
+    many: Step
+    stock: str | None = None
+
+
+def _claim(connection: Connection, turn: Turn) -> Awaitable[object]:
+    return run(connection, marker.claim("bench", f"key-{turn.first}", digest="digest", response={"ok": True}))
+
+
+def _claim_many(connection: Connection, turn: Turn) -> Awaitable[object]:
+    return run(connection, marker.claim_many("bench", [f"key-{number}" for number in turn.ids]))
+
+
+def _outbox_put(connection: Connection, _: Turn) -> Awaitable[object]:
+    return run(connection, outbox.put("bench", PAYLOAD))
+
+
+def _outbox_put_many(connection: Connection, turn: Turn) -> Awaitable[object]:
+    return run(connection, outbox.put_many("bench", [PAYLOAD] * turn.batch))
+
+
+async def _outbox_deliver(connection: Connection, _: Turn) -> None:
+    (message,) = await run(connection, outbox.take("bench", OWNER, LEASE_SECONDS, 1))
+    await run(connection, outbox.settle(outbox.Settlement(message.id, message.take, "sent"), OWNER))
+
+
+async def _outbox_deliver_many(connection: Connection, turn: Turn) -> None:
+    messages = await run(connection, outbox.take("bench", OWNER, LEASE_SECONDS, turn.batch))
+    sent = [outbox.Settlement(message.id, message.take, "sent") for message in messages]
+    await run(connection, outbox.settle_many(sent, OWNER))
+
+
+def _job_submit(connection: Connection, _: Turn) -> Awaitable[object]:
+    return run(connection, job.submit("submitted", "kind", PAYLOAD))
+
+
+def _job_submit_many(connection: Connection, turn: Turn) -> Awaitable[object]:
+    return run(connection, job.submit_many("submitted", "kind", [PAYLOAD] * turn.batch))
+
+
+def _job_claim(connection: Connection, turn: Turn) -> Awaitable[object]:
+    return run(connection, job.claim(turn.first, OWNER))
+
+
+def _job_claim_many(connection: Connection, turn: Turn) -> Awaitable[object]:
+    return run(connection, job.claim_many(turn.ids, OWNER))
+
+
+def _job_renew(connection: Connection, turn: Turn) -> Awaitable[object]:
+    return run(connection, job.renew(turn.first, 1, OWNER))
+
+
+def _job_renew_many(connection: Connection, turn: Turn) -> Awaitable[object]:
+    return run(connection, job.renew_many(turn.ids, [1] * turn.batch, OWNER))
+
+
+def _job_finish(connection: Connection, turn: Turn) -> Awaitable[object]:
+    return run(connection, job.finish(job.Finish(turn.first, 1, result=PAYLOAD), OWNER))
+
+
+def _job_finish_many(connection: Connection, turn: Turn) -> Awaitable[object]:
+    return run(connection, job.finish_many([job.Finish(i, 1, result=PAYLOAD) for i in turn.ids], OWNER))
+
+
+def _lease(number: int) -> lease.Lease:
+    return lease.Lease(f"lease-{number}", OWNER, 1, _LONG_AGO, _LONG_AGO, _LONG_AGO)
+
+
+def _lease_renew(connection: Connection, turn: Turn) -> Awaitable[object]:
+    return run(connection, lease.renew(_lease(turn.first), LEASE_SECONDS))
+
+
+def _lease_renew_many(connection: Connection, turn: Turn) -> Awaitable[object]:
+    return run(connection, lease.renew_many([_lease(number) for number in turn.ids], OWNER, LEASE_SECONDS))
+
+
+async def _job_life(connection: Connection, turn: Turn) -> None:
+    queue = f"life-{turn.worker}"
+    await run(connection, job.submit(queue, "kind", PAYLOAD))
+    async with connection.transaction():
+        (due,) = await run(connection, job.dispatch(queue, 1, 1))
+        await run(connection, job.dispatched([due.job_id], ["1-1"], "life"))
+    running = await run(connection, job.claim(due.job_id, OWNER))
+    await run(connection, job.finish(job.Finish(running.job_id, running.attempt, result=PAYLOAD), OWNER))
+
+
+async def _job_life_many(connection: Connection, turn: Turn) -> None:
+    queue = f"life-{turn.worker}"
+    await run(connection, job.submit_many(queue, "kind", [PAYLOAD] * turn.batch))
+    async with connection.transaction():
+        due = [found.job_id for found in await run(connection, job.dispatch(queue, 1, turn.batch))]
+        await run(connection, job.dispatched(due, ["1-1"] * len(due), "life"))
+    claims = await run(connection, job.claim_many(due, OWNER))
+    running = [claim.running for claim in claims if claim.running is not None]
+    done = [job.Finish(held.job_id, held.attempt, result=PAYLOAD) for held in running]
+    await run(connection, job.finish_many(done, OWNER))
+
+
+FUNCTIONS = (
+    Work("claim", _claim, _claim_many),
+    Work("outbox_put", _outbox_put, _outbox_put_many),
+    Work("outbox_deliver", _outbox_deliver, _outbox_deliver_many, stock="messages"),
+    Work("job_submit", _job_submit, _job_submit_many),
+    Work("job_claim", _job_claim, _job_claim_many, stock="waiting_jobs"),
+    Work("job_renew", _job_renew, _job_renew_many, stock="running_jobs"),
+    Work("job_finish", _job_finish, _job_finish_many, stock="running_jobs"),
+    Work("lease_renew", _lease_renew, _lease_renew_many, stock="leases"),
+)
+LIFE = Work("job_life", _job_life, _job_life_many)

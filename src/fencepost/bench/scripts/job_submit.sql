@@ -1,0 +1,1 @@
+select job_id, created from fencepost.job_submit('submitted', 'kind', '{"n": 1}');

@@ -1,0 +1,1 @@
+select fencepost.outbox_put('bench', null, '{"n": 1}', '{}', null);
