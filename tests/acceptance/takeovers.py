@@ -15,7 +15,7 @@ from tests.acceptance import actors
 Connection = psycopg.Connection[Any]
 
 # The fence ends a session that idles for half of it, in real time; its expiry is moved by the clock.
-LEASE_SECONDS = 2.0
+LEASE_SECONDS = 1.5
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from contextlib import closing
 
 import psycopg
 import pytest
@@ -62,21 +63,39 @@ def test_of_many_takers_one_wins_and_only_the_holder_is_ended(shop: Shop, clock:
     assert sorted(outcomes)[3].startswith("taker-")
 
 
+def test_whoever_waits_second_has_the_holder_ended_and_not_the_first_in_line(
+    shop: Shop, clock: Clock
+) -> None:
+    with closing(shop.connect()) as holder, shop.connect() as first, shop.connect() as second:
+        held = run(holder, lease.acquire("printer", "old", LEASE_SECONDS))
+        holder.execute("begin")
+        run(holder, lease.fence("printer", held.token))
+        clock.advance(LEASE_SECONDS + 1)
+        outcomes: list[str] = []
+        takers = [_wait_in_line(shop, taker, outcomes) for taker in (first, second)]
+        with shop.connect() as evictor:
+            evict = "select fencepost.lease_evict('printer', %s, '0')"
+            assert evictor.execute(evict, (second.info.backend_pid,)).fetchall() == [
+                (holder.info.backend_pid,)
+            ]
+        for taker in takers:
+            taker.join()
+    assert outcomes == ["acquired", "not_owner"]
+
+
 def test_a_taker_that_has_the_row_and_is_about_to_commit_is_spared(shop: Shop, clock: Clock) -> None:
     with shop.connect() as first, shop.connect() as second, shop.connect() as evictor:
         run(first, lease.acquire("printer", "old", LEASE_SECONDS))
         clock.advance(LEASE_SECONDS + 1)
         first.execute("begin")
         run(first, lease.acquire("printer", "first", 60))
-        outcome: list[str] = []
-        waiting = threading.Thread(target=lambda: outcome.append(_refusal_of_acquiring(second)))
-        waiting.start()
-        Deadline(10, "the second taker waits").wait(lambda: _waits(shop, second.info.backend_pid))
+        outcomes: list[str] = []
+        waiting = _wait_in_line(shop, second, outcomes)
         evict = of_lease("printer", "second", 60, grace_seconds=0).evict
         assert run(evictor, evict(second.info.backend_pid, [])) == [first.info.backend_pid]
         first.execute("commit")
         waiting.join()
-    assert outcome == ["not_owner"]
+    assert outcomes == ["not_owner"]
     assert shop.evicted() == set()
 
 
@@ -102,12 +121,24 @@ def run_renewal_of_an_hour(shop: Shop) -> None:
         heartbeat.execute("select fencepost.lease_renew('printer', 'old', 1, '1 hour')")
 
 
-def _refusal_of_acquiring(connection: psycopg.Connection[tuple[object, ...]]) -> str:
-    try:
-        run(connection, lease.acquire("printer", "second", 60))
-    except Refusal as refusal:
-        return refusal.reason
-    return "acquired"
+def _wait_in_line(
+    shop: Shop, connection: psycopg.Connection[tuple[object, ...]], outcomes: list[str]
+) -> threading.Thread:
+    """Let a plain taker wait behind whoever waits already; its answer is added to `outcomes`."""
+    owner = f"taker-{connection.info.backend_pid}"
+
+    def acquire() -> None:
+        try:
+            run(connection, lease.acquire("printer", owner, 60))
+        except (Refusal, psycopg.OperationalError) as error:
+            outcomes.append(error.reason if isinstance(error, Refusal) else "ended")
+        else:
+            outcomes.append("acquired")
+
+    taker = threading.Thread(target=acquire)
+    taker.start()
+    Deadline(10, f"{owner} waits").wait(lambda: _waits(shop, connection.info.backend_pid))
+    return taker
 
 
 def _waits(shop: Shop, pid: int | None = None) -> bool:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fencepost.embedded.deadline import Deadline
 from fencepost.kernel.drivers import run
 from fencepost.kernel.eviction import Patience, evict_job, take_over, take_over_sync
 from fencepost.testing import Clock, Entry, check, once, tokens_grow
@@ -45,6 +46,18 @@ async def test_the_async_form_evicts_as_well(noun: Noun, shop: Shop, clock: Cloc
         noun.work(taker)
         assert outcome_after_waking(holder).startswith("outcome failed")
         assert shop.evicted() == {holder.backend}
+    check_only_the_new_holder_wrote(shop)
+
+
+@nouns
+@pytest.mark.full
+@pytest.mark.parametrize("posture", ["idle", "copy", "unread"])
+def test_in_real_time_too_every_paused_holder_loses(noun: Noun, posture: str, shop: Shop) -> None:
+    with paused_holder(noun, shop.url, posture) as holder, shop.connect() as taker:
+        Deadline(10, "the lease has run out").wait(shop.nothing_is_held)
+        take_over_sync(shop.connect, noun.takeover(0), IMPATIENT)
+        noun.work(taker)
+        assert outcome_after_waking(holder).startswith("outcome failed")
     check_only_the_new_holder_wrote(shop)
 
 

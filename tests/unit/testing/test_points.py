@@ -45,4 +45,5 @@ def test_every_name_stands_at_one_place() -> None:
 
 def test_every_name_is_in_the_reference() -> None:
     text = REFERENCE.read_text()
-    assert [point for point in ours() if f"| `{point.name}` |" not in text] == []
+    missing = sorted(f"{point.hook} {point.name}" for point in ours() if f"| `{point.name}` |" not in text)
+    assert missing == [], "each needs a row in docs/reference/testing.md that says where or when it is"
