@@ -10,7 +10,8 @@ RIVAL = "worker-2/boot-1"
 
 def submit(caller: Caller, *, tries_max: int = 3, lease: str = "60 seconds", queue: str = "mail") -> int:
     job_id: int = caller.value(
-        "select job_id from fencepost.job_submit(%s, 'send', '{\"to\": 7}', p_tries_max => %s, p_lease => %s)",
+        """select job_id from fencepost.job_submit(
+             %s, 'send', '{"to": 7}', p_tries_max => %s, p_lease => %s)""",
         queue,
         tries_max,
         lease,

@@ -14,7 +14,8 @@ from tests.integration.kernel.job_calls import OWNER, RIVAL
 RELEASE = "select fencepost.job_release(%s, %s, %s)"
 RETRY = "select fencepost.job_retry(%s, %s, %s, 'smtp said no', '30 seconds')"
 BURY = "select fencepost.job_bury(%s, %s, %s, 'no such address')"
-EVERY_WAY: Any = pytest.mark.parametrize("leave", [RELEASE, RETRY, BURY], ids=["release", "retry", "bury"])
+WAYS: Any = [RELEASE, RETRY, BURY]
+EVERY_WAY = pytest.mark.parametrize("leave", WAYS, ids=["release", "retry", "bury"])
 
 
 def test_a_release_gives_the_try_back(app: Caller, clock: Clock) -> None:
@@ -155,7 +156,7 @@ def test_many_leave_each_in_its_way_and_one_refusal_spoils_no_other(app: Caller,
     assert job_calls.job(app, again)["run_at"] == clock.now() + timedelta(seconds=10)
     assert [job_calls.job(app, known)["error"] for known in (again, buried)] == ["later", "never"]
     assert refusal_counts(app) == {"lease_expired": 1, "not_found": 1}
-    assert app.column("select attempted ->> 'op' from fencepost.refusals order by refusal_id") == ["retry", "retry"]
+    assert app.column("select attempted ->> 'op' from fencepost.refusals") == ["retry", "retry"]
 
 
 def test_a_lost_job_waits_again_without_losing_count(app: Caller, clock: Clock) -> None:

@@ -1,0 +1,91 @@
+"""A refusal is an answer: counted though it was rolled back, recorded, and explained in one table."""
+
+from datetime import timedelta
+
+from fencepost.errors import REFUSALS
+from fencepost.testing.clock import Clock
+from tests.integration.kernel.caller import Caller, refusal_counts
+
+RECORD = "select fencepost.refusal_record(%s, 'job', '7', 'worker-1', '{\"attempt\": 1}', '{\"attempt\": 2}')"
+
+
+def test_every_reason_has_its_class_its_state_and_its_remedy(app: Caller) -> None:
+    rows = app.rows("select reason, sqlstate, meaning, remedy from fencepost.refusal_status")
+
+    assert {row["reason"]: row["sqlstate"] for row in rows} == {
+        reason: refusal.sqlstate for reason, refusal in REFUSALS.items()
+    }
+    assert all(row["meaning"].endswith(".") and row["remedy"].endswith(".") for row in rows)
+
+
+def test_every_reason_has_a_count_that_begins_at_nothing(app: Caller) -> None:
+    rows = app.rows("select reason, refused from fencepost.refusal_counts()")
+
+    assert {row["reason"]: row["refused"] for row in rows} == dict.fromkeys(REFUSALS, 0)
+
+
+def test_a_count_survives_the_rollback_that_the_refusal_causes(app: Caller) -> None:
+    for _ in range(3):
+        app.execute("begin")
+        app.refused("not_found", "select fencepost.job_finish(7, 1, 'worker-1')")
+        app.execute("rollback")
+
+    assert refusal_counts(app) == {"not_found": 3}
+    assert app.rows("select from fencepost.refusals") == []
+
+
+def test_a_count_of_a_plural_form_survives_its_rollback_though_the_record_does_not(app: Caller) -> None:
+    app.execute("begin")
+    app.execute("select fencepost.job_finish_many('{7, 8}', '{1, 1}', 'worker-1')")
+    app.execute("rollback")
+
+    assert refusal_counts(app) == {"not_found": 2}
+    assert app.rows("select from fencepost.refusals") == []
+
+
+def test_a_raised_refusal_is_recorded_afterwards_without_being_counted_again(
+    app: Caller, clock: Clock
+) -> None:
+    app.execute(RECORD, "stale_attempt")
+
+    recorded = app.row("select * from fencepost.refusals")
+    assert recorded.pop("refusal_id") == 1
+    assert recorded == {
+        "at": clock.now(),
+        "reason": "stale_attempt",
+        "noun": "job",
+        "subject": "7",
+        "actor": "worker-1",
+        "attempted": {"attempt": 1},
+        "seen": {"attempt": 2},
+    }
+    assert refusal_counts(app) == {}
+
+
+def test_a_reason_that_does_not_exist_is_not_recorded(app: Caller) -> None:
+    for reason in ("because", None, "stale_attempt; drop table"):
+        app.invalid("reason", RECORD, reason)
+    assert app.rows("select from fencepost.refusals") == []
+
+
+def test_history_is_forgotten_after_its_time_and_up_to_its_limit(app: Caller, clock: Clock) -> None:
+    for _ in range(2):
+        app.execute(RECORD, "stale_attempt")
+        app.execute("select fencepost.queue_pause('mail', 'carol')")
+    clock.advance(1)
+    app.execute(RECORD, "not_owner")
+    clock.advance(3600)
+
+    assert app.value("select fencepost.history_prune('1 hour', 1)") == 2
+    assert app.value("select fencepost.history_prune('1 hour', 10)") == 2
+    assert app.column("select reason from fencepost.refusals") == ["not_owner"]
+    assert app.rows("select from fencepost.events") == []
+
+
+def test_the_record_says_when(app: Caller, clock: Clock) -> None:
+    app.execute(RECORD, "stale_attempt")
+    clock.advance(90)
+    app.execute(RECORD, "stale_attempt")
+
+    first, second = app.column("select at from fencepost.refusals order by refusal_id")
+    assert second - first == timedelta(seconds=90)

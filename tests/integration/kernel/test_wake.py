@@ -1,0 +1,120 @@
+"""A writer pays for a notification only while somebody sleeps."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from fencepost.embedded import Database
+from fencepost.testing.clock import Clock
+from tests.integration.kernel import job_calls
+from tests.integration.kernel.caller import Caller
+from tests.integration.kernel.job_calls import OWNER
+
+SECONDS_MAX = 30
+SILENCE: Any = "select pg_notify('fencepost', 'end')"
+
+
+@pytest.fixture
+def listener(database: Database) -> Iterator[Caller]:
+    with closing(Caller(database.url)) as caller:
+        caller.execute("listen fencepost")
+        yield caller
+
+
+def heard(listener: Caller, speaker: Caller) -> list[str]:
+    """What was notified before now: the last word is our own, so that nobody has to wait for silence."""
+    speaker.execute(SILENCE)
+    topics: list[str] = []
+    for notify in listener.connection.notifies(timeout=SECONDS_MAX):
+        if notify.payload == "end":
+            return topics
+        topics.append(notify.payload)
+    raise AssertionError("the last word was not heard")
+
+
+def test_nobody_is_notified_while_nobody_sleeps(app: Caller, listener: Caller) -> None:
+    job_calls.submit(app)
+    app.execute("select fencepost.outbox_put('orders', null, '{}')")
+
+    assert heard(listener, app) == []
+
+
+def test_a_sleeper_hears_a_job_of_its_queue_and_a_message_of_its_channel(
+    app: Caller, listener: Caller
+) -> None:
+    app.execute("select fencepost.sleep_on('job:mail')")
+    app.execute("select fencepost.sleep_on('outbox:orders')")
+    job_calls.submit(app, queue="other")
+    job_calls.submit(app)
+    app.execute("select fencepost.outbox_put('orders', null, '{}')")
+    app.execute("select fencepost.outbox_put_many('orders', null, '{1, 2}'::jsonb[])")
+
+    assert heard(listener, app) == ["job:mail", "outbox:orders", "outbox:orders"]
+
+
+def test_whoever_is_awake_hears_nothing(app: Caller, listener: Caller) -> None:
+    app.execute("select fencepost.sleep_on('job:mail')")
+    app.execute("select fencepost.wake_up('job:mail')")
+    job_calls.submit(app)
+
+    assert heard(listener, app) == []
+
+
+def test_a_notification_comes_with_the_commit(
+    app: Caller, listener: Caller, connect: Callable[[], Caller]
+) -> None:
+    app.execute("select fencepost.sleep_on('job:mail')")
+    writer = connect()
+    writer.execute("begin")
+    job_calls.submit(writer)
+    assert heard(listener, app) == []
+    writer.execute("commit")
+
+    assert heard(listener, app) == ["job:mail"]
+
+
+def test_a_job_for_later_wakes_nobody_now(app: Caller, listener: Caller, clock: Clock) -> None:
+    app.execute("select fencepost.sleep_on('job:mail')")
+    app.execute("select fencepost.job_submit('mail', 'send', '{}', p_run_at => '2031-01-01')")
+    job_id = job_calls.running(app, tries_max=9)
+    heard(listener, app)
+    app.execute("select fencepost.job_retry(%s, 1, %s, 'no', '1 minute')", job_id, OWNER)
+
+    assert heard(listener, app) == []
+
+
+@pytest.mark.parametrize("back", ["release", "reclaim", "replay", "resume", "slot"])
+def test_a_job_that_waits_again_wakes_its_queue(
+    app: Caller, listener: Caller, clock: Clock, back: str
+) -> None:
+    job_id = job_calls.submit_keyed(app, "user:7", 1)
+    other = job_calls.submit_keyed(app, "user:7", 1)
+    job_calls.claim_many(app, [job_id, other])
+    if back == "replay":
+        app.execute("select fencepost.job_bury(%s, 1, %s, 'no')", job_id, OWNER)
+    app.execute("select fencepost.sleep_on('job:mail')")
+    match back:
+        case "release":
+            app.execute("select fencepost.job_release(%s, 1, %s)", job_id, OWNER)
+        case "reclaim":
+            clock.advance(60)
+            app.execute("select fencepost.job_reclaim(1)")
+        case "replay":
+            app.execute("select fencepost.job_replay(%s, 'carol')", job_id)
+        case "resume":
+            app.execute("select fencepost.queue_resume('mail', 'carol')")
+        case _:
+            app.execute("select fencepost.job_finish(%s, 1, %s)", job_id, OWNER)
+
+    assert set(heard(listener, app)) == {"job:mail"}
+
+
+def test_falling_asleep_twice_is_sleeping(app: Caller, admin: Caller, clock: Clock) -> None:
+    app.execute("select fencepost.sleep_on('job:mail')")
+    first = clock.now()
+    clock.advance(5)
+    app.execute("select fencepost.sleep_on('job:mail')")
+
+    assert admin.row("select topic, since from fencepost.sleeper") == {"topic": "job:mail", "since": first}
