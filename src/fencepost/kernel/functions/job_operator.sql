@@ -29,24 +29,27 @@ begin
   if p_expected is not null then
     perform fencepost._check_word('expected', p_expected, array['pending', 'dispatched', 'running']);
   end if;
-  -- Waiting before running: a claim moves the row that way. If it does so while we look, we find it running.
-  select * into v_waiting from fencepost.job_waiting w where w.job_id = p_id
-    and (p_expected is null or p_expected = case when w.dispatched_at is null then 'pending' else 'dispatched' end) for update;
-  v_now := fencepost.clock();
-  if found then
-    with gone as (delete from fencepost.job_waiting w where w.job_id = p_id returning w.*)
-    insert into fencepost.job_finished (job_id, state, final_status, queue, attempt, tries, finished_at, error)
-    select g.job_id, 'cancelled', 'cancelled', g.queue, g.attempt, g.tries, v_now, g.last_error from gone g;
-    perform fencepost._job_left(array[p_id], null, v_now);
-    perform fencepost._event(v_now, 'job', p_id::text, 'cancelled', p_actor, v_waiting.attempt, null);
-    return 'cancelled';
-  end if;
-  update fencepost.job_running r
-  set cancel_requested_at = coalesce(r.cancel_requested_at, v_now), cancel_requested_by = coalesce(r.cancel_requested_by, p_actor)
-  where r.job_id = p_id and coalesce(p_expected, 'running') = 'running';
-  if not found then
+  loop
+    -- Waiting before running: a claim moves the row that way. If it does so while we look, we find it running.
+    select * into v_waiting from fencepost.job_waiting w where w.job_id = p_id
+      and (p_expected is null or p_expected = case when w.dispatched_at is null then 'pending' else 'dispatched' end) for update;
+    v_now := fencepost.clock();
+    if found then
+      with gone as (delete from fencepost.job_waiting w where w.job_id = p_id returning w.*)
+      insert into fencepost.job_finished (job_id, state, final_status, queue, attempt, tries, finished_at, error)
+      select g.job_id, 'cancelled', 'cancelled', g.queue, g.attempt, g.tries, v_now, g.last_error from gone g;
+      perform fencepost._job_left(array[p_id], null, v_now);
+      perform fencepost._event(v_now, 'job', p_id::text, 'cancelled', p_actor, v_waiting.attempt, null);
+      return 'cancelled';
+    end if;
+    update fencepost.job_running r
+    set cancel_requested_at = coalesce(r.cancel_requested_at, v_now), cancel_requested_by = coalesce(r.cancel_requested_by, p_actor)
+    where r.job_id = p_id and coalesce(p_expected, 'running') = 'running';
+    exit when found;
+    -- Put back while we waited for it: an operator who expects no state is not refused for the one it has now.
+    continue when p_expected is null and exists (select 1 from fencepost.job_waiting w where w.job_id = p_id);
     perform fencepost._job_refuse_operator(p_id, p_expected, p_actor, 'cancel');
-  end if;
+  end loop;
   perform fencepost._event(v_now, 'job', p_id::text, 'cancel_requested', p_actor, null, null);
   return 'requested';
 end $$;
