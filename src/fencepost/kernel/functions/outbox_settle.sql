@@ -125,7 +125,9 @@ begin
   perform fencepost._outbox_check_outcome(a.outcome, a.error, a.result)
     from unnest(p_outcomes, p_errors, p_results) a (outcome, error, result);
   perform fencepost._check_wait('delays', coalesce(d, interval '0'), interval '10 years') from unnest(p_delays) d;
-  -- The common case, plain messages that were sent, in one statement and in order of id.
+  -- All rows first, in order of id: what follows goes by kind, and would meet a renewal of the same batch crosswise.
+  perform 1 from fencepost.outbox o where o.id = any (p_ids) order by o.id for update;
+  -- The common case, plain messages that were sent, in one statement.
   with asked as materialized (
     select a.id, a.take, a.result from unnest(p_ids, p_takes, p_outcomes, p_results) a (id, take, outcome, result)
     where a.outcome = 'sent' order by a.id
