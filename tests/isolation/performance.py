@@ -1,0 +1,176 @@
+"""One run while it goes on: who has been sent what, who has answered, and who waits for whom.
+
+That a statement waits is read from the lock table (pg_blocking_pids), not guessed from its slowness.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+import psycopg
+
+from fencepost.errors import Refusal, from_sqlstate
+from tests.isolation.scenario import Choice, Happened, Run, Scenario, Session, Step, Violation
+
+Connection = psycopg.AsyncConnection[tuple[Any, ...]]
+
+# How long a statement is watched from here before the lock table is asked about it.
+GLANCE_SECONDS = 0.002
+# How long a statement may be neither answered nor waiting, or all may wait for each other.
+HANG_SECONDS = 20.0
+
+
+class Player:
+    """One session of a run, on a connection of its own."""
+
+    def __init__(self, session: Session, connection: Connection):
+        self.name = session.name
+        self._connection = connection
+        self._session = session
+        self._steps = list(session.steps)
+        self._task: asyncio.Task[str] | None = None
+        self._began = False
+        self._started = 0
+        self._waited = False
+
+    @property
+    def pid(self) -> int:
+        return self._connection.info.backend_pid
+
+    @property
+    def task(self) -> asyncio.Task[str] | None:
+        """The statement that has no answer yet."""
+        return self._task
+
+    @property
+    def can_go_on(self) -> bool:
+        return self._task is None and bool(self._steps)
+
+    def go_on(self, moment: int) -> None:
+        """Send the next step, and do not wait for its answer."""
+        assert self._task is None
+        self._started, self._waited = moment, False
+        self._task = asyncio.create_task(self._execute(self._steps[0]))
+
+    def waits(self) -> None:
+        """Note that the statement was seen waiting for another session."""
+        self._waited = True
+
+    def answered(self, moment: int) -> Happened:
+        """The step whose answer has come."""
+        assert self._task is not None
+        answer = self._task.result()
+        self._task = None
+        step = self._steps.pop(0)
+        return Happened(self.name, step.name, answer, self._waited, self._started, moment)
+
+    async def _execute(self, step: Step) -> str:
+        try:
+            if self._session.begin and not self._began:
+                self._began = True
+                await self._connection.execute(self._session.begin)
+            cursor = await self._connection.execute(step.sql)
+        except psycopg.Error as error:
+            return _refusal(error)
+        if cursor.description is None:
+            return (cursor.statusmessage or "").lower()
+        return _words(await cursor.fetchall())
+
+
+def _refusal(error: psycopg.Error) -> str:
+    refusal = from_sqlstate(error.sqlstate or "", str(error), error.diag.message_detail)
+    if isinstance(refusal, Refusal):
+        return f"refused: {refusal.reason}"
+    if isinstance(error, psycopg.errors.InFailedSqlTransaction):
+        return "aborted"
+    return f"error: {type(error).__name__} {error.diag.message_primary}"
+
+
+def _words(rows: Sequence[tuple[Any, ...]]) -> str:
+    """The answer of a function that answers; done for one that returns void, nothing for no row."""
+    return ", ".join("done" if row[0] == "" else str(row[0]) for row in rows) or "nothing"
+
+
+class Performance:
+    """One run while it goes on."""
+
+    def __init__(self, scenario: Scenario, players: dict[str, Player], watcher: Connection):
+        self.choices: list[Choice] = []
+        self._scenario = scenario
+        self._players = players
+        self._watcher = watcher
+        self._happened: list[Happened] = []
+        self._moment = 0
+
+    async def possible(self) -> tuple[str, ...]:
+        """Who can go on. If nobody can because all wait, somebody is freed by the server or the run hangs."""
+        while self._unanswered() and not self._able():
+            await self._one_answer()
+            await self._settle()
+        return self._able()
+
+    async def go_on(self, choice: Choice) -> None:
+        """Let the chosen session take its step, until everybody has answered or waits."""
+        self.choices.append(choice)
+        player = self._players[choice.chosen]
+        player.go_on(self._next_moment())
+        await self._settle()
+
+    def seen(self, state: tuple[str, ...]) -> Run:
+        return Run(tuple(self._happened), tuple(self.choices), state)
+
+    def _able(self) -> tuple[str, ...]:
+        return tuple(name for name, player in self._players.items() if player.can_go_on)
+
+    def _unanswered(self) -> list[Player]:
+        return [player for player in self._players.values() if player.task is not None]
+
+    def _next_moment(self) -> int:
+        self._moment += 1
+        return self._moment
+
+    async def _settle(self) -> None:
+        """Until every statement has its answer or is seen to wait for another session of this run."""
+        async with self._patience():
+            while players := self._unanswered():
+                await asyncio.wait([player.task for player in players if player.task], timeout=GLANCE_SECONDS)
+                if self._collect() or not await self._all_wait(self._unanswered()):
+                    continue
+                return
+
+    async def _one_answer(self) -> None:
+        async with self._patience():
+            tasks = [player.task for player in self._unanswered() if player.task]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            self._collect()
+
+    def _collect(self) -> bool:
+        """Take the answers that have come, and say whether there were any."""
+        answered = [player for player in self._unanswered() if player.task and player.task.done()]
+        for player in answered:
+            happened = player.answered(self._next_moment())
+            self._happened.append(happened)
+            if happened.answer.startswith("error: DeadlockDetected"):
+                raise Violation(self._scenario, self.seen(()), ["there must be no deadlock"])
+        return bool(answered)
+
+    async def _all_wait(self, players: list[Player]) -> bool:
+        pids = [player.pid for player in self._players.values()]
+        cursor = await self._watcher.execute(
+            "select pid from unnest(%s::int[]) pid where pg_blocking_pids(pid) && %s::int[]",
+            ([player.pid for player in players], pids),
+        )
+        waiting = {int(row[0]) for row in await cursor.fetchall()}
+        for player in players:
+            if player.pid in waiting:
+                player.waits()
+        return len(waiting) == len(players)
+
+    @contextlib.asynccontextmanager
+    async def _patience(self) -> AsyncGenerator[None]:
+        try:
+            async with asyncio.timeout(HANG_SECONDS):
+                yield
+        except TimeoutError:
+            raise Violation(self._scenario, self.seen(()), ["nobody may hang"]) from None

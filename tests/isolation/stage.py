@@ -1,0 +1,107 @@
+"""Plays scenarios on a real database, in every interleaving that the database allows.
+
+The search is by replay: a run is played from the beginning with a given list of choices, and at each later
+point the first session that can go on does. Every other session that could have gone on there is a run still
+to be played. A session whose statement waits for a lock cannot go on, so interleavings that no client could
+bring about are not counted.
+"""
+
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from psycopg import sql
+
+from fencepost.embedded import Database
+from tests.isolation.performance import Connection, Performance, Player
+from tests.isolation.scenario import Choice, Run, Scenario, Violation
+
+
+def prepare(database: Database) -> None:
+    """Make the database fit for interleavings."""
+    statements = Path(__file__).with_name("stage.sql").read_bytes()
+    with database.connect_admin() as connection:
+        connection.execute(statements)
+        # A deadlock is a failure: there is no reason to wait a second for the news of it.
+        connection.execute(
+            sql.SQL("alter database {} set deadlock_timeout = '50ms'").format(sql.Identifier(database.name))
+        )
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A prepared database with connections for the sessions, and one that watches."""
+
+    watcher: Connection
+    connections: tuple[Connection, ...]
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, database: Database, sessions: int = 3) -> AsyncGenerator["Stage"]:
+        async with contextlib.AsyncExitStack() as stack:
+            watcher = await _connect(database.admin_url)
+            await stack.enter_async_context(watcher)
+            connections = [await _connect(database.url) for _ in range(sessions)]
+            # A backend that waits for a lock does not notice that its client is gone: it has to be ended.
+            pids = [connection.info.backend_pid for connection in connections]
+            try:
+                yield cls(watcher, tuple(connections))
+            finally:
+                await watcher.execute("select pg_terminate_backend(pid) from unnest(%s) pid", (pids,))
+                for connection in connections:
+                    await connection.close()
+
+    async def explore(self, scenario: Scenario) -> list[Run]:
+        """Play and judge every interleaving; raises the first Violation."""
+        runs: list[Run] = []
+        to_play: list[tuple[str, ...]] = [()]
+        while to_play:
+            choices = to_play.pop()
+            run = await self.play(scenario, choices)
+            if complaints := list(scenario.judge(run)):
+                raise Violation(scenario, run, complaints)
+            runs.append(run)
+            to_play += _other_choices(run, len(choices))
+        return runs
+
+    async def play(self, scenario: Scenario, choices: Sequence[str] = ()) -> Run:
+        """Play one interleaving: the given choices, then always the first session that can go on."""
+        await self._set_up(scenario)
+        performance = Performance(scenario, self._cast(scenario), self.watcher)
+        while possible := await performance.possible():
+            chosen = (
+                choices[len(performance.choices)] if len(performance.choices) < len(choices) else possible[0]
+            )
+            await performance.go_on(Choice(chosen, possible))
+        return performance.seen(await self._state(scenario))
+
+    def _cast(self, scenario: Scenario) -> dict[str, Player]:
+        pairs = zip(scenario.sessions, self.connections, strict=False)
+        return {session.name: Player(session, connection) for session, connection in pairs}
+
+    async def _set_up(self, scenario: Scenario) -> None:
+        await self.watcher.execute("select isolation.reset()")
+        for statement in scenario.given:
+            await self.connections[0].execute(statement)
+
+    async def _state(self, scenario: Scenario) -> tuple[str, ...]:
+        cursor = await self.watcher.execute(scenario.state)
+        return tuple(str(row[0]) for row in await cursor.fetchall())
+
+
+async def _connect(url: str) -> Connection:
+    return await psycopg.AsyncConnection.connect(url, autocommit=True)
+
+
+def _other_choices(run: Run, given: int) -> list[tuple[str, ...]]:
+    """What was possible after the given choices and was not chosen, each as the choices that lead there."""
+    chosen = [choice.chosen for choice in run.choices]
+    return [
+        (*chosen[:place], other)
+        for place, choice in enumerate(run.choices)
+        if place >= given
+        for other in choice.possible
+        if other != choice.chosen
+    ]

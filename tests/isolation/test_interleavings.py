@@ -1,0 +1,28 @@
+"""Every pair of transitions on the same row, and longer stories, in every interleaving there is."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.isolation.census import CENSUS
+from tests.isolation.repertoire import repertoire
+from tests.isolation.stage import Stage
+
+REPERTOIRE = repertoire()
+
+
+@pytest.mark.parametrize("name", REPERTOIRE)
+async def test_every_interleaving_gives_the_promised_answers(
+    name: str, stage: Stage, record_property: Callable[[str, object], None]
+) -> None:
+    runs = [run for scenario in REPERTOIRE[name] for run in await stage.explore(scenario)]
+    record_property("interleavings", len(runs))
+    assert len(runs) == CENSUS[name]
+
+
+def test_the_census_counts_every_scenario() -> None:
+    assert set(CENSUS) == set(REPERTOIRE)
+
+
+def test_more_than_three_thousand_interleavings_are_played() -> None:
+    assert sum(CENSUS.values()) > 3000
