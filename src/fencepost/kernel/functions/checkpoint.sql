@@ -66,6 +66,9 @@ begin
   if p_frontier is null then
     raise exception 'frontier must not be null.' using errcode = 'ZF100', detail = '{"field": "frontier"}';
   end if;
+  if p_whole is null then
+    raise exception 'whole must not be null.' using errcode = 'ZF100', detail = '{"field": "whole"}';
+  end if;
   if octet_length(p_state) > 268435456 then
     raise exception 'state has % bytes; at most 268435456 are allowed.', octet_length(p_state)
       using errcode = 'ZF100', detail = '{"field": "state"}';

@@ -6,11 +6,17 @@
 --   dispatched  recall                     pending     the entry is lost, or Redis is
 --   pending     claim                      running     a new attempt for the owner
 --   dispatched  claim                      running     a new attempt for the owner
+--   pending     claim                      pending     no slot of its concurrency key is free, or its queue is paused
+--   dispatched  claim                      pending     the same: its entry is done with
 --   running     claim                      running     expired, tries left: a new attempt for the new owner
+--   running     claim                      dead        expired; no tries left
+--   running     claim                      cancelled   expired; a cancel was requested
 --   running     finish                     finished    job, attempt, owner, unexpired lease or open fence
 --   running     retry                      pending     attempt and owner; tries left
 --   running     retry                      dead        attempt and owner; no tries left
+--   running     retry                      cancelled   attempt and owner; a cancel was requested
 --   running     bury                       dead        attempt and owner
+--   running     bury                       cancelled   attempt and owner; a cancel was requested
 --   running     release                    pending     attempt and owner; the try is given back
 --   running     release                    cancelled   attempt and owner; a cancel was requested
 --   running     reclaim                    pending     expired; tries left

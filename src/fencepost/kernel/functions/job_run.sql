@@ -153,6 +153,8 @@ create or replace function fencepost.job_finish(
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 begin
+  perform fencepost._check_token('id', p_id);
+  perform fencepost._check_token('attempt', p_attempt);
   if fencepost._job_finish(array[p_id], array[p_attempt], p_owner, array[p_final_status], array[p_result]) = '{}' then
     perform fencepost._refuse(
       (select e.refusal from fencepost._job_explain(p_id, p_attempt, p_owner, fencepost.clock()) e), 'job', p_id::text,
