@@ -8,9 +8,13 @@ DEFAULT_QUEUE = "default"
 
 
 def stream_of(key: str, queue: str, lane: int) -> str:
-    """The default queue's normal lane is the key itself; everything else hangs below it."""
-    name = key if queue == DEFAULT_QUEUE else f"{key}:q:{queue}"
-    return name if lane == NORMAL else f"{name}:{LANES[lane]}"
+    """The default queue's normal lane is the key itself; everything else hangs below it.
+
+    The queue comes last, because its name is free: with the lane behind it, the queue `mail:urgent` and the
+    urgent lane of `mail` would be one stream.
+    """
+    name = key if lane == NORMAL else f"{key}:{LANES[lane]}"
+    return name if queue == DEFAULT_QUEUE else f"{name}:q:{queue}"
 
 
 def beside(stream: str, what: str) -> str:

@@ -18,15 +18,22 @@ from redis.exceptions import ResponseError
 from fencepost.drive.lanes import beside
 
 _FOLDER = Path(__file__).parent
+CONSUMER_MEMORY_MS = 3_600_000
+PROBE_MEMORY_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry as it was delivered; `fields` is whatever somebody wrote there."""
+    """An entry as it was delivered. `fields` is whatever somebody wrote there; None when it was removed."""
 
     stream: str
     entry_id: str
-    fields: Mapping[str, str]
+    fields: Mapping[str, str] | None
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Where it lies: two streams may well use one id."""
+        return self.stream, self.entry_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +44,13 @@ class Dispatched:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a stream holds at this moment."""
+    """What a stream holds at this moment; None for what is not there."""
 
     incarnation: str | None
     length: int
     first_id: str | None
+    last_generated_id: str | None
+    entries_added: int
     last_delivered_id: str | None
     pending: int
 
@@ -50,48 +59,49 @@ class Streams:
     """The streams of one Redis, as one group sees them."""
 
     def __init__(self, redis: Redis, group: str) -> None:
-        self._redis = redis
+        # Its methods are annotated for sync and async at once, so every answer is narrowed here.
+        self._redis: Any = redis
         self.group = group
-        self._dispatch = redis.register_script((_FOLDER / "dispatch.lua").read_text())
-        self._settle = redis.register_script((_FOLDER / "settle.lua").read_text())
+        self._dispatch = self._script("dispatch")
+        self._take = self._script("take")
+        self._settle = self._script("settle")
+        self._sweep = self._script("sweep")
+        self._depart = self._script("depart")
 
-    async def ensure_group(self, stream: str) -> None:
-        """Make stream and group. From 0 and not from the end: what was written before the group belongs to it
-        too."""
-        try:
-            await self._redis.xgroup_create(stream, self.group, id="0", mkstream=True)
-        except ResponseError as error:
-            if "BUSYGROUP" not in str(error):
-                raise
+    async def probe(self, key: str) -> None:
+        """Whether Redis answers and takes writes: one that is full, or a replica, could not drive."""
+        await self._redis.set(beside(key, "probe"), "1", ex=PROBE_MEMORY_SECONDS)
 
     async def dispatch(self, stream: str, lane: int, job_ids: Sequence[int], maxlen: int) -> Dispatched:
         """Write a batch of entries with one script."""
-        arguments: list[str | int] = [
-            maxlen,
-            secrets.token_hex(8),
-            lane,
-            time.time_ns() // 1_000_000,
-            *job_ids,
-        ]
-        answer: Any = await self._dispatch(keys=[stream, beside(stream, "incarnation")], args=arguments)
-        return Dispatched(str(answer[0]), [str(entry_id) for entry_id in answer[1:]])
+        now_ms = time.time_ns() // 1_000_000
+        answer = await self._dispatch(
+            keys=[stream, beside(stream, "incarnation")],
+            args=[maxlen, secrets.token_hex(8), lane, now_ms, *job_ids],
+        )
+        return Dispatched(answer[0], answer[1:])
 
     async def length(self, stream: str) -> int:
         """Settled entries are removed, so this is what is undelivered and pending."""
         return int(await self._redis.xlen(stream))
 
-    async def read(self, counts: Mapping[str, int], consumer: str) -> list[Entry]:
-        """New entries, at most so many of each stream, in one round trip and without waiting."""
-        pipe = self._redis.pipeline(transaction=False)
-        for stream, count in counts.items():
-            pipe.xreadgroup(self.group, consumer, {stream: ">"}, count=count)
-        return [entry for answer in await pipe.execute() for entry in _entries(answer)]
+    async def take(self, parts: Mapping[str, int], limit: int, consumer: str) -> list[Entry]:
+        """New entries, by parts and at most `limit` in all, without waiting."""
+        answer = await self._take(keys=list(parts), args=[self.group, consumer, limit, *parts.values()])
+        return [
+            Entry(stream, entry_id, _fields(flat)) for stream, entries in answer for entry_id, flat in entries
+        ]
 
     async def wait(self, streams: Sequence[str], consumer: str, count: int, block_ms: int) -> list[Entry]:
-        """New entries of any of the streams; waits for the first."""
-        answer: Any = await self._redis.xreadgroup(
+        """New entries of any of the streams, at most `count` of each; waits for the first."""
+        answer = await self._redis.xreadgroup(
             self.group, consumer, dict.fromkeys(streams, ">"), count=count, block=block_ms
         )
+        return _entries(answer)
+
+    async def held_by(self, consumer: str, stream: str, after: str, count: int) -> list[Entry]:
+        """Entries that are pending for a consumer, after the given id: it may not know of them."""
+        answer = await self._redis.xreadgroup(self.group, consumer, {stream: after}, count=count)
         return _entries(answer)
 
     async def settle(self, stream: str, entry_ids: Sequence[str]) -> int:
@@ -102,29 +112,22 @@ class Streams:
         self, stream: str, consumer: str, min_idle_ms: int, cursor: str, count: int
     ) -> tuple[str, list[Entry]]:
         """Take over entries that nobody has touched for `min_idle_ms`; answers the next cursor."""
-        answer: Any = await self._redis.xautoclaim(
-            stream, self.group, consumer, min_idle_ms, cursor, count=count
-        )
-        entries = [Entry(stream, entry_id, fields or {}) for entry_id, fields in answer[1]]
-        return str(answer[0]), entries
+        answer = await self._redis.xautoclaim(stream, self.group, consumer, min_idle_ms, cursor, count=count)
+        return str(answer[0]), [Entry(stream, entry_id, fields or None) for entry_id, fields in answer[1]]
 
-    async def look(self, stream: str) -> Look:
-        """What the stream holds; all of it empty when Redis has lost it."""
-        pipe = self._redis.pipeline(transaction=False)
-        pipe.get(beside(stream, "incarnation"))
-        pipe.xlen(stream)
-        pipe.xrange(stream, count=1)
-        pipe.xinfo_groups(stream)
-        incarnation, length, first, groups = await pipe.execute(raise_on_error=False)
-        group = (
-            next((g for g in groups if g["name"] == self.group), None) if isinstance(groups, list) else None
+    async def sweep(self, stream: str) -> Look:
+        """Remove what nobody needs, and tell what the stream holds."""
+        answer = await self._sweep(
+            keys=[stream, beside(stream, "incarnation")], args=[self.group, CONSUMER_MEMORY_MS]
         )
         return Look(
-            incarnation if isinstance(incarnation, str) else None,
-            length if isinstance(length, int) else 0,
-            first[0][0] if isinstance(first, list) and first else None,
-            group["last-delivered-id"] if group else None,
-            int(group["pending"]) if group else 0,
+            answer[0] or None,
+            int(answer[1]),
+            answer[2] or None,
+            answer[3] or None,
+            int(answer[4]),
+            answer[5] or None,
+            int(answer[6]),
         )
 
     async def are_pending(self, stream: str, entry_ids: Sequence[str]) -> list[bool]:
@@ -133,6 +136,19 @@ class Streams:
         for entry_id in entry_ids:
             pipe.xpending_range(stream, self.group, min=entry_id, max=entry_id, count=1)
         return [bool(answer) for answer in await pipe.execute()]
+
+    async def depart(self, stream: str, consumer: str) -> None:
+        """Forget a consumer that leaves, unless entries are pending for it."""
+        await self._depart(keys=[stream], args=[self.group, consumer])
+
+    def _script(self, name: str) -> Any:
+        return self._redis.register_script((_FOLDER / f"{name}.lua").read_text(encoding="utf-8"))
+
+
+def is_missing_group(error: Exception) -> bool:
+    """Redis was wiped, or nobody has read the stream yet: the next take makes the group."""
+    text = str(error)
+    return isinstance(error, ResponseError) and ("NOGROUP" in text or "UNBLOCKED" in text)
 
 
 def entry_order(entry_id: str) -> tuple[int, int]:
@@ -145,10 +161,15 @@ def _entries(answer: Any) -> list[Entry]:
     """RESP2 answers pairs, RESP3 a mapping from the stream to lists of them."""
     if not answer:
         return []
-    if isinstance(answer, dict):
-        by_stream: Any = [(stream, [e for part in parts for e in part]) for stream, parts in answer.items()]
-    else:
-        by_stream = answer
+    by_stream: Any = answer.items() if hasattr(answer, "items") else answer
+    if hasattr(answer, "items"):
+        by_stream = [(stream, [entry for part in parts for entry in part]) for stream, parts in by_stream]
     return [
-        Entry(stream, entry_id, fields or {}) for stream, entries in by_stream for entry_id, fields in entries
+        Entry(stream, entry_id, fields or None)
+        for stream, entries in by_stream
+        for entry_id, fields in entries
     ]
+
+
+def _fields(flat: Sequence[str] | None) -> Mapping[str, str] | None:
+    return dict(zip(flat[::2], flat[1::2], strict=True)) if flat else None

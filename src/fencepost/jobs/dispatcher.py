@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
-
-import psycopg
-from redis.exceptions import RedisError
 
 from fencepost.crashpoints import crash_point
 from fencepost.drive.lanes import LANES, stream_of
 from fencepost.drive.stream import Streams
-from fencepost.jobs.drive_link import DriveLink
+from fencepost.jobs.drive_link import DRIVE_ERRORS, DriveLink
 from fencepost.jobs.job import Database
-from fencepost.jobs.listener import Listener
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import wake
+
+CROWDED_SECONDS = 0.1
+"""How long to wait when jobs are due and cannot be driven: the stream is full, or another dispatcher has
+them."""
 
 
 class Dispatcher:
@@ -28,22 +27,15 @@ class Dispatcher:
     """
 
     def __init__(
-        self,
-        queue: str,
-        database: Database,
-        link: DriveLink,
-        listener: Listener,
-        metrics: JobMetrics,
-        settings: JobSettings,
+        self, queue: str, database: Database, link: DriveLink, metrics: JobMetrics, settings: JobSettings
     ) -> None:
         self._queue = queue
         self._topic = f"job:{queue}"
         self._database = database
         self._link = link
-        self._listener = listener
         self._metrics = metrics
         self._settings = settings
-        self._asleep = False
+        self._asleep_until = 0.0
 
     async def tick(self) -> float:
         """Drive what is due; answers how long to wait for more."""
@@ -54,11 +46,11 @@ class Dispatcher:
         if any(count >= self._settings.batch // 2 for count in counts):
             await self._stay_awake()
             return 0
-        if not self._asleep:
-            # Say so before the last look: what is submitted after it notifies, what came before it is seen
-            # now.
+        if time.monotonic() >= self._asleep_until:
+            # Say so before the last look: what is submitted after it notifies, what came before is seen now.
+            # Say it again with every poll: a fellow may have said that he is awake, and died.
+            self._asleep_until = time.monotonic() + self._settings.poll_seconds
             await self._database.run(wake.sleep_on(self._topic))
-            self._asleep = True
             return 0
         return await self._seconds_until_due()
 
@@ -69,42 +61,40 @@ class Dispatcher:
         try:
             room = self._settings.stream_maxlen // 2 - await streams.length(stream)
             limit = min(self._settings.batch, room)
-            if limit <= 0:
-                return 0
-            async with self._database.transaction() as tx:
-                due = await tx.run(kernel_job.dispatch(self._queue, lane, limit))
-                if not due:
-                    return 0
-                crash_point("jobs.dispatch.before_add")
-                sent = await streams.dispatch(
-                    stream, lane, [job.job_id for job in due], self._settings.stream_maxlen
-                )
-                crash_point("jobs.dispatch.after_add")
-                await tx.run(
-                    kernel_job.dispatched([job.job_id for job in due], sent.entry_ids, sent.incarnation)
-                )
-            crash_point("jobs.dispatch.after_commit")
-        except (RedisError, OSError) as error:
+            count = await self._write(streams, stream, lane, limit) if limit > 0 else 0
+        except DRIVE_ERRORS as error:
             # The transaction rolled back: the jobs are pending, and an entry that was written is a duplicate.
             self._metrics.dispatches.labels(status="error", reason="redis_error").inc()
             self._link.failed(error)
             return 0
-        self._metrics.dispatches.labels(status="ok", reason="").inc(len(due))
-        self._metrics.dispatch_seconds.observe(time.monotonic() - began)
+        if count:
+            self._metrics.dispatches.labels(status="ok", reason="").inc(count)
+            self._metrics.dispatch_seconds.observe(time.monotonic() - began)
+        return count
+
+    async def _write(self, streams: Streams, stream: str, lane: int, limit: int) -> int:
+        async with self._database.transaction() as tx:
+            due = await tx.run(kernel_job.dispatch(self._queue, lane, limit))
+            if not due:
+                return 0
+            job_ids = [job.job_id for job in due]
+            crash_point("jobs.dispatch.before_add")
+            sent = await streams.dispatch(stream, lane, job_ids, self._settings.stream_maxlen)
+            crash_point("jobs.dispatch.after_add")
+            await tx.run(kernel_job.dispatched(job_ids, sent.entry_ids, sent.incarnation))
+            crash_point("jobs.dispatch.before_commit")
+        crash_point("jobs.dispatch.after_commit")
         return len(due)
 
     async def _stay_awake(self) -> None:
-        if self._asleep:
+        """Busy: submitters need not notify."""
+        if self._asleep_until:
+            self._asleep_until = 0.0
             await self._database.run(wake.wake_up(self._topic))
-            self._asleep = False
 
     async def _seconds_until_due(self) -> float:
         """Until the next delayed job, but never past the poll: a notification may have been missed."""
-        due = await self._database.run(kernel_job.next_due(self._queue))
-        if due is None:
+        seconds = await self._database.run(kernel_job.seconds_until_due(self._queue))
+        if seconds is None:
             return self._settings.poll_seconds
-        return min(self._settings.poll_seconds, max(0.0, due.timestamp() - time.time()))
-
-    async def stop(self) -> None:
-        with suppress(psycopg.Error):
-            await self._stay_awake()
+        return min(self._settings.poll_seconds, max(CROWDED_SECONDS, seconds))

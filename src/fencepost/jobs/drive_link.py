@@ -6,31 +6,42 @@ the streams.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import structlog
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
+from fencepost.drive.connection import connect
 from fencepost.drive.stream import Streams
 from fencepost.jobs.metrics import JobMetrics
+from fencepost.jobs.settings import JobSettings
 from fencepost.signals import announce
 
 _log = structlog.get_logger(__name__)
 PROBE_SECONDS = 1.0
+LONGEST_PROBE_SECONDS = 30.0
+STEADY_SECONDS = 10.0
+DRIVE_ERRORS = (RedisError, OSError)
+"""What Redis being away looks like. redis-py wraps most, but not all, errors of the socket."""
 
 
 class DriveLink:
     """Redis as this process sees it. `streams` is None while it is down."""
 
-    def __init__(self, url: str | None, group: str, metrics: JobMetrics, *, reply_seconds: float) -> None:
+    def __init__(
+        self, url: str | None, metrics: JobMetrics, settings: JobSettings, *, reply_seconds: float
+    ) -> None:
         self._metrics = metrics
+        self._key = settings.stream_key
         self._on_change: list[Callable[[], None]] = []
         self._redis = None if url is None else connect(url, reply_seconds=reply_seconds)
-        self._streams = None if self._redis is None else Streams(self._redis, group)
-        self._up = False
+        self._streams = None if self._redis is None else Streams(self._redis, settings.stream_group)
+        # Neither at first, so that both are news.
+        self._up: bool | None = None
+        self._up_since = 0.0
+        self._probe_seconds = PROBE_SECONDS
+        self.losses = 0
 
     @property
     def streams(self) -> Streams | None:
@@ -41,19 +52,26 @@ class DriveLink:
 
     async def probe(self) -> float:
         """One tick of the loop that watches it; answers when to look again."""
-        if self._redis is None:
+        if self._streams is None:
+            self._set(up=False, why="REDIS_URL is not set")
             return 3600
         try:
-            await self._redis.ping()
-        except (RedisError, OSError) as error:
+            await self._streams.probe(self._key)
+        except DRIVE_ERRORS as error:
             self.failed(error)
         else:
             self._set(up=True, why="it answers")
-        return PROBE_SECONDS
+        return self._probe_seconds
 
     def failed(self, error: Exception) -> None:
         """Somebody met an error: work goes on without Redis until it answers again."""
-        self._set(up=False, why=str(error))
+        if self._up:
+            # One that answers the probe and nothing else is asked less and less often.
+            steady = time.monotonic() - self._up_since > STEADY_SECONDS
+            self._probe_seconds = (
+                PROBE_SECONDS if steady else min(LONGEST_PROBE_SECONDS, self._probe_seconds * 2)
+            )
+        self._set(up=False, why=f"{type(error).__name__}: {error}")
 
     async def close(self) -> None:
         if self._redis is not None:
@@ -64,18 +82,11 @@ class DriveLink:
         if up == self._up:
             return
         self._up = up
+        if up:
+            self._up_since = time.monotonic()
+        else:
+            self.losses += 1
         _log.warning("redis_drives" if up else "postgresql_drives_alone", why=why)
         announce("drive.up" if up else "drive.down")
         for callback in self._on_change:
             callback()
-
-
-def connect(url: str, *, reply_seconds: float) -> Redis:
-    """No retries inside the client: a retried XADD is a second entry, and our loops retry with open eyes."""
-    return Redis.from_url(  # pyright: ignore[reportUnknownMemberType] -- redis-py annotates it in part only.
-        url,
-        decode_responses=True,
-        socket_timeout=reply_seconds,
-        socket_connect_timeout=reply_seconds,
-        retry=Retry(NoBackoff(), 0),
-    )

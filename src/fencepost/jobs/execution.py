@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from concurrent.futures import Executor
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import structlog
 
@@ -14,12 +15,14 @@ from fencepost.drive.stream import Entry
 from fencepost.errors import InvalidInput, Refusal
 from fencepost.jobs.handler import Handler
 from fencepost.jobs.job import Job
-from fencepost.jobs.policy import Bury, Retry
+from fencepost.jobs.policy import Bury, Retry, Verdict, exponential
+from fencepost.jobs.threads import HandlerThreads
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import document
 
 _log = structlog.get_logger(__name__)
-_ERROR_MAX = 2000
+ERROR_CHARACTERS_MAX = 2000
+DELAY_SECONDS_MAX = 365 * 86_400.0
 
 
 @dataclass(slots=True, eq=False)
@@ -54,8 +57,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The database refused a write of this attempt, for a reason after which the entry has done its work, or
-    not."""
+    """The database refused a write of this attempt; the reason says whether the entry has done its work."""
 
     reason: str
 
@@ -63,73 +65,107 @@ class Refused:
 Outcome = kernel_job.Finish | kernel_job.Leave | Committed | Lost | Refused
 
 
-async def execute(active: Active, handler: Handler[Any], executor: Executor) -> Outcome:
-    """Run the handler and say what came of it. Never raises, but for the cancellation of the whole worker."""
+async def execute(active: Active, handler: Handler[...], threads: HandlerThreads) -> Outcome:
+    """Run the handler and say what came of it. Never raises: without an outcome a job is held for ever."""
     running = active.running
     try:
         arguments = handler.parse(running.payload)
-    except InvalidInput as error:
-        return _leave(running, "bury", f"payload_missing_or_invalid: {error}")
+    except Exception as error:
+        return leave(running, "bury", f"payload_missing_or_invalid: {describe(error)}")
     try:
         async with asyncio.timeout(handler.timeout_seconds):
-            result = await _invoke(active, handler, arguments, executor)
-        return Committed() if active.job.finished else _finish(running, result)
+            result = await _invoke(active, handler, arguments, threads)
     except asyncio.CancelledError:
-        return _stopped(active)
-    except TimeoutError as error:
-        active.job.stop()
-        return _failed(active, handler, error)
+        return _stopped(active, handler)
     except Refusal as refusal:
-        return Committed() if active.job.finished else Refused(refusal.reason)
-    except Exception as error:
+        return _refused(active, handler, refusal)
+    except (Exception, SystemExit) as error:
+        # SystemExit too: a handler that calls a command line must not end the worker.
         return _failed(active, handler, error)
+    return Committed() if active.job.finished else _finish(running, result)
+
+
+def leave(
+    running: kernel_job.Running, how: kernel_job.Leaving, error: str | None = None, delay_seconds: float = 0
+) -> kernel_job.Leave:
+    delay = delay_seconds if math.isfinite(delay_seconds) else DELAY_SECONDS_MAX
+    bounded = min(DELAY_SECONDS_MAX, max(0.0, delay))
+    return kernel_job.Leave(running.job_id, running.attempt, how, error, bounded)
+
+
+def describe(error: BaseException) -> str:
+    """The error as a text that PostgreSQL can store, whatever is in it."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:
+        text = f"{type(error).__name__}, whose text cannot be had"
+    return text[:ERROR_CHARACTERS_MAX].replace("\0", "").encode(errors="replace").decode()
 
 
 async def _invoke(
-    active: Active, handler: Handler[Any], arguments: dict[str, Any], executor: Executor
+    active: Active, handler: Handler[...], arguments: dict[str, Any], threads: HandlerThreads
 ) -> Any:
     if handler.is_async:
-        return await handler.function(active.job, **arguments)
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(executor, lambda: handler.function(active.job, **arguments))
+        return await cast("Awaitable[Any]", handler.function(active.job, **arguments))
+    try:
+        return await threads.call(lambda: handler.function(active.job, **arguments))
+    except BaseException:
+        # The thread may run on, and looks here.
+        active.job.stop()
+        raise
 
 
 def _finish(running: kernel_job.Running, result: Any) -> kernel_job.Finish | kernel_job.Leave:
     try:
         document("result", result)
     except InvalidInput as error:
-        return _leave(running, "bury", f"the handler's result cannot be stored: {error}")
+        return leave(running, "bury", f"the handler's result cannot be stored: {describe(error)}")
     return kernel_job.Finish(running.job_id, running.attempt, "ok", result)
 
 
-def _stopped(active: Active) -> Outcome:
-    """Why the task was cancelled: an operator, a lost lease, or the end of this worker."""
-    active.job.stop()
-    if active.lost:
-        return Lost()
-    # Released, it ends as cancelled when a cancel was requested, and is given back otherwise.
-    return _leave(active.running, "release", None)
-
-
-def _failed(active: Active, handler: Handler[Any], error: Exception) -> Outcome:
+def _stopped(active: Active, handler: Handler[...]) -> Outcome:
+    """Why the task was cancelled: an operator, a lost lease, the end of this worker; or from inside."""
     if active.job.finished:
-        # The commit went through and something after it failed: the effect stands, and so does the finish.
-        _log.warning("failed_after_finish", job_id=active.running.job_id, error=repr(error))
         return Committed()
     if active.lost:
         return Lost()
-    text = f"{type(error).__name__}: {error}"[:_ERROR_MAX].replace("\0", "")
-    match handler.policy(active.running.tries, error):
+    if not active.job.stopped:
+        return _failed(active, handler, RuntimeError("the handler was cancelled, and not by its worker"))
+    # Released, it ends as cancelled when a cancel was requested, and is given back otherwise.
+    return leave(active.running, "release")
+
+
+def _refused(active: Active, handler: Handler[...], refusal: Refusal) -> Outcome:
+    """A refusal of this attempt is its end. One about something else is an error like any other."""
+    if active.job.finished:
+        return Committed()
+    if (refusal.noun, refusal.subject) == ("job", str(active.running.job_id)):
+        return Refused(refusal.reason)
+    return _failed(active, handler, refusal)
+
+
+def _failed(active: Active, handler: Handler[...], error: BaseException) -> Outcome:
+    if active.job.finished:
+        # The commit went through and something after it failed: the effect stands, and so does the finish.
+        _log.warning("failed_after_finish", job_id=active.running.job_id, error=describe(error))
+        return Committed()
+    if active.lost:
+        return Lost()
+    match _verdict(active.running.tries, handler, error):
         case Bury():
-            return _leave(active.running, "bury", text)
+            return leave(active.running, "bury", describe(error))
         case Retry(delay_seconds):
-            return _leave(active.running, "retry", text, delay_seconds)
+            return leave(active.running, "retry", describe(error), delay_seconds)
 
 
-def _leave(
-    running: kernel_job.Running,
-    how: kernel_job.Leaving,
-    error: str | None,
-    delay_seconds: float | None = None,
-) -> kernel_job.Leave:
-    return kernel_job.Leave(running.job_id, running.attempt, how, error, delay_seconds)
+def _verdict(tries: int, handler: Handler[...], error: BaseException) -> Verdict:
+    """What the handler's policy says; a policy that fails, or says nothing, gets the default."""
+    known = error if isinstance(error, Exception) else RuntimeError(describe(error))
+    try:
+        verdict: object = handler.policy(tries, known)
+    except Exception as failure:
+        verdict = failure
+    if isinstance(verdict, Retry | Bury):
+        return verdict
+    _log.error("retry_policy_failed", kind=handler.kind, verdict=repr(verdict))
+    return exponential()(tries, known)

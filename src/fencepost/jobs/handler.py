@@ -89,7 +89,8 @@ class Handler(Generic[P]):
         call = self.call(*args, **kwargs)
         if isinstance(tx, Transaction | SyncTransaction):
             return tx.run(call)
-        return run(tx, call)
+        send: Any = run  # Its overloads tell sync from async, which `tx` does not say here.
+        return send(tx, call)
 
     def payload(self, *args: P.args, **kwargs: P.kwargs) -> Json:
         """The arguments as a JSON document, by name."""
@@ -138,9 +139,9 @@ class Handlers:
     """The handlers of one process, by kind."""
 
     def __init__(self) -> None:
-        self._by_kind: dict[str, Handler[Any]] = {}
+        self._by_kind: dict[str, Handler[...]] = {}
 
-    def add(self, handler: Handler[Any]) -> None:
+    def add(self, handler: Handler[...]) -> None:
         if handler.kind in self._by_kind:
             raise InvalidInput(
                 f"{handler.kind} has a handler already; give this one another kind.", field="kind"
@@ -148,10 +149,10 @@ class Handlers:
         _ = handler.arguments  # A signature that cannot be a payload is found now, not at the first job.
         self._by_kind[handler.kind] = handler
 
-    def get(self, kind: str) -> Handler[Any] | None:
+    def get(self, kind: str) -> Handler[...] | None:
         return self._by_kind.get(kind)
 
-    def __iter__(self) -> Iterator[Handler[Any]]:
+    def __iter__(self) -> Iterator[Handler[...]]:
         return iter(self._by_kind.values())
 
     @property

@@ -1,22 +1,21 @@
 """Heartbeats, on a thread and connections of their own.
 
 A handler that blocks the event loop, or a pool that is busy, must not cost a lease. One statement renews all
-jobs of this worker; the entries' idle time is refreshed too, so that long jobs are not taken away.
+jobs of this worker; their entries' idle time is refreshed too, so that long jobs are not taken away.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import psycopg
-import redis
 import structlog
-from redis.typing import StreamIdT
 
+from fencepost.crashpoints import crash_point
+from fencepost.drive.refresher import Refresher
 from fencepost.jobs.execution import Active
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.kernel import job as kernel_job
@@ -24,6 +23,9 @@ from fencepost.kernel.drivers import run
 from fencepost.signals import announce
 
 _log = structlog.get_logger(__name__)
+CONNECT_SECONDS = 5
+LONGEST_STEP_SECONDS = 1.0
+CLOSE_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,28 +37,27 @@ class Beat:
 
 
 class Heartbeat:
-    """Renews what `held` answers, every `interval_seconds`, until it is closed. Calls `on_beat` from its
-    thread."""
+    """Renews what `held` answers until it is closed. Calls `on_beat` from its thread.
+
+    At least every `interval_seconds`, and three times in the shortest lease: a job brings its own lease, and
+    one beat may be lost.
+    """
 
     def __init__(
         self,
         url: str,
-        redis_url: str | None,
         owner: str,
-        group: str,
-        consumer: str,
         metrics: JobMetrics,
+        refresher: Refresher | None,
         *,
         held: Callable[[], Sequence[Active]],
         on_beat: Callable[[Beat], None],
         interval_seconds: float,
     ) -> None:
         self._url = url
-        self._redis = None if redis_url is None else redis.Redis.from_url(redis_url, socket_timeout=2)
         self._owner = owner
-        self._group = group
-        self._consumer = consumer
         self._metrics = metrics
+        self._refresher = refresher
         self._held = held
         self._on_beat = on_beat
         self._interval_seconds = interval_seconds
@@ -69,82 +70,102 @@ class Heartbeat:
 
     def close(self) -> None:
         self._closing.set()
-        self._thread.join(5)
+        self._thread.join(CLOSE_SECONDS)
 
     def _run(self) -> None:
-        # Often enough to notice the end of a lease soon, however rare the renewals are.
-        step_seconds = min(self._interval_seconds, 1.0)
-        next_beat = time.monotonic() + self._interval_seconds
+        # Often enough to meet a job with a short lease soon, however rare the renewals are.
+        step_seconds = min(self._interval_seconds, LONGEST_STEP_SECONDS)
+        last = time.monotonic()
         while not self._closing.wait(step_seconds):
-            if time.monotonic() < next_beat:
-                self._on_beat(Beat(_expired(self._held()), ()))
+            held = [active for active in self._held() if not active.lost]
+            if time.monotonic() - last < self._pace(held):
                 continue
-            next_beat = time.monotonic() + self._interval_seconds
-            held = self._held()
-            if held:
-                self._on_beat(self._renew(held))
-                self._refresh_entries(held)
+            last = time.monotonic()
+            try:
+                self._beat(held)
+            except Exception as error:
+                # The thread goes on whatever happens: all leases of this worker hang on it.
+                self._metrics.loop_errors.labels(loop="heartbeat").inc()
+                _log.error("heartbeat_failed", error=f"{type(error).__name__}: {error}")
             announce("heartbeat.beat")
         if self._connection is not None:
             self._connection.close()
-        if self._redis is not None:
-            self._redis.close()
+        if self._refresher is not None:
+            self._refresher.close()
 
-    def _renew(self, held: Sequence[Active]) -> Beat:
+    def _pace(self, held: Sequence[Active]) -> float:
+        """With a tenth less than the interval, because a step that wakes a moment early would skip a beat."""
+        shortest = min((active.running.lease_seconds for active in held), default=self._interval_seconds * 3)
+        return 0.9 * min(self._interval_seconds, shortest / 3)
+
+    def _beat(self, held: Sequence[Active]) -> None:
+        if not held:
+            return
         began = time.monotonic()
         try:
-            if self._connection is None or self._connection.closed:
-                self._connection = psycopg.connect(self._url, autocommit=True, connect_timeout=5)
-            answers = run(
-                self._connection,
-                kernel_job.renew_many(
-                    [a.running.job_id for a in held], [a.running.attempt for a in held], self._owner
-                ),
-            )
+            answers = self._renew(held)
         except psycopg.Error as error:
             self._metrics.heartbeats.labels(status="error", reason="db_error_heartbeat").inc(len(held))
             _log.warning("db_error_heartbeat", error=str(error), jobs=len(held))
-            return Beat(_expired(held), ())
-        return self._judge({a.running.job_id: a for a in held}, answers, began)
+            return
+        by_id = {active.running.job_id: active for active in held}
+        lost, cancelled, renewed = self._judge(by_id, answers, began)
+        if lost or cancelled:
+            self._on_beat(Beat(lost, cancelled))
+        self._refresh(renewed)
 
-    def _judge(self, held: dict[int, Active], answers: Sequence[kernel_job.Renewed], began: float) -> Beat:
+    def _renew(self, held: Sequence[Active]) -> Sequence[kernel_job.Renewed]:
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(
+                self._url,
+                autocommit=True,
+                connect_timeout=CONNECT_SECONDS,
+                application_name="fencepost-heartbeat",
+                # A server that fell silent is given up before the leases are.
+                tcp_user_timeout=round(self._interval_seconds * 1000),
+            )
+        crash_point("jobs.renew.before_commit")
+        answers = run(
+            self._connection,
+            kernel_job.renew_many(
+                [active.running.job_id for active in held],
+                [active.running.attempt for active in held],
+                self._owner,
+            ),
+        )
+        crash_point("jobs.renew.after_commit")
+        return answers
+
+    def _judge(
+        self, held: dict[int, Active], answers: Sequence[kernel_job.Renewed], began: float
+    ) -> tuple[list[Active], list[Active], list[Active]]:
         lost: list[Active] = []
         cancelled: list[Active] = []
+        renewed: list[Active] = []
         for answer in answers:
             active = held[answer.job_id]
-            if answer.refusal is None:
-                # From before the call: the database's clock read it later, so our deadline is the earlier
-                # one.
-                active.deadline = began + active.running.lease_seconds
-                self._metrics.heartbeats.labels(status="ok", reason="").inc()
-                if answer.cancel_requested:
-                    cancelled.append(active)
-            elif answer.refusal == "in_flight":
-                self._metrics.heartbeats.labels(status="ok", reason="in_flight").inc()
-            elif not active.ended:
-                # An outcome that is on its way to the database may have arrived there before this beat.
-                self._metrics.heartbeats.labels(status="refused", reason="lease_lost").inc()
-                lost.append(active)
-        return Beat(lost, cancelled)
+            match answer.refusal:
+                case None:
+                    # From before the call: the database read its clock later, so our deadline is earlier.
+                    active.deadline = began + active.running.lease_seconds
+                    self._metrics.heartbeats.labels(status="ok", reason="").inc()
+                    renewed.append(active)
+                    if answer.cancel_requested:
+                        cancelled.append(active)
+                case "in_flight" | "already_finished":
+                    # Its row is locked, or gone: by our own finish, of which we may not have heard yet.
+                    self._metrics.heartbeats.labels(status="ok", reason=answer.refusal).inc()
+                case _:
+                    if not active.ended:
+                        self._metrics.heartbeats.labels(status="refused", reason="lease_lost").inc()
+                        lost.append(active)
+        return lost, cancelled, renewed
 
-    def _refresh_entries(self, held: Sequence[Active]) -> None:
-        """JUSTID touches the idle time and not the count of deliveries. Best effort: the lease is what
-        counts."""
-        if self._redis is None:
+    def _refresh(self, renewed: Sequence[Active]) -> None:
+        """Best effort, and only what is ours: the lease is what counts, and a zombie touches nothing."""
+        if self._refresher is None:
             return
-        by_stream: defaultdict[str, list[str]] = defaultdict(list)
-        for active in held:
-            if active.entry is not None:
-                by_stream[active.entry.stream].append(active.entry.entry_id)
         try:
-            for stream, entry_ids in by_stream.items():
-                self._redis.xclaim(
-                    stream, self._group, self._consumer, 0, list[StreamIdT](entry_ids), justid=True
-                )
-        except redis.RedisError as error:
+            self._refresher.refresh(active.entry for active in renewed if active.entry is not None)
+        except Exception as error:
             _log.debug("entries_not_refreshed", error=str(error))
-
-
-def _expired(held: Sequence[Active]) -> list[Active]:
-    now = time.monotonic()
-    return [active for active in held if active.deadline <= now and not active.ended]

@@ -1,45 +1,51 @@
 """Taking jobs in: from the streams while Redis drives, straight from PostgreSQL while it does not.
 
 The claim is the gate. Whatever Redis delivers, once or five times, only a claim makes a job run.
+
+    read      may be cancelled: what was delivered is pending for us, and found again
+    claim     must not be: a claim whose answer nobody hears is a job that waits for the end of its lease
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import structlog
-from redis.exceptions import RedisError, ResponseError
 
 from fencepost.crashpoints import crash_point
 from fencepost.drive.lanes import LANES, stream_of
-from fencepost.drive.stream import Entry, Streams
-from fencepost.jobs.drive_link import DriveLink
+from fencepost.drive.stream import Entry, Streams, is_missing_group
+from fencepost.jobs.drive_link import DRIVE_ERRORS, DriveLink
 from fencepost.jobs.job import Database
 from fencepost.jobs.metrics import JobMetrics
-from fencepost.jobs.policy import ACKNOWLEDGED, share_capacity
+from fencepost.jobs.policy import ACKNOWLEDGED, LANE_SHARES
 from fencepost.jobs.settings import JobSettings
+from fencepost.jobs.turns import Turns
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import stream as kernel_stream
 
 _log = structlog.get_logger(__name__)
 FIELDS = ("job_id", "enqueue_ts", "payload_ref", "priority")
 BLOCK_MS = 2000
+OWN_ENTRIES = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Jobs that were claimed, each with the entry that drove it, and entries that are done with."""
+    """Jobs that were claimed, each with the entry that drove it; entries that are done with; why others were
+    refused."""
 
     claimed: Sequence[tuple[kernel_job.Running, Entry | None]]
     done: Sequence[Entry]
-
-
-NOTHING = Taken((), ())
+    refusals: Sequence[str]
+    asked_at: float
+    """When the claim was sent, on this machine's steady clock: the leases end no earlier than from here."""
 
 
 class Intake:
-    """Claims jobs for one worker."""
+    """Reads and claims for one worker."""
 
     def __init__(
         self,
@@ -50,106 +56,170 @@ class Intake:
         link: DriveLink,
         metrics: JobMetrics,
         settings: JobSettings,
+        *,
+        reply_seconds: float,
     ) -> None:
-        self._queues = queues
         self._owner = owner
         self._consumer = consumer
         self._database = database
         self._link = link
         self._metrics = metrics
-        self._lanes = [
-            [stream_of(settings.stream_key, queue, lane) for queue in queues] for lane in range(len(LANES))
-        ]
-        self._grouped: set[str] = set()
+        self._places = [(queue, lane) for lane in range(len(LANES)) for queue in queues]
+        self.streams = [stream_of(settings.stream_key, queue, lane) for queue, lane in self._places]
+        self._turns = Turns([LANE_SHARES[lane] for _, lane in self._places])
+        # A read that blocks longer than the client waits for replies would look like a dead Redis.
+        self._block_ms = round(min(BLOCK_MS, reply_seconds * 500))
+        self._unclaimed: list[Entry] = []
+        self._losses_seen = -1
 
-    @property
-    def streams(self) -> list[str]:
-        return [stream for lane in self._lanes for stream in lane]
-
-    async def take(self, free: int) -> Taken:
-        """Up to `free` jobs. From streams it waits a while for the first; from PostgreSQL it answers at
-        once."""
+    async def read(self, free: int, held: Iterable[Entry]) -> list[Entry]:
+        """Entries for up to `free` jobs; waits a while for the first. None of those that are `held`."""
+        if self._unclaimed:
+            return self._unclaimed[:free]
         streams = self._link.streams
         if streams is None:
-            return await self._from_postgres(free)
+            return []
         try:
-            entries = await self._read(streams, free)
-        except (RedisError, OSError) as error:
-            self._grouped.clear()
-            if not (isinstance(error, ResponseError) and "NOGROUP" in str(error)):
+            entries = await self._find_own(streams, held) or await self._read_new(streams, free)
+        except DRIVE_ERRORS as error:
+            if not is_missing_group(error):
                 self._link.failed(error)
-            return NOTHING
-        return await self.claim(entries) if entries else NOTHING
+            return []
+        crash_point("jobs.intake.after_read")
+        return entries
 
     async def claim(self, entries: Sequence[Entry]) -> Taken:
-        """Claim what the entries name. Nothing is acknowledged here: that follows what PostgreSQL has
-        committed."""
-        crash_point("jobs.intake.before_claim")
+        """Claim what the entries name. Nothing is acknowledged here: that follows what was committed.
+
+        When the database does not answer, the entries are kept for the next time: left pending, they would
+        wait until somebody takes them for abandoned.
+        """
+        try:
+            taken = await self._claim(entries)
+        except Exception:
+            self._metrics.claims.labels(status="error", reason="db_error").inc(len(entries))
+            self._unclaimed = list({entry.place: entry for entry in [*self._unclaimed, *entries]}.values())
+            raise
+        claimed = {entry.place for entry in entries}
+        self._unclaimed = [entry for entry in self._unclaimed if entry.place not in claimed]
+        return taken
+
+    async def claim_next(self, limit: int) -> Taken:
+        """Claim straight from PostgreSQL: by turns, and what one lane leaves is offered to the others."""
+        asked_at = time.monotonic()
+        claimed: list[kernel_job.Running] = []
+        try:
+            await self._claim_by_turns(limit, claimed)
+        except Exception as error:
+            self._metrics.claims.labels(status="error", reason="db_error").inc()
+            if not claimed:
+                raise
+            # What the lanes before it gave is ours, and runs.
+            _log.warning("claim_cut_short", error=str(error), claimed=len(claimed))
+        return Taken([(running, None) for running in claimed], (), (), asked_at)
+
+    async def give_back(self, entries: Sequence[Entry]) -> None:
+        """Entries that were read and never claimed: their jobs are driven anew, for somebody with room.
+
+        They are not acknowledged. Some may be of jobs that somebody holds; a reclaimer removes the others.
+        """
+        by_id, _ = _parse(entries)
+        pairs = [(job_id, entry.entry_id) for job_id, several in by_id.items() for entry in several]
+        if pairs:
+            job_ids, entry_ids = zip(*pairs, strict=True)
+            await self._database.run(kernel_job.recall(job_ids, entry_ids))
+
+    async def leave(self) -> None:
+        """This consumer reads no more. What it was delivered and never claimed is given back."""
+        streams = self._link.streams
+        if streams is None:
+            return
+        try:
+            for stream in self.streams:
+                await self.give_back(await streams.held_by(self._consumer, stream, "0", OWN_ENTRIES))
+                await streams.depart(stream, self._consumer)
+        except DRIVE_ERRORS as error:
+            _log.debug("consumer_not_removed", error=str(error))
+
+    async def _claim(self, entries: Sequence[Entry]) -> Taken:
+        asked_at = time.monotonic()
         by_id, poison = _parse(entries)
         for entry, reason in poison:
-            await self._database.run(kernel_stream.poison(entry.stream, entry.entry_id, reason, entry.fields))
+            crash_point("jobs.poison.before_record")
+            await self._database.run(
+                kernel_stream.poison(entry.stream, entry.entry_id, reason, entry.fields or {})
+            )
+            crash_point("jobs.poison.after_record")
             self._metrics.claims.labels(status="poison", reason=reason).inc()
-        done = [entry for entry, _ in poison]
-        if not by_id:
-            return Taken((), done)
-        answers = await self._database.run(kernel_job.claim_many(sorted(by_id), self._owner))
-        crash_point("jobs.intake.after_claim")
+        done = [entry for entry, _ in poison] + [entry for entry in entries if entry.fields is None]
         claimed: list[tuple[kernel_job.Running, Entry | None]] = []
-        for answer in answers:
-            first, *others = by_id[answer.job_id]
-            done += others
+        refusals: list[str] = []
+        for answer in await self._ask(sorted(by_id)):
+            first, *duplicates = by_id[answer.job_id]
+            done += duplicates
             if answer.running is not None:
                 claimed.append((answer.running, first))
             elif answer.outcome == "deferred" or answer.refusal in ACKNOWLEDGED:
                 done.append(first)
+            if answer.refusal is not None:
+                refusals.append(answer.refusal)
             self._count(answer)
-        return Taken(claimed, done)
+        return Taken(claimed, done, refusals, asked_at)
 
-    async def _from_postgres(self, free: int) -> Taken:
-        """By lanes in their shares, and then whatever is left, so that no capacity lies idle."""
-        claimed: list[tuple[kernel_job.Running, Entry | None]] = []
-        for shares in (share_capacity(free, [free] * len(LANES)), None):
-            for lane in range(len(LANES)):
-                for queue in self._queues:
-                    limit = (
-                        (free - len(claimed)) if shares is None else min(shares[lane], free - len(claimed))
-                    )
-                    if limit <= 0:
-                        continue
-                    answers = await self._database.run(
-                        kernel_job.claim_next(queue, lane, self._owner, limit, dispatched=True)
-                    )
-                    for answer in answers:
-                        self._count(answer)
-                    claimed += [(a.running, None) for a in answers if a.running is not None]
-        return Taken(claimed, ())
+    async def _ask(self, job_ids: Sequence[int]) -> Sequence[kernel_job.ClaimAnswer]:
+        if not job_ids:
+            return ()
+        crash_point("jobs.claim.before_commit")
+        answers = await self._database.run(kernel_job.claim_many(job_ids, self._owner))
+        crash_point("jobs.claim.after_commit")
+        return answers
 
-    async def _read(self, streams: Streams, free: int) -> list[Entry]:
+    async def _claim_by_turns(self, limit: int, claimed: list[kernel_job.Running]) -> None:
+        more: list[tuple[str, int]] = []
+        for place, part in zip(self._places, self._turns.share(limit), strict=True):
+            found = await self._claim_next(place, part) if part else []
+            claimed += found
+            if len(found) == part:
+                more.append(place)
+        for place in more:
+            if len(claimed) < limit:
+                claimed += await self._claim_next(place, limit - len(claimed))
+
+    async def _claim_next(self, place: tuple[str, int], limit: int) -> list[kernel_job.Running]:
+        queue, lane = place
+        answers = await self._database.run(
+            kernel_job.claim_next(queue, lane, self._owner, limit, dispatched=True)
+        )
+        crash_point("jobs.claim_next.after_commit")
+        for answer in answers:
+            self._count(answer)
+        return [answer.running for answer in answers if answer.running is not None]
+
+    async def _find_own(self, streams: Streams, held: Iterable[Entry]) -> list[Entry]:
+        """After a loss of Redis, and at the start: what was delivered to this consumer and never arrived."""
+        if self._losses_seen == self._link.losses:
+            return []
+        losses = self._link.losses
+        known = {entry.place for entry in held}
+        own: list[Entry] = []
         for stream in self.streams:
-            if stream not in self._grouped:
-                await streams.ensure_group(stream)
-                self._grouped.add(stream)
-        entries: list[Entry] = []
-        while len(entries) < free:
-            # By shares while every lane has work; what an empty lane leaves goes to the others in the next
-            # round.
-            shares = share_capacity(free - len(entries), [free] * len(LANES))
-            counts = {
-                stream: max(1, share // len(lane))
-                for lane, share in zip(self._lanes, shares, strict=True)
-                for stream in lane
-                if share
-            }
-            more = await streams.read(counts, self._consumer)
-            entries += more
-            if len(more) < min(counts.values()):
-                break
+            try:
+                own += await streams.held_by(self._consumer, stream, "0", OWN_ENTRIES)
+            except DRIVE_ERRORS as error:
+                if not is_missing_group(error):
+                    raise
+        self._losses_seen = losses
+        return [entry for entry in own if entry.place not in known]
+
+    async def _read_new(self, streams: Streams, free: int) -> list[Entry]:
+        parts = dict(zip(self.streams, self._turns.share(free), strict=True))
+        entries = await streams.take(parts, free, self._consumer)
         return entries or await streams.wait(
-            self.streams, self._consumer, max(1, free // len(self.streams)), BLOCK_MS
+            self.streams, self._consumer, max(1, free // len(self.streams)), self._block_ms
         )
 
     def _count(self, answer: kernel_job.ClaimAnswer) -> None:
-        reason = "" if answer.outcome == "claimed" else answer.refusal or answer.outcome
+        reason = "" if answer.refusal is None else "db_claim_reject"
         self._metrics.claims.labels(status=answer.outcome, reason=reason).inc()
 
 
@@ -158,6 +228,8 @@ def _parse(entries: Sequence[Entry]) -> tuple[dict[int, list[Entry]], list[tuple
     by_id: dict[int, list[Entry]] = {}
     poison: list[tuple[Entry, str]] = []
     for entry in entries:
+        if entry.fields is None:
+            continue
         job_id = entry.fields.get("job_id", "")
         if any(field not in entry.fields for field in FIELDS):
             poison.append((entry, "missing_field"))

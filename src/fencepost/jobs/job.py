@@ -13,6 +13,7 @@ from contextlib import (
 from datetime import datetime
 from typing import Protocol, TypeVar
 
+from fencepost.crashpoints import crash_point
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call, Json
 from fencepost.transaction import SyncTransaction, Transaction
@@ -83,8 +84,7 @@ class Job:
 
     @property
     def stopped(self) -> bool:
-        """Whether to stop: it was cancelled, its lease is lost, or its time is over. Long sync handlers look
-        here."""
+        """Whether to stop: it was cancelled, its lease is lost, or its time is over. For sync handlers."""
         return self._stop.is_set()
 
     def stop(self) -> None:
@@ -94,19 +94,26 @@ class Job:
     async def finish(self, result: Json = None, *, final_status: str = "ok") -> AsyncGenerator[Transaction]:
         """Fence, your writes and the finish: one commit. A zombie's block is refused before it writes."""
         async with self._database.transaction() as tx:
+            crash_point("jobs.finish.before_fence")
             await tx.run(self._fence())
+            crash_point("jobs.finish.after_fence")
             yield tx
             await tx.run(self._finish(result, final_status))
+            crash_point("jobs.finish.before_commit")
         self.finished = True
+        crash_point("jobs.finish.after_commit")
 
     @contextmanager
     def finish_sync(self, result: Json = None, *, final_status: str = "ok") -> Generator[SyncTransaction]:
         """`finish` for handlers without an event loop."""
         with self._sync_database().transaction() as tx:
             tx.run(self._fence())
+            crash_point("jobs.finish_sync.after_fence")
             yield tx
             tx.run(self._finish(result, final_status))
+            crash_point("jobs.finish_sync.before_commit")
         self.finished = True
+        crash_point("jobs.finish_sync.after_commit")
 
     async def progress(self, value: Json) -> None:
         """Show people how far it is."""

@@ -10,8 +10,10 @@ import psycopg
 import structlog
 
 from fencepost.kernel import wake
+from fencepost.signals import announce
 
 _log = structlog.get_logger(__name__)
+CONNECT_SECONDS = 5
 
 
 class Listener:
@@ -29,16 +31,19 @@ class Listener:
         delay_seconds = 0.1
         while True:
             try:
-                async with await psycopg.AsyncConnection.connect(self._url, autocommit=True) as connection:
+                async with await psycopg.AsyncConnection.connect(
+                    self._url, autocommit=True, connect_timeout=CONNECT_SECONDS
+                ) as connection:
                     await connection.execute(wake.LISTEN)
                     # What was notified while we were away is unknown: look everywhere once.
                     self._wake_all()
+                    announce("listener.listening")
                     delay_seconds = 0.1
                     await self._hear(connection)
-            except (psycopg.Error, OSError) as error:
+            except Exception as error:
                 _log.warning("listener_lost", error=str(error), retry_seconds=delay_seconds)
-                await asyncio.sleep(delay_seconds)
-                delay_seconds = min(5.0, delay_seconds * 2)
+            await asyncio.sleep(delay_seconds)
+            delay_seconds = min(5.0, delay_seconds * 2)
 
     async def _hear(self, connection: psycopg.AsyncConnection[Any]) -> None:
         async for notice in connection.notifies():

@@ -13,14 +13,13 @@ from prometheus_client import Counter
 from fencepost.signals import announce
 
 _log = structlog.get_logger(__name__)
+LAST_TICK_SECONDS = 10.0
 
 
 class Loop:
-    """Calls `tick` until it is stopped. A tick answers how long to wait, in seconds; `wake` cuts the wait
-    short.
+    """Calls `tick` until it is stopped. A tick answers how long to wait, in seconds; `wake` cuts it short.
 
-    Whatever a tick raises is counted, logged and waited for: a loop that dies in silence is the worst of
-    bugs.
+    Whatever a tick raises is counted, logged and waited for: a loop that dies in silence is the worst bug.
     """
 
     def __init__(self, name: str, tick: Callable[[], Awaitable[float]], errors: Counter) -> None:
@@ -28,35 +27,53 @@ class Loop:
         self._tick = tick
         self._errors = errors
         self._awake = asyncio.Event()
+        self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name=f"fencepost-{self.name}")
 
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
+        """Let the tick end: one that is cut off in the middle leaves its claims to their leases."""
+        if self._task is None:
+            return
+        self._stopping = True
+        self._awake.set()
+        await asyncio.wait([self._task], timeout=LAST_TICK_SECONDS)
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
 
     def wake(self) -> None:
         self._awake.set()
 
     async def _run(self) -> None:
         failures = 0
-        while True:
+        while not self._stopping:
             self._awake.clear()
             try:
                 wait_seconds = await self._tick()
                 failures = 0
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                if isinstance(error, asyncio.CancelledError) and _is_for_us():
+                    raise
                 failures += 1
-                wait_seconds = min(30.0, 0.1 * 2**failures) * random.uniform(0.9, 1.1)  # noqa: S311
-                self._errors.labels(loop=self.name).inc()
-                _log.warning(
-                    "loop_failed", loop=self.name, error=f"{type(error).__name__}: {error}", failures=failures
-                )
+                wait_seconds = self._failed(error, failures)
             announce(f"{self.name}.ticked")
-            if wait_seconds > 0:
+            if wait_seconds > 0 and not self._stopping:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._awake.wait(), wait_seconds)
+                    async with asyncio.timeout(wait_seconds):
+                        await self._awake.wait()
+
+    def _failed(self, error: BaseException, failures: int) -> float:
+        self._errors.labels(loop=self.name).inc()
+        _log.warning(
+            "loop_failed", loop=self.name, error=f"{type(error).__name__}: {error}", failures=failures
+        )
+        return float(min(30.0, 0.1 * 2 ** min(failures, 10)) * random.uniform(0.9, 1.1))  # noqa: S311
+
+
+def _is_for_us() -> bool:
+    """Whether this task was cancelled, and not something that it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -3,48 +3,51 @@ time."""
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
 import psycopg
 import structlog
-from redis.exceptions import RedisError
 
 from fencepost.crashpoints import crash_point
-from fencepost.drive.stream import Streams
-from fencepost.jobs.drive_link import DriveLink
-from fencepost.jobs.intake import Intake, Taken
+from fencepost.drive.stream import Entry, Streams, is_missing_group
+from fencepost.jobs.drive_link import DRIVE_ERRORS, DriveLink
+from fencepost.jobs.intake import Taken
 from fencepost.jobs.job import Database
 from fencepost.jobs.metrics import JobMetrics
+from fencepost.jobs.policy import RECLAIM_DECISIONS
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
 from fencepost.signals import announce
 
 _log = structlog.get_logger(__name__)
 BATCH = 500
+EVICTIONS = 10
 START = "0-0"
+DROPPED = frozenset({"done_or_stale", "not_found"})
 
 
 class Reclaimer:
-    """Puts expired jobs back, evicts holders that block it, and takes over idle entries."""
+    """Puts expired jobs back, takes over idle entries, and evicts holders that stand still."""
 
     def __init__(
         self,
+        streams: Sequence[str],
         database: Database,
         link: DriveLink,
-        intake: Intake,
         consumer: str,
         metrics: JobMetrics,
         settings: JobSettings,
         *,
         longest_lease_seconds: float,
         evict: Callable[[int], Awaitable[None]],
-        accept: Callable[[Taken], Awaitable[None]],
+        accept: Callable[[Sequence[Entry]], Awaitable[Taken | None]],
         free: Callable[[], int],
     ) -> None:
         self._database = database
         self._link = link
-        self._intake = intake
         self._consumer = consumer
         self._metrics = metrics
         self._settings = settings
@@ -54,23 +57,24 @@ class Reclaimer:
         # An entry of a job whose lease may still be valid must not be taken away from its consumer.
         self._min_idle_ms = round((longest_lease_seconds + settings.reclaim_grace_seconds) * 1000)
         # Kept between ticks: from 0-0 each time, a long list would be scanned anew and its end never reached.
-        self._cursors = dict.fromkeys(intake.streams, START)
+        self._cursors = dict.fromkeys(streams, START)
 
     async def tick(self) -> float:
         began = time.monotonic()
         with self._metrics.reclaim_inflight.track_inprogress():
             await self._put_back()
-            await self._evict_blockers()
             streams = self._link.streams
             if streams is not None:
                 await self._take_idle(streams)
+            await self._evict_blockers()
         self._metrics.reclaim_ms.observe((time.monotonic() - began) * 1000)
         return self._settings.reclaim_interval_seconds
 
     async def _put_back(self) -> None:
         while True:
-            crash_point("jobs.reclaim.before_put_back")
+            crash_point("jobs.reclaim.before_commit")
             reclaimed = await self._database.run(kernel_job.reclaim(BATCH))
+            crash_point("jobs.reclaim.after_commit")
             for job in reclaimed:
                 self._metrics.reclaims.labels(status=job.state, reason="worker_lost").inc()
                 _log.warning(
@@ -80,17 +84,8 @@ class Reclaimer:
             if len(reclaimed) < BATCH:
                 return
 
-    async def _evict_blockers(self) -> None:
-        """A holder that stopped inside a fenced transaction keeps its job: past the grace, he is ended."""
-        blocked = await self._database.run(
-            kernel_job.blocked(BATCH, grace_seconds=self._settings.reclaim_grace_seconds)
-        )
-        for job_id in blocked:
-            await self._evict(job_id)
-            self._metrics.reclaims.labels(status="evicted", reason="worker_lost").inc()
-
     async def _take_idle(self, streams: Streams) -> None:
-        for stream in self._intake.streams:
+        for stream in self._cursors:
             count = min(self._settings.reclaim_count, self._free())
             if count <= 0:
                 return
@@ -98,31 +93,37 @@ class Reclaimer:
                 cursor, entries = await streams.claim_idle(
                     stream, self._consumer, self._min_idle_ms, self._cursors[stream], count
                 )
-            except (RedisError, OSError) as error:
-                # A wiped Redis has no group; the intake makes it again. Anything else is for the link to
-                # judge.
-                if "NOGROUP" not in str(error):
-                    self._link.failed(error)
+            except DRIVE_ERRORS as error:
+                if is_missing_group(error):
+                    continue
+                self._link.failed(error)
                 return
-            if not entries:
-                self._cursors[stream] = cursor
-                continue
-            try:
-                taken = await self._intake.claim(entries)
-            except psycopg.OperationalError:
-                self._metrics.reclaims.labels(status="error", reason="db_error").inc(len(entries))
-                raise
-            # Only now: a cursor that moved before the claim would pass over what the claim did not reach.
+            crash_point("jobs.reclaim.after_take")
             self._cursors[stream] = cursor
-            self._count(len(entries), taken)
-            await self._accept(taken)
+            if entries:
+                await self._decide(entries)
 
-    def _count(self, seen: int, taken: Taken) -> None:
-        left = seen - len(taken.claimed) - len(taken.done)
+    async def _decide(self, entries: Sequence[Entry]) -> None:
+        try:
+            taken = await self._accept(entries)
+        except psycopg.Error:
+            # They stay pending, for us now, and the intake asks again.
+            self._metrics.reclaims.labels(status="error", reason="db_error").inc(len(entries))
+            raise
+        if taken is None:
+            return
         self._metrics.reclaims.labels(status="claimed", reason="").inc(len(taken.claimed))
-        self._metrics.reclaims.labels(status="dropped", reason="done_or_stale").inc(len(taken.done))
-        self._metrics.reclaims.labels(status="left", reason="lease_still_valid").inc(max(0, left))
+        for decision, count in Counter(RECLAIM_DECISIONS[refusal] for refusal in taken.refusals).items():
+            status = "dropped" if decision in DROPPED else "left"
+            self._metrics.reclaims.labels(status=status, reason=decision).inc(count)
 
-
-def longest(leases: Sequence[float]) -> float:
-    return max(leases, default=0.0)
+    async def _evict_blockers(self) -> None:
+        """A holder that stopped inside a fenced transaction keeps its job: past the grace, he is ended."""
+        blocked = await self._database.run(
+            kernel_job.blocked(EVICTIONS, grace_seconds=self._settings.reclaim_grace_seconds)
+        )
+        for outcome in await asyncio.gather(*map(self._evict, blocked), return_exceptions=True):
+            if outcome is None:
+                self._metrics.reclaims.labels(status="evicted", reason="worker_lost").inc()
+            else:
+                _log.warning("not_evicted", error=str(outcome))

@@ -7,25 +7,30 @@ is acknowledged after it is at worst delivered again and refused.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import psycopg
 import structlog
-from psycopg_pool import PoolTimeout
-from redis.exceptions import RedisError
 
 from fencepost.crashpoints import crash_point
 from fencepost.drive.stream import Entry, Streams
-from fencepost.jobs.execution import Active, Committed, Lost, Outcome, Refused
+from fencepost.errors import FencepostError, InvalidInput
+from fencepost.jobs.drive_link import DRIVE_ERRORS, DriveLink
+from fencepost.jobs.execution import Active, Committed, Lost, Outcome, Refused, describe, leave
 from fencepost.jobs.job import Database
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.policy import ACKNOWLEDGED, LABELS
 from fencepost.kernel import job as kernel_job
+from fencepost.kernel.call import Call
 
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")
+Finishes = Sequence[tuple[Active, kernel_job.Finish]]
+Leaves = Sequence[tuple[Active, kernel_job.Leave]]
+UNWRITABLE = (InvalidInput, psycopg.DataError)
+"""The database will not take it, now or later."""
 
 
 class Settler:
@@ -34,7 +39,7 @@ class Settler:
     def __init__(
         self,
         database: Database,
-        streams: Callable[[], Streams | None],
+        link: DriveLink,
         owner: str,
         metrics: JobMetrics,
         on_settled: Callable[[Active], None],
@@ -42,111 +47,195 @@ class Settler:
         batch: int,
     ) -> None:
         self._database = database
-        self._streams = streams
+        self._link = link
         self._owner = owner
         self._metrics = metrics
         self._on_settled = on_settled
         self._batch = batch
-        self._waiting: asyncio.Queue[tuple[Active, Outcome]] = asyncio.Queue()
+        self._waiting: deque[tuple[Active, Outcome]] = deque()
+        self._arrived = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     def add(self, active: Active, outcome: Outcome) -> None:
-        self._waiting.put_nowait((active, outcome))
+        self._waiting.append((active, outcome))
+        self._idle.clear()
+        self._arrived.set()
 
     async def run(self) -> None:
         """Settle until cancelled."""
         while True:
-            batch = [await self._waiting.get()]
-            while len(batch) < self._batch and not self._waiting.empty():
-                batch.append(self._waiting.get_nowait())
-            await self._settle(batch)
+            await self._arrived.wait()
+            batch = self._gather()
+            try:
+                await self._settle(batch)
+            except Exception as error:
+                # Nothing may end this task. The jobs' leases run out, and they are tried again.
+                self._metrics.loop_errors.labels(loop="settle").inc()
+                _log.error("settle_failed", error=describe(error), jobs=len(batch))
             for active, _ in batch:
                 self._on_settled(active)
-                self._waiting.task_done()
+            if not self._waiting:
+                self._arrived.clear()
+                self._idle.set()
 
     async def drain(self) -> None:
         """Wait until everything that was added is settled."""
-        await self._waiting.join()
+        await self._idle.wait()
 
     async def acknowledge(self, entries: Iterable[Entry]) -> None:
         """Remove entries whose work is done. A failure is retried once; then a later reclaim removes them."""
-        streams = self._streams()
+        streams = self._link.streams
         if streams is None:
             return
         by_stream: defaultdict[str, list[str]] = defaultdict(list)
         for entry in entries:
             by_stream[entry.stream].append(entry.entry_id)
         for stream, entry_ids in by_stream.items():
-            for last_time in (False, True):
-                try:
-                    await streams.settle(stream, entry_ids)
-                    break
-                except RedisError as error:
-                    self._metrics.acknowledge_errors.labels(reason="xack_error").inc()
-                    if last_time:
-                        _log.warning("xack_error", stream=stream, entries=len(entry_ids), error=str(error))
+            try:
+                await self._remove(streams, stream, entry_ids)
+            except DRIVE_ERRORS as error:
+                _log.warning("xack_error", stream=stream, entries=len(entry_ids), error=str(error))
+                self._link.failed(error)
+                return
+
+    async def _remove(self, streams: Streams, stream: str, entry_ids: Sequence[str]) -> None:
+        crash_point("jobs.ack.before")
+        try:
+            await streams.settle(stream, entry_ids)
+        except DRIVE_ERRORS:
+            self._metrics.acknowledge_errors.labels(reason="xack_error").inc()
+            await streams.settle(stream, entry_ids)
+        crash_point("jobs.ack.after")
+
+    def _gather(self) -> list[tuple[Active, Outcome]]:
+        """The next batch. Two attempts at one job do not go together: answers name the job alone."""
+        batch: list[tuple[Active, Outcome]] = []
+        seen: set[int] = set()
+        while self._waiting and len(batch) < self._batch:
+            job_id = self._waiting[0][0].running.job_id
+            if job_id in seen:
+                break
+            seen.add(job_id)
+            batch.append(self._waiting.popleft())
+        return batch
 
     async def _settle(self, batch: Sequence[tuple[Active, Outcome]]) -> None:
-        done = [entry for entry in await self._write(batch) if entry is not None]
-        crash_point("jobs.settle.before_ack")
-        if done:
-            await self.acknowledge(done)
-        crash_point("jobs.settle.after_ack")
-
-    async def _write(self, batch: Sequence[tuple[Active, Outcome]]) -> list[Entry | None]:
-        """Write the batch to PostgreSQL; answers the entries that are done with."""
-        finishes = [(a, o) for a, o in batch if isinstance(o, kernel_job.Finish)]
-        leaves = [(a, o) for a, o in batch if isinstance(o, kernel_job.Leave)]
-        done: list[Entry | None] = [a.entry for a, o in batch if isinstance(o, Committed)]
-        for _ in done:
-            self._metrics.finished("ok", None)
+        done: list[Active] = []
+        finishes: list[tuple[Active, kernel_job.Finish]] = []
+        leaves: list[tuple[Active, kernel_job.Leave]] = []
         for active, outcome in batch:
-            if isinstance(outcome, Lost):
-                self._metrics.finished("lost", None)
-            elif isinstance(outcome, Refused):
-                done += self._refused(active, outcome.reason)
-        crash_point("jobs.settle.before_write")
-        if finishes:
-            call = kernel_job.finish_many([o for _, o in finishes], self._owner)
-            answers = await self._insist(lambda: self._database.run(call))
-            done += self._judge(dict(_by_id(a for a, _ in finishes)), answers)
-        if leaves:
-            leave = kernel_job.leave_many([o for _, o in leaves], self._owner)
-            lefts = await self._insist(lambda: self._database.run(leave))
-            done += self._judge(dict(_by_id(a for a, _ in leaves)), lefts)
-        crash_point("jobs.settle.after_write")
-        return done
+            match outcome:
+                case kernel_job.Finish():
+                    finishes.append((active, outcome))
+                case kernel_job.Leave():
+                    leaves.append((active, outcome))
+                case Committed():
+                    self._metrics.finished("ok", active)
+                    done.append(active)
+                case Lost():
+                    self._metrics.finished("lost", active)
+                case Refused(reason):
+                    self._finish_refused(active, reason, done, leaves)
+        await self._finish(finishes, done, leaves)
+        await self._leave(leaves, done)
+        await self.acknowledge(active.entry for active in done if active.entry is not None)
 
-    def _judge(
-        self, actives: dict[int, Active], answers: Sequence[kernel_job.Answer] | Sequence[kernel_job.Left]
-    ) -> list[Entry | None]:
-        done: list[Entry | None] = []
+    async def _finish(
+        self, finishes: Finishes, done: list[Active], leaves: list[tuple[Active, kernel_job.Leave]]
+    ) -> None:
+        if not finishes:
+            return
+        crash_point("jobs.settle.before_finish")
+        try:
+            answers, repeated = await self._insist(
+                lambda: kernel_job.finish_many([finish for _, finish in finishes], self._owner)
+            )
+        except UNWRITABLE as error:
+            if len(finishes) == 1:
+                # Its effects may stand outside; to try again would repeat them.
+                active = finishes[0][0]
+                leaves.append(
+                    (active, leave(active.running, "bury", f"unwritable result: {describe(error)}"))
+                )
+                return
+            # One of them is wrong, and the others must not suffer for it.
+            for one in finishes:
+                await self._finish([one], done, leaves)
+            return
+        crash_point("jobs.settle.after_finish")
+        actives = {active.running.job_id: active for active, _ in finishes}
         for answer in answers:
             active = actives[answer.job_id]
-            if answer.refusal is None:
+            if answer.refusal is None or (repeated and answer.refusal == "already_finished"):
                 self._metrics.finished("ok", active)
-                done.append(active.entry)
+                done.append(active)
             else:
-                done += self._refused(active, answer.refusal)
-        return done
+                self._finish_refused(active, answer.refusal, done, leaves)
 
-    def _refused(self, active: Active, reason: str) -> list[Entry | None]:
+    async def _leave(self, leaves: Leaves, done: list[Active]) -> None:
+        if not leaves:
+            return
+        crash_point("jobs.settle.before_leave")
+        try:
+            answers, repeated = await self._insist(
+                lambda: kernel_job.leave_many([item for _, item in leaves], self._owner)
+            )
+        except UNWRITABLE:
+            if len(leaves) == 1:
+                raise
+            for one in leaves:
+                await self._leave([one], done)
+            return
+        crash_point("jobs.settle.after_leave")
+        by_id = {active.running.job_id: (active, item) for active, item in leaves}
+        for answer in answers:
+            active, item = by_id[answer.job_id]
+            if answer.refusal is None:
+                self._metrics.finished(item.how if answer.state == "pending" else str(answer.state), active)
+                done.append(active)
+            elif repeated and answer.refusal in ACKNOWLEDGED:
+                self._metrics.finished("repeated", active)
+                done.append(active)
+            else:
+                self._leave_refused(active, answer.refusal, done)
+
+    def _finish_refused(
+        self, active: Active, reason: str, done: list[Active], leaves: list[tuple[Active, kernel_job.Leave]]
+    ) -> None:
+        if reason == "cancelled":
+            # It runs on until its owner lets it go; released, it ends as cancelled.
+            self._reject(active, reason)
+            leaves.append((active, leave(active.running, "release")))
+        else:
+            self._leave_refused(active, reason, done)
+
+    def _leave_refused(self, active: Active, reason: str, done: list[Active]) -> None:
+        self._reject(active, reason)
+        if reason in ACKNOWLEDGED:
+            done.append(active)
+
+    def _reject(self, active: Active, reason: str) -> None:
         self._metrics.rejected(LABELS.get(reason, reason))
         running = active.running
-        _log.info("finish_refused", job_id=running.job_id, attempt=running.attempt, reason=reason)
-        return [active.entry] if reason in ACKNOWLEDGED else []
+        _log.info("finalize_rejected", job_id=running.job_id, attempt=running.attempt, reason=reason)
 
-    async def _insist(self, write: Callable[[], Awaitable[T]]) -> T:
-        """Try until the database answers. A repeat is safe: what was written is refused, as finished."""
+    async def _insist(self, make: Callable[[], Call[T]]) -> tuple[T, bool]:
+        """Try until the database answers; tells whether an earlier try may have been written.
+
+        A repeat is safe: attempt and owner go with it, so what was written is refused and nothing is doubled.
+        """
         delay_seconds = 0.1
+        repeated = False
+        call = make()
         while True:
             try:
-                return await write()
-            except (psycopg.OperationalError, psycopg.InterfaceError, PoolTimeout) as error:
+                return await self._database.run(call), repeated
+            except UNWRITABLE:
+                raise
+            except (psycopg.Error, FencepostError, OSError) as error:
                 self._metrics.finalize_errors.inc()
-                _log.warning("db_error", error=str(error), retry_seconds=delay_seconds)
+                _log.warning("db_error", error=describe(error), retry_seconds=delay_seconds)
+                repeated = True
                 await asyncio.sleep(delay_seconds)
                 delay_seconds = min(5.0, delay_seconds * 2)
-
-
-def _by_id(actives: Iterable[Active]) -> Iterable[tuple[int, Active]]:
-    return ((active.running.job_id, active) for active in actives)

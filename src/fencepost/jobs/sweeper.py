@@ -1,34 +1,38 @@
 """Driving again what the streams have lost.
 
 PostgreSQL knows where each entry was written and in which life of Redis. A job is driven again when that life
-is over, when its entry was trimmed, or when its entry was delivered and is pending for nobody (a zombie
-acknowledged it). An entry that was not delivered yet is left alone: it waits its turn.
+is over, when its entry was trimmed or never reached the disk, or when its entry was delivered and is pending
+for nobody (a zombie acknowledged it). An entry that was not delivered yet is left alone: it waits its turn.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from typing import LiteralString
 
 import structlog
-from redis.exceptions import RedisError
 
+from fencepost.crashpoints import crash_point
 from fencepost.drive.lanes import LANES, stream_of
 from fencepost.drive.stream import Look, Streams, entry_order
-from fencepost.jobs.drive_link import DriveLink
+from fencepost.jobs.drive_link import DRIVE_ERRORS, DriveLink
 from fencepost.jobs.job import Database
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import queue as kernel_queue
 from fencepost.kernel import refusal as kernel_refusal
+from fencepost.kernel.call import Call
 from fencepost.signals import announce
 
 _log = structlog.get_logger(__name__)
 BATCH = 1000
+PENDING: LiteralString = "select pending from fencepost.queue_status where queue = %s"
 BATCHES_PER_TICK = 20
-"""A throttle: after a wipe, at most this many are driven again in one tick, so that the sweep is never a
-flood."""
+"""A throttle: after a wipe at most this many batches of a lane are driven again in one tick, so that the
+sweep is never a flood."""
 
 
 class Sweeper:
@@ -42,86 +46,125 @@ class Sweeper:
         metrics: JobMetrics,
         settings: JobSettings,
     ) -> None:
-        self._places = [(queue, lane) for queue in queues for lane in range(len(LANES))]
+        self._queues = queues
         self._database = database
         self._link = link
         self._metrics = metrics
         self._settings = settings
-        self._rates: dict[str, tuple[str, float]] = {}
+        self._added: dict[str, tuple[int, float]] = {}
 
     async def tick(self) -> float:
-        await self._prune()
+        await self._count()
         streams = self._link.streams
         if streams is not None:
             try:
-                for queue, lane in self._places:
-                    await self._sweep(streams, queue, lane)
-            except (RedisError, OSError) as error:
+                for queue in self._queues:
+                    for lane in range(len(LANES)):
+                        await self._sweep(streams, queue, lane)
+            except DRIVE_ERRORS as error:
                 self._link.failed(error)
+        await self._prune()
         announce("jobs.swept")
         # Jittered, so that many workers do not sweep at once.
         return self._settings.sweep_interval_seconds * random.uniform(0.8, 1.2)  # noqa: S311
 
     async def _sweep(self, streams: Streams, queue: str, lane: int) -> None:
         stream = stream_of(self._settings.stream_key, queue, lane)
-        look = await streams.look(stream)
-        self._metrics.stream_length.labels(stream=stream).set(look.length)
-        self._metrics.stream_pending.labels(stream=stream).set(look.pending)
         after: kernel_job.Driven | None = None
         for _ in range(BATCHES_PER_TICK):
-            # Entries of the last moment are not judged: their dispatch may not have committed when we looked.
+            # Anew for each batch, and before it: an old look would take new entries for lost ones.
+            look = await streams.sweep(stream)
+            self._measure(stream, look)
+            # Entries of the last moment are not judged: their dispatch had not committed when we looked.
             driven = await self._database.run(
                 kernel_job.driven(
                     queue, lane, age_seconds=self._settings.poll_seconds, after=after, limit=BATCH
                 )
             )
-            await self._recall(driven, await self._lost(streams, stream, look, driven))
+            await self._recall(await self._lost(streams, stream, look, driven))
             if len(driven) < BATCH:
                 return
             after = driven[-1]
 
     async def _lost(
         self, streams: Streams, stream: str, look: Look, driven: Sequence[kernel_job.Driven]
-    ) -> dict[str, list[kernel_job.Driven]]:
+    ) -> Mapping[str, Sequence[kernel_job.Driven]]:
         """Which of the driven jobs have lost their entries, by why."""
-        wiped = [job for job in driven if job.incarnation != look.incarnation]
-        alive = [job for job in driven if job.incarnation == look.incarnation]
-        trimmed = [job for job in alive if _is_trimmed(job.entry_id, look)]
-        gone = {job.job_id for job in trimmed}
-        delivered = [job for job in alive if job.job_id not in gone and _is_delivered(job.entry_id, look)]
-        orphaned: list[kernel_job.Driven] = []
+        by_fate: dict[str, list[kernel_job.Driven]] = {}
+        for job in driven:
+            by_fate.setdefault(fate(job, look), []).append(job)
+        delivered = by_fate.pop("delivered", [])
+        by_fate.pop("waiting", None)
         if delivered:
             pending = await streams.are_pending(stream, [job.entry_id for job in delivered])
-            orphaned = [job for job, held in zip(delivered, pending, strict=True) if not held]
-        return {"wiped": wiped, "trimmed": trimmed, "orphaned": orphaned}
+            by_fate["orphaned"] = [job for job, held in zip(delivered, pending, strict=True) if not held]
+        return by_fate
 
-    async def _recall(
-        self, driven: Sequence[kernel_job.Driven], lost: dict[str, list[kernel_job.Driven]]
-    ) -> None:
+    async def _recall(self, lost: Mapping[str, Sequence[kernel_job.Driven]]) -> None:
         for reason, jobs in lost.items():
             if not jobs:
                 continue
+            crash_point("jobs.sweep.before_commit")
             count = await self._database.run(
                 kernel_job.recall([job.job_id for job in jobs], [job.entry_id for job in jobs])
             )
-            self._metrics.swept.labels(reason=reason).inc(count)
-            _log.warning("driven_again", reason=reason, jobs=count, looked_at=len(driven))
+            crash_point("jobs.sweep.after_commit")
+            # Some may have been claimed since we looked.
+            if count:
+                self._metrics.swept.labels(reason=reason).inc(count)
+                _log.warning("driven_again", reason=reason, jobs=count)
+
+    def _measure(self, stream: str, look: Look) -> None:
+        self._metrics.stream_length.labels(stream=stream).set(look.length)
+        self._metrics.stream_pending.labels(stream=stream).set(look.pending)
+        now = time.monotonic()
+        before, since = self._added.get(stream, (look.entries_added, now))
+        if now - since >= self._settings.sweep_interval_seconds / 2:
+            rate = max(0, look.entries_added - before) / (now - since)
+            window = self._settings.stream_maxlen / rate if rate else float("inf")
+            self._metrics.retention_seconds.labels(stream=stream).set(window)
+            self._added[stream] = (look.entries_added, now)
+        else:
+            self._added.setdefault(stream, (look.entries_added, now))
+
+    async def _count(self) -> None:
+        """What the truth says about the backlog."""
+        await self._database.run(kernel_queue.count())
+        async with self._database.transaction() as tx:
+            for queue in self._queues:
+                rows = await tx.execute(PENDING, (queue,))
+                row = await rows.fetchone()
+                self._metrics.pending.labels(queue=queue).set(0 if row is None else row[0])
 
     async def _prune(self) -> None:
-        await self._database.run(kernel_queue.count())
-        if self._settings.keep_finished_seconds is not None:
-            await self._database.run(kernel_job.prune(self._settings.keep_finished_seconds, BATCH))
-            await self._database.run(kernel_refusal.prune(self._settings.keep_finished_seconds, BATCH))
+        keep_seconds = self._settings.keep_finished_seconds
+        if keep_seconds is not None:
+            await self._until_short(kernel_job.prune(keep_seconds, BATCH))
+            await self._until_short(kernel_refusal.prune(keep_seconds, BATCH))
+
+    async def _until_short(self, prune: Call[int]) -> None:
+        """Batch after batch until one is not full, so that cleaning keeps up; within the throttle."""
+        for _ in range(BATCHES_PER_TICK):
+            if await self._database.run(prune) < BATCH:
+                return
 
 
-def _is_trimmed(entry_id: str, look: Look) -> bool:
-    """Before the first entry that is left; all of them, when the stream is empty.
+def fate(job: kernel_job.Driven, look: Look) -> str:
+    """What became of a driven job's entry.
 
-    An empty stream also means that everything was settled; then the job is not waiting, and the recall finds
-    nothing.
+    wiped      it lived in another life of Redis
+    trimmed    it lies before the first entry that is left; an empty stream has none left
+    rewound    it lies after everything that this Redis remembers: its last moments were not on disk
+    delivered  somebody was given it
+    waiting    nobody was given it yet
     """
-    return look.first_id is None or entry_order(entry_id) < entry_order(look.first_id)
-
-
-def _is_delivered(entry_id: str, look: Look) -> bool:
-    return look.last_delivered_id is not None and entry_order(entry_id) <= entry_order(look.last_delivered_id)
+    if job.incarnation != look.incarnation:
+        return "wiped"
+    place = entry_order(job.entry_id)
+    if look.last_generated_id is not None and place > entry_order(look.last_generated_id):
+        return "rewound"
+    if look.first_id is None or place < entry_order(look.first_id):
+        return "trimmed"
+    if look.last_delivered_id is not None and place <= entry_order(look.last_delivered_id):
+        return "delivered"
+    return "waiting"

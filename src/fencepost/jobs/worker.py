@@ -1,24 +1,26 @@
 """The worker: takes jobs in, runs their handlers, settles what came of them.
 
-One way through: Intake claims, execute runs, Settler writes and acknowledges. Beside it, loops of their own:
-the heartbeat keeps the leases, the dispatcher drives, the reclaimer and the sweeper bring back what was lost.
+One way through: Intake reads and claims, execute runs, Settler writes and acknowledges. Beside it, loops of
+their own: the heartbeat keeps the leases, the dispatcher drives, the reclaimer and the sweeper bring back
+what was lost.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import structlog
 
+from fencepost.drive.refresher import Refresher
 from fencepost.drive.stream import Entry
+from fencepost.jobs.capacity import Capacity
 from fencepost.jobs.dispatcher import Dispatcher
 from fencepost.jobs.drive_link import DriveLink
-from fencepost.jobs.execution import Active, execute
+from fencepost.jobs.execution import Active, execute, leave
 from fencepost.jobs.handler import Handler, Handlers
 from fencepost.jobs.heartbeat import Beat, Heartbeat
 from fencepost.jobs.intake import Intake, Taken
@@ -26,17 +28,21 @@ from fencepost.jobs.job import Database, Job, SyncDatabase
 from fencepost.jobs.listener import Listener
 from fencepost.jobs.loop import Loop
 from fencepost.jobs.metrics import JobMetrics
-from fencepost.jobs.reclaimer import Reclaimer, longest
+from fencepost.jobs.reclaimer import Reclaimer
 from fencepost.jobs.settings import JobSettings
 from fencepost.jobs.settlement import Settler
 from fencepost.jobs.sweeper import Sweeper
-from fencepost.kernel import job as kernel_job
+from fencepost.jobs.threads import HandlerThreads
 from fencepost.kernel.eviction import evict_job
 from fencepost.kernel.lease import owner_name
+from fencepost.logs import FloodGate
 from fencepost.signals import announce
 
 _log = structlog.get_logger(__name__)
 UNKNOWN_KIND_SECONDS = 5.0
+UNKNOWN_KIND_SECONDS_MAX = 300.0
+FAREWELL_SECONDS = 10.0
+REFRESH_SECONDS_MAX = 2.0
 
 
 class Worker:
@@ -56,35 +62,38 @@ class Worker:
         redis_reply_seconds: float = 5,
     ) -> None:
         self.owner = owner_name(settings.worker_id or "worker")
-        consumer = settings.stream_consumer or settings.worker_id or self.owner
+        self._consumer = settings.stream_consumer or settings.worker_id or self.owner
         self._handlers = handlers
         self._database = database
         self._sync_database = sync_database
         self._database_url = database_url
         self._metrics = metrics
         self._settings = settings
+        self._gate = FloodGate()
         self._active: dict[tuple[int, int], Active] = {}
+        self._latest: dict[int, Active] = {}
+        self._event_loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
         self._room = asyncio.Event()
-        self._executor = ThreadPoolExecutor(settings.concurrency, thread_name_prefix="fencepost-handler")
-        self._link = DriveLink(redis_url, settings.stream_group, metrics, reply_seconds=redis_reply_seconds)
+        self._threads = HandlerThreads(self._room.set)
+        self._capacity = Capacity(settings.concurrency, lambda: len(self._active) + self._threads.left_behind)
+        self._link = DriveLink(redis_url, metrics, settings, reply_seconds=redis_reply_seconds)
         self._listener = Listener(listen_url)
         self._settler = Settler(
-            database, lambda: self._link.streams, self.owner, metrics, self._settled, batch=settings.batch
+            database, self._link, self.owner, metrics, self._settled, batch=settings.batch
         )
-        self._intake = Intake(handlers.queues, self.owner, consumer, database, self._link, metrics, settings)
-        self._heartbeat = Heartbeat(
-            database_url,
-            redis_url,
+        self._intake = Intake(
+            handlers.queues,
             self.owner,
-            settings.stream_group,
-            consumer,
+            self._consumer,
+            database,
+            self._link,
             metrics,
-            held=lambda: tuple(self._active.values()),
-            on_beat=self._heard,
-            interval_seconds=settings.heartbeat_seconds,
+            settings,
+            reply_seconds=redis_reply_seconds,
         )
-        self._loops = self._make_loops(consumer)
+        self._heartbeat = self._make_heartbeat(redis_url)
+        self._loops = [*self._make_recovery(), *map(self._make_dispatch, handlers.queues)]
 
     async def run(self) -> None:
         """Work until `stop`, then finish what runs, give back what does not end in time, and leave."""
@@ -98,113 +107,149 @@ class Worker:
         try:
             await self._work()
         finally:
+            self._stopping.set()
             await self._drain()
-            for loop in self._loops:
-                await loop.stop()
+            await asyncio.gather(*(loop.stop() for loop in self._loops))
             for task in background:
                 task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
-            self._heartbeat.close()
-            self._executor.shutdown(wait=False, cancel_futures=True)
+            await asyncio.gather(*background, return_exceptions=True)
+            await asyncio.to_thread(self._heartbeat.close)
+            self._threads.close()
             await self._link.close()
             announce("worker.stopped")
 
     def stop(self) -> None:
-        """Take nothing more in; `run` returns when what is here has ended."""
+        """Take nothing more in; `run` returns when what is here has ended. Call it on the event loop."""
         self._stopping.set()
         self._room.set()
-
-    @property
-    def free(self) -> int:
-        return self._settings.concurrency - len(self._active)
 
     async def _work(self) -> None:
         failures = 0
         while not self._stopping.is_set():
-            if self.free <= 0:
-                self._room.clear()
+            self._room.clear()
+            if self._free() <= 0:
                 await self._room.wait()
                 continue
             try:
-                taken = await self._unless_stopped(self._intake.take(self.free))
+                found = await self._take()
                 failures = 0
             except Exception as error:
                 failures += 1
                 self._metrics.loop_errors.labels(loop="intake").inc()
                 _log.warning("intake_failed", error=f"{type(error).__name__}: {error}", failures=failures)
-                await self._pause(min(5.0, 0.1 * 2**failures))
+                await self._pause(min(5.0, 0.1 * 2 ** min(failures, 10)))
                 continue
-            if taken is not None:
-                await self._accept(taken)
-                if not taken.claimed and self._link.streams is None:
-                    announce("worker.idle")
-                    await self._pause(self._settings.poll_seconds)
+            if not found and self._link.streams is None:
+                announce("worker.idle")
+                await self._pause(self._settings.poll_seconds)
 
-    async def _unless_stopped(self, take: Coroutine[Any, Any, Taken]) -> Taken | None:
-        """Wait for jobs, but not longer than for the order to stop."""
-        reading = asyncio.create_task(take)
+    def _free(self) -> int:
+        return 0 if self._stopping.is_set() else self._capacity.free
+
+    async def _take(self) -> bool:
+        """Read and claim, or claim straight from PostgreSQL; answers whether anything was there."""
+        held = [active.entry for active in self._active.values() if active.entry is not None]
+        entries = await self._unless_stopped(self._intake.read(self._free(), held))
+        if entries:
+            await self._accept(entries)
+        elif self._link.streams is None and self._free() > 0:
+            with self._capacity.reserved(self._free()) as places:
+                taken = await self._intake.claim_next(places)
+                self._begin(taken)
+            return bool(taken.claimed)
+        return bool(entries)
+
+    async def _accept(self, entries: Sequence[Entry]) -> Taken | None:
+        """Claim what the entries name, and begin it; entries that there is no place for are given back."""
+        with self._capacity.reserved(len(entries)) as places:
+            taken = await self._intake.claim(entries[:places]) if places else None
+            if taken is not None:
+                self._begin(taken)
+        if places < len(entries):
+            await self._intake.give_back(entries[places:])
+        if taken is not None and taken.done:
+            await self._settler.acknowledge(taken.done)
+        return taken
+
+    async def _unless_stopped(self, read: Coroutine[Any, Any, list[Entry]]) -> list[Entry]:
+        """Wait for entries, but not longer than for the order to stop."""
+        reading = asyncio.create_task(read)
         stopping = asyncio.create_task(self._stopping.wait())
-        await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if not reading.done():
-            # What was read and not claimed stays pending and is taken over later.
-            reading.cancel()
-            with suppress(asyncio.CancelledError):
-                await reading
-            return None
-        return reading.result()
+        try:
+            await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if reading.done():
+                return reading.result()
+            return []
+        finally:
+            # What was delivered and not heard of is pending for us; `leave` gives it back.
+            for task in (reading, stopping):
+                task.cancel()
+            await asyncio.wait({reading, stopping})
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
 
-    async def _accept(self, taken: Taken) -> None:
+    def _begin(self, taken: Taken) -> None:
         for running, entry in taken.claimed:
-            self._begin(running, entry)
-        if taken.done:
-            await self._settler.acknowledge(taken.done)
-
-    def _begin(self, running: kernel_job.Running, entry: Entry | None) -> None:
-        handler = self._handlers.get(running.kind)
-        job = Job(running, self.owner, self._database, self._sync_database)
-        active = Active(running, entry, job, time.monotonic() + running.lease_seconds)
-        self._active[running.job_id, running.attempt] = active
+            job = Job(running, self.owner, self._database, self._sync_database)
+            active = Active(running, entry, job, taken.asked_at + running.lease_seconds)
+            # We may be our own successor: an older attempt that still runs here is a zombie.
+            self._lose([self._latest[running.job_id]] if running.job_id in self._latest else [])
+            self._latest[running.job_id] = self._active[running.job_id, running.attempt] = active
+            handler = self._handlers.get(running.kind)
+            if handler is None:
+                self._give_up(active)
+            else:
+                active.task = asyncio.create_task(self._execute(active, handler))
         self._metrics.active.set(len(self._active))
-        if handler is None:
-            _log.warning("unknown_kind", kind=running.kind, job_id=running.job_id, queue=running.queue)
-            leave = kernel_job.Leave(running.job_id, running.attempt, "release", None, UNKNOWN_KIND_SECONDS)
-            self._settler.add(active, leave)
-            return
-        active.task = asyncio.create_task(self._execute(active, handler))
 
-    async def _execute(self, active: Active, handler: Handler[Any]) -> None:
+    def _give_up(self, active: Active) -> None:
+        """A kind without a handler: another worker may have one, so the job goes back, for longer each
+        time."""
+        running = active.running
+        delay = UNKNOWN_KIND_SECONDS * 2 ** min(running.attempt - 1, 10)
+        self._gate.log(_log.warning, "unknown_kind", kind=running.kind, queue=running.queue)
+        active.outcome_known = True
+        self._settler.add(active, leave(running, "release", None, min(delay, UNKNOWN_KIND_SECONDS_MAX)))
+
+    async def _execute(self, active: Active, handler: Handler[...]) -> None:
         running = active.running
         with structlog.contextvars.bound_contextvars(job_id=running.job_id, attempt=running.attempt):
-            outcome = await execute(active, handler, self._executor)
+            outcome = await execute(active, handler, self._threads)
         active.outcome_known = True
         self._settler.add(active, outcome)
 
     def _settled(self, active: Active) -> None:
-        self._active.pop((active.running.job_id, active.running.attempt), None)
+        running = active.running
+        self._active.pop((running.job_id, running.attempt), None)
+        if self._latest.get(running.job_id) is active:
+            del self._latest[running.job_id]
         self._metrics.active.set(len(self._active))
         self._room.set()
         announce("worker.settled")
 
     def _heard(self, beat: Beat) -> None:
         """From the heartbeat's thread."""
-        if beat.lost or beat.cancelled:
+        assert self._event_loop is not None, "the heartbeat is started by run"
+        with suppress(RuntimeError):  # The loop may be closed by now.
             self._event_loop.call_soon_threadsafe(self._end, beat)
 
     def _end(self, beat: Beat) -> None:
-        for active in beat.lost:
-            if not active.lost:
-                active.lost = True
-                _log.warning("lease_lost", job_id=active.running.job_id, attempt=active.running.attempt)
-                self._cancel(active)
+        self._lose(active for active in beat.lost if not active.ended)
         for active in beat.cancelled:
             if not active.cancelled:
                 active.cancelled = True
+                self._cancel(active)
+
+    def _lose(self, actives: Iterable[Active]) -> None:
+        """A lost lease stops the local execution: nothing is written, nothing acknowledged."""
+        for active in actives:
+            if not active.lost:
+                active.lost = True
+                _log.warning("lease_lost", job_id=active.running.job_id, attempt=active.running.attempt)
+                announce("worker.lost")
                 self._cancel(active)
 
     def _cancel(self, active: Active) -> None:
@@ -212,45 +257,72 @@ class Worker:
         if active.task is not None:
             active.task.cancel()
 
+    async def _watch_leases(self) -> float:
+        """On this clock, because a database that does not answer tells nobody that a lease has ended."""
+        now = time.monotonic()
+        self._lose([a for a in self._active.values() if a.deadline <= now and not a.ended])
+        return min(1.0, self._settings.heartbeat_seconds / 2)
+
     async def _drain(self) -> None:
         """Let handlers end; what does not within the time is given back, its try not counted."""
-        tasks = [a.task for a in self._active.values() if a.task is not None]
-        if tasks:
-            await asyncio.wait(tasks, timeout=self._settings.drain_seconds)
+        await self._wait_for_handlers(self._settings.drain_seconds)
         for active in tuple(self._active.values()):
             self._cancel(active)
+        await self._wait_for_handlers(FAREWELL_SECONDS)
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._settler.drain(), 10)
+            async with asyncio.timeout(FAREWELL_SECONDS):
+                await self._settler.drain()
+                await self._intake.leave()
 
-    def _make_loops(self, consumer: str) -> Sequence[Loop]:
-        queues = self._handlers.queues
-        errors = self._metrics.loop_errors
+    async def _wait_for_handlers(self, seconds: float) -> None:
+        tasks = [active.task for active in self._active.values() if active.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+
+    def _make_heartbeat(self, redis_url: str | None) -> Heartbeat:
+        settings = self._settings
+        refresher = None
+        if redis_url is not None:
+            # A Redis that hangs must not delay the next renewal.
+            seconds = min(REFRESH_SECONDS_MAX, settings.heartbeat_seconds / 2)
+            refresher = Refresher(redis_url, settings.stream_group, self._consumer, reply_seconds=seconds)
+        return Heartbeat(
+            self._database_url,
+            self.owner,
+            self._metrics,
+            refresher,
+            held=lambda: tuple(self._active.values()),
+            on_beat=self._heard,
+            interval_seconds=settings.heartbeat_seconds,
+        )
+
+    def _make_recovery(self) -> Sequence[Loop]:
+        leases = [self._settings.lease_seconds, *(handler.lease_seconds for handler in self._handlers)]
+        grace_seconds = self._settings.reclaim_grace_seconds
         reclaimer = Reclaimer(
+            self._intake.streams,
             self._database,
             self._link,
-            self._intake,
-            consumer,
+            self._consumer,
             self._metrics,
             self._settings,
-            longest_lease_seconds=longest(
-                [self._settings.lease_seconds, *(handler.lease_seconds for handler in self._handlers)]
-            ),
-            evict=lambda job_id: evict_job(self._database_url, job_id, self._settings.reclaim_grace_seconds),
+            longest_lease_seconds=max(leases),
+            evict=lambda job_id: evict_job(self._database_url, job_id, grace_seconds),
             accept=self._accept,
-            free=lambda: self.free,
+            free=self._free,
         )
-        sweeper = Sweeper(queues, self._database, self._link, self._metrics, self._settings)
-        loops = [
-            Loop("drive", self._link.probe, errors),
-            Loop("reclaim", reclaimer.tick, errors),
-            Loop("sweep", sweeper.tick, errors),
-        ]
-        for queue in queues:
-            dispatcher = Dispatcher(
-                queue, self._database, self._link, self._listener, self._metrics, self._settings
-            )
-            loop = Loop("dispatch", dispatcher.tick, errors)
-            self._listener.on(f"job:{queue}", loop.wake)
-            self._link.on_change(loop.wake)
-            loops.append(loop)
-        return loops
+        sweeper = Sweeper(self._handlers.queues, self._database, self._link, self._metrics, self._settings)
+        ticks = {
+            "drive": self._link.probe,
+            "leases": self._watch_leases,
+            "reclaim": reclaimer.tick,
+            "sweep": sweeper.tick,
+        }
+        return [Loop(name, tick, self._metrics.loop_errors) for name, tick in ticks.items()]
+
+    def _make_dispatch(self, queue: str) -> Loop:
+        dispatcher = Dispatcher(queue, self._database, self._link, self._metrics, self._settings)
+        loop = Loop("dispatch", dispatcher.tick, self._metrics.loop_errors)
+        self._listener.on(f"job:{queue}", loop.wake)
+        self._link.on_change(loop.wake)
+        return loop

@@ -504,3 +504,12 @@ def driven(
 def next_due(queue: str) -> Call[datetime | None]:
     """When the next pending job of the queue is due: how long a loop may sleep."""
     return Call("select fencepost.job_next_due(%s::text)", (text("queue", queue),), scalar)
+
+
+def seconds_until_due(queue: str) -> Call[float | None]:
+    """`next_due` by the database's clock: the machine of the loop may have another opinion of the time."""
+    return Call(
+        "select extract(epoch from fencepost.job_next_due(%s::text) - fencepost.clock())::double precision",
+        (text("queue", queue),),
+        scalar,
+    )

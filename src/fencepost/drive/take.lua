@@ -1,0 +1,45 @@
+-- Read new entries of several streams for one consumer: so many in all, and no more.
+--
+--   KEYS[i]    <stream>   stream   the lanes' entries, in the order in which leftovers are offered
+--
+--   ARGV[1]    group      ARGV[2]  consumer      ARGV[3]  how many in all
+--   ARGV[3+i]  how many of KEYS[i] at first
+--
+-- By the parts first; what one stream leaves is offered to the others. One script, because several commands would either
+-- read too much (COUNT is per stream) or cost a round trip for each stream that turns out to be empty.
+--
+-- A stream without the group is new, or Redis was wiped. The group is made from the beginning: what was written before
+-- it belongs to it too. Answers {stream, {{id, {field, value, ...}}, ...}} for each stream that had something.
+local group, consumer, left = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local answer = {}
+local full = {}
+
+local function read(stream, count)
+  local got = redis.pcall('XREADGROUP', 'GROUP', group, consumer, 'COUNT', count, 'STREAMS', stream, '>')
+  if got and got.err and string.find(got.err, 'NOGROUP', 1, true) then
+    redis.call('XGROUP', 'CREATE', stream, group, '0', 'MKSTREAM')
+    got = redis.pcall('XREADGROUP', 'GROUP', group, consumer, 'COUNT', count, 'STREAMS', stream, '>')
+  end
+  if got and got.err then
+    error(got.err, 0)
+  end
+  if not got or #got == 0 then
+    return 0
+  end
+  answer[#answer + 1] = got[1]
+  left = left - #got[1][2]
+  return #got[1][2]
+end
+
+for i, stream in ipairs(KEYS) do
+  local part = math.min(tonumber(ARGV[3 + i]), left)
+  if part == 0 or read(stream, part) == part then
+    full[#full + 1] = stream
+  end
+end
+for _, stream in ipairs(full) do
+  if left > 0 then
+    read(stream, left)
+  end
+end
+return answer
