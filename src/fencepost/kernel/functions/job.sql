@@ -34,13 +34,11 @@
 --
 -- Locks: rows of several jobs are locked in order of id; waiting before running before finished.
 
-create or replace function fencepost._job_check_submit(
+create or replace function fencepost._job_check_terms(
   p_queue text, p_kind text, p_lane integer, p_tries_max integer, p_lease interval
 ) returns void
 language plpgsql volatile
 as $$
-declare
-  v_queue fencepost.job_queue;
 begin
   perform fencepost._check_text('queue', p_queue, 128);
   perform fencepost._check_text('kind', p_kind, 256);
@@ -52,11 +50,6 @@ begin
   if p_tries_max is null or p_tries_max not between 1 and 1000 then
     raise exception 'tries_max is %; it must lie between 1 and 1000.', coalesce(p_tries_max::text, 'null')
       using errcode = 'ZF100', detail = '{"field": "tries_max"}';
-  end if;
-  select * into v_queue from fencepost.job_queue q where q.queue = p_queue;
-  if v_queue.waiting_now >= v_queue.waiting_max then
-    raise exception 'queue % has % waiting jobs; at most % may wait.', p_queue, v_queue.waiting_now, v_queue.waiting_max
-      using errcode = 'ZF102', hint = 'Submit more slowly, add workers, or raise the bound of the queue.';
   end if;
 end $$;
 
@@ -93,7 +86,8 @@ declare
   v_won   bigint[];
   v_kept  boolean[];
 begin
-  perform fencepost._job_check_submit(p_queue, p_kind, p_lane, p_tries_max, p_lease);
+  perform fencepost._job_check_terms(p_queue, p_kind, p_lane, p_tries_max, p_lease);
+  perform fencepost._queue_check_bound(p_queue);
   perform fencepost._check_moment('run_at', p_run_at);
   perform fencepost._check_lengths('unique_keys', v_count, coalesce(cardinality(p_unique_keys), v_count));
   perform fencepost._check_lengths('concurrency_keys', v_count, coalesce(cardinality(p_concurrency_keys), v_count));
@@ -171,7 +165,7 @@ begin
   return query
   select w.job_id, w.attempt, w.dispatches from fencepost.job_waiting w
   where w.queue = p_queue and w.lane = p_lane and w.dispatched_at is null and w.run_at <= v_now
-  order by w.run_at, w.job_id limit p_limit for update skip locked;
+  order by w.run_at, w.job_id limit least(p_limit, fencepost._rate_room(p_queue, v_now, true)) for update skip locked;
 end $$;
 
 -- Record where the entries lie, in order of id. What was claimed, cancelled or dispatched by another meanwhile is
@@ -195,7 +189,9 @@ begin
   update fencepost.job_waiting w
   set dispatched_at = v_now, entry_id = a.entry_id, incarnation = p_incarnation, dispatches = w.dispatches + 1,
       last_error = null
-  from asked a where w.job_id = a.job_id and w.dispatched_at is null;
+  -- Asked of the entry, which goes with dispatched_at: that one would invite the planner into the index of all pending
+  -- jobs, for each id.
+  from asked a where w.job_id = a.job_id and w.entry_id is null;
   get diagnostics v_count = row_count;
   return v_count;
 end $$;
@@ -206,19 +202,15 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off
 as $$
 declare
-  v_now     timestamptz := fencepost.clock();
-  v_pending bigint[];
-  v_count   bigint;
+  v_now   timestamptz := fencepost.clock();
+  v_count bigint;
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_wait('delay', p_delay, interval '10 years');
-  -- Two steps: beside the ids, dispatched_at would invite the planner into the index of all pending jobs.
-  v_pending := array(select l.job_id from (
-    select w.job_id, w.dispatched_at from fencepost.job_waiting w where w.job_id = any (p_ids)
-    order by w.job_id for update) l where l.dispatched_at is null);
+  perform 1 from fencepost.job_waiting w where w.job_id = any (p_ids) order by w.job_id for update;
   update fencepost.job_waiting w
   set run_at = greatest(w.run_at, v_now + p_delay), dispatches = w.dispatches + 1, last_error = left(p_error, 2000)
-  where w.job_id = any (v_pending);
+  where w.job_id = any (p_ids) and w.entry_id is null;
   get diagnostics v_count = row_count;
   return v_count;
 end $$;
@@ -265,11 +257,13 @@ begin
 end $$;
 
 -- When the next pending job of a queue is due, or null when none waits: how long a loop may sleep. Paused queues have
--- none. Served by job_waiting_pending, one look for each lane.
+-- none, and a queue that is limited is not due before its rate leaves room. Served by job_waiting_pending, one look for
+-- each lane.
 create or replace function fencepost.job_next_due(p_queue text) returns timestamptz
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
-  select min(w.run_at) from generate_series(0, 3) lane cross join lateral (
+  select case when min(w.run_at) is not null then greatest(min(w.run_at), fencepost._rate_ready_at(p_queue, fencepost.clock())) end
+  from generate_series(0, 3) lane cross join lateral (
     select n.run_at from fencepost.job_waiting n
     where n.queue = p_queue and n.lane = lane and n.dispatched_at is null
     order by n.run_at limit 1) w

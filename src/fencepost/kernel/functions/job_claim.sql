@@ -1,7 +1,7 @@
 -- Claiming: the gate. No claim, no execution.
 --
--- A claim answers for each job: claimed, deferred (its concurrency key has no free slot, or its queue is paused: the
--- job waits and its entry is done with), or refused with a reason.
+-- A claim answers for each job: claimed, deferred (its concurrency key has no free slot, its rate no token, or its queue
+-- is paused: the job waits and its entry is done with), or refused with a reason.
 
 -- The one place where a job becomes running. Waiting rows are deleted and running rows inserted by one statement; the
 -- index scan over the ids locks them in order of id, which the function-level plan settings pin. What is left over
@@ -16,6 +16,7 @@ as $$
 declare
   v_now     timestamptz := fencepost.clock();
   v_special bigint[];
+  v_limited bigint[] := '{}';
   v_claimed bigint[] := '{}';
 begin
   perform fencepost._require_read_committed();
@@ -26,8 +27,13 @@ begin
   v_special := array(select w.job_id from fencepost.job_waiting w
     where w.job_id = any (p_ids) and (w.concurrency_key is not null or w.queue in (
       select q.queue from fencepost.job_queue q where q.paused_at is not null)));
+  if exists (select 1 from fencepost.job_rate) then
+    v_limited := fencepost._rate_limited(p_ids);
+    v_special := v_special || v_limited;
+  end if;
   if v_special <> '{}' then
     perform 1 from fencepost.job_waiting w where w.job_id = any (p_ids) order by w.job_id for update;
+    perform fencepost._rate_lock(v_limited) where v_limited <> '{}';
     v_now := fencepost.clock();
   end if;
 
@@ -75,6 +81,7 @@ declare
   v_waiting fencepost.job_waiting;
   v_running fencepost.job_running;
   v_slot    integer;
+  v_rate    record;
 begin
   select * into v_job from fencepost.job j where j.job_id = p_id;
   select * into v_waiting from fencepost.job_waiting w where w.job_id = p_id for update;
@@ -86,12 +93,15 @@ begin
     if not exists (select 1 from fencepost.job_queue q where q.queue = v_waiting.queue and q.paused_at is not null) then
       v_slot := fencepost._job_free_slot(v_waiting.concurrency_key, v_job.concurrency_limit);
     end if;
-    if v_slot is null then
+    select * into v_rate from fencepost._rate_take(v_job, v_waiting, v_now) where v_slot is not null;
+    if v_slot is null or not v_rate.granted then
       update fencepost.job_waiting w
       set dispatched_at = null, entry_id = null, incarnation = null,
-          -- The slot that comes free calls it; the delay is for the case that nobody does.
-          deferred_at = case when w.concurrency_key is not null then v_now end,
-          run_at = case when w.concurrency_key is not null then greatest(w.run_at, v_now + interval '5 seconds') else w.run_at end
+          -- The slot that comes free calls it; the delay is for the case that nobody does. A rate calls nobody: it has
+          -- promised a turn, or leaves the job to the dispatch.
+          deferred_at = case when v_rate.back_at is not null or (v_slot is null and w.concurrency_key is not null) then v_now end,
+          run_at = greatest(w.run_at, coalesce(v_rate.back_at, case when v_slot is null and w.concurrency_key is not null
+                                                                    then v_now + interval '5 seconds' end))
       where w.job_id = p_id;
       return query select p_id, 'deferred', null::text, v_waiting.attempt, v_waiting.tries, v_waiting.queue, v_waiting.lane,
         v_job.kind, null::jsonb, null::jsonb, null::interval, null::timestamptz, v_job.submitted_at;
@@ -223,6 +233,7 @@ begin
   if exists (select 1 from fencepost.job_queue q where q.queue = p_queue and q.paused_at is not null) then
     return;
   end if;
+  p_limit := least(p_limit, fencepost._rate_room(p_queue, v_now, false));
   v_ids := array(select w.job_id from fencepost.job_waiting w
     where w.queue = p_queue and w.lane = p_lane and w.dispatched_at is null and w.run_at <= v_now
     order by w.run_at, w.job_id limit p_limit for update skip locked);

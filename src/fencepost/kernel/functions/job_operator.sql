@@ -150,7 +150,7 @@ create or replace function fencepost.queue_count() returns void
 language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
   update fencepost.job_queue q
-  set waiting_now = (select count(*) from fencepost.job_waiting w where w.queue = q.queue)
+  set waiting_now = fencepost._queue_waiting(q.queue, q.waiting_max), counted_at = fencepost.clock()
   where q.waiting_max is not null
 $$;
 

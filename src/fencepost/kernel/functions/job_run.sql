@@ -116,7 +116,7 @@ begin
   return v_done;
 end $$;
 
--- After jobs have left the running table for good: their unique keys are free, and each slot calls who waits for it.
+-- After jobs have ended for good: their unique keys are free, each slot calls who waits for it, and so do their batches.
 create or replace function fencepost._job_left(p_ids bigint[], p_keys text[], p_now timestamptz) returns void
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off
@@ -126,6 +126,7 @@ begin
   if p_keys is not null then
     perform fencepost._job_call_waiting(k, p_now) from unnest(p_keys) k;
   end if;
+  perform fencepost._job_ended(p_ids, p_now);
 end $$;
 
 -- A slot of p_key came free: the job that has waited longest for it is due now.
@@ -213,28 +214,30 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off s
 as $$
 #variable_conflict use_column
 declare
-  v_now  timestamptz;
-  v_free bigint[];
-  v_done bigint[];
+  v_now     timestamptz;
+  v_free    bigint[];
+  v_done    bigint[];
+  v_expires timestamptz[];
+  v_cancel  boolean[];
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('owner', p_owner, 256);
   perform fencepost._check_tokens('ids', p_ids);
   perform fencepost._check_tokens('attempts', p_attempts);
   perform fencepost._check_lengths('attempts', cardinality(p_ids), cardinality(p_attempts));
-  v_free := array(select r.job_id from fencepost.job_running r where r.job_id = any (p_ids)
-                  order by r.job_id for no key update skip locked);
+  v_free := array(select r.job_id from unnest(p_ids, p_attempts) a (job_id, attempt)
+                  join fencepost.job_running r on r.job_id = a.job_id and r.attempt = a.attempt and r.owner = p_owner
+                  order by r.job_id for no key update of r skip locked);
   v_now := fencepost.clock();
+  -- Locked by us, so owner and attempt hold; only the clock has moved.
   with renewed as (
     update fencepost.job_running r set renewed_at = v_now, expires_at = v_now + r.lease
-    from unnest(p_ids, p_attempts) a (job_id, attempt)
-    where r.job_id = a.job_id and r.attempt = a.attempt and r.owner = p_owner and r.expires_at > v_now
-      and r.job_id = any (v_free)
-    returning r.job_id
+    where r.job_id = any (v_free) and r.expires_at > v_now
+    returning r.job_id, r.expires_at, r.cancel_requested_at is not null as cancel
   )
-  select coalesce(array_agg(n.job_id), '{}') into v_done from renewed n;
-  return query select r.job_id, r.expires_at, r.cancel_requested_at is not null, null::text
-               from fencepost.job_running r where r.job_id = any (v_done);
+  select coalesce(array_agg(n.job_id), '{}'), array_agg(n.expires_at), array_agg(n.cancel) into v_done, v_expires, v_cancel
+  from renewed n;
+  return query select d.*, null::text from unnest(v_done, v_expires, v_cancel) d;
   if cardinality(v_done) < cardinality(p_ids) then
     return query select n.job_id, null::timestamptz, n.refusal = 'cancelled', n.refusal
                  from fencepost._job_note_refused(p_ids, p_attempts, p_owner, v_done, 'renew') n;

@@ -1,0 +1,157 @@
+-- Batches: many jobs, and one that is called when the last of them has ended.
+--
+-- The call belongs to the transaction of the last finishing write. It cannot fail there and cannot happen twice, because
+-- nothing is submitted at that moment: the callback is a job that was submitted with the batch and waits for a time that
+-- never comes, until its batch makes it due.
+
+-- When a callback is due while its batch is open.
+create or replace function fencepost._batch_never() returns timestamptz
+language sql immutable parallel safe
+as $$ select timestamptz '9999-12-31 00:00:00+00' $$;
+
+-- Make a batch of jobs that wait, and of the callback that waits for them. Their rows are locked until this transaction
+-- ends, so that none of them is claimed before the batch can be seen. A batch without jobs is complete at once.
+create or replace function fencepost.batch_make(p_ids bigint[], p_callback_id bigint default null, p_name text default null)
+returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_now   timestamptz;
+  v_ids   bigint[];
+  v_batch bigint;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_tokens('ids', p_ids);
+  if p_name is not null then
+    perform fencepost._check_text('name', p_name, 256);
+  end if;
+  if p_callback_id = any (p_ids) then
+    raise exception 'callback is a job of the batch, which would wait for itself.'
+      using errcode = 'ZF100', detail = '{"field": "callback"}';
+  end if;
+  -- In order of id, as a claim locks them; the callback among them.
+  v_ids := array(select w.job_id from fencepost.job_waiting w where w.job_id = any (p_ids || p_callback_id)
+                 order by w.job_id for update);
+  perform fencepost._batch_refuse_gone(p_ids || p_callback_id, v_ids);
+  v_now := fencepost.clock();
+  v_ids := array_remove(v_ids, p_callback_id);
+  insert into fencepost.job_batch (name, size, callback_job_id, made_at)
+  values (p_name, cardinality(v_ids), p_callback_id, v_now) returning batch_id into v_batch;
+  -- Parts of 64: neighbours are claimed, and so finished, together.
+  insert into fencepost.job_batch_member (job_id, batch_id, part)
+  select m.job_id, v_batch, (m.place - 1) / 64 from unnest(v_ids) with ordinality m (job_id, place);
+  insert into fencepost.job_batch_part (batch_id, part, remaining)
+  select v_batch, p, least(64, cardinality(v_ids) - 64 * p) from generate_series(0, (cardinality(v_ids) - 1) / 64) p
+  where v_ids <> '{}';
+  update fencepost.job_waiting w set run_at = fencepost._batch_never(), dispatched_at = null, entry_id = null, incarnation = null
+  where w.job_id = p_callback_id;
+  if v_ids = '{}' then
+    perform fencepost._batch_complete(v_batch, v_now);
+  end if;
+  return v_batch;
+end $$;
+
+-- A job that does not wait any more may have ended before the batch counts it; one that is in a batch already is counted
+-- there.
+create or replace function fencepost._batch_refuse_gone(p_ids bigint[], p_waiting bigint[]) returns void
+language plpgsql volatile
+as $$
+declare
+  v_gone bigint;
+begin
+  select a into v_gone from unnest(p_ids) a where a is not null and a <> all (p_waiting) order by a limit 1;
+  if found then
+    perform fencepost._refuse(case when fencepost._job_seen(v_gone) = '{}' then 'not_found' else 'mismatch' end, 'job',
+      v_gone::text, jsonb_build_object('op', 'batch', 'expected', 'pending'), fencepost._job_seen(v_gone));
+  end if;
+  select m.job_id into v_gone from fencepost.job_batch_member m where m.job_id = any (p_ids) limit 1;
+  if found then
+    perform fencepost._refuse('duplicate', 'job', v_gone::text, jsonb_build_object('op', 'batch'),
+      (select jsonb_build_object('batch_id', m.batch_id) from fencepost.job_batch_member m where m.job_id = v_gone));
+  end if;
+end $$;
+
+-- Jobs have ended: count those that belong to a batch, each once. Called in the transaction that ended them, after their
+-- rows were written. Parts are locked in order, and a batch only by whoever brings a part of it to zero: he then sees all
+-- parts that reached zero before him, because their transactions had to end before he got the lock.
+create or replace function fencepost._batch_count(p_ids bigint[], p_now timestamptz) returns void
+language plpgsql volatile
+as $$
+declare
+  v_part  record;
+  v_empty bigint[] := '{}';
+  v_batch bigint;
+begin
+  for v_part in
+    with counted as (
+      update fencepost.job_batch_member m set counted = true where m.job_id = any (p_ids) and not m.counted
+      returning m.job_id, m.batch_id, m.part
+    )
+    select c.batch_id, c.part, count(*) as ended, count(*) filter (where f.state = 'finished') as finished,
+           count(*) filter (where f.state = 'dead') as dead, count(*) filter (where f.state = 'cancelled') as cancelled
+    from counted c join fencepost.job_finished f on f.job_id = c.job_id
+    group by c.batch_id, c.part order by c.batch_id, c.part
+  loop
+    update fencepost.job_batch_part p
+    set remaining = p.remaining - v_part.ended, finished = p.finished + v_part.finished, dead = p.dead + v_part.dead,
+        cancelled = p.cancelled + v_part.cancelled
+    where p.batch_id = v_part.batch_id and p.part = v_part.part
+    returning case when p.remaining = 0 then p.batch_id end into v_batch;
+    if v_batch is not null and v_batch <> all (v_empty) then
+      v_empty := v_empty || v_batch;
+    end if;
+  end loop;
+  foreach v_batch in array v_empty loop
+    perform 1 from fencepost.job_batch b where b.batch_id = v_batch and b.completed_at is null for no key update;
+    if found and not exists (select 1 from fencepost.job_batch_part p where p.batch_id = v_batch and p.remaining > 0) then
+      perform fencepost._batch_complete(v_batch, p_now);
+    end if;
+  end loop;
+end $$;
+
+-- The last job has ended: the callback is due, and its headers tell how the others ended. One that was cancelled
+-- meanwhile is not called.
+create or replace function fencepost._batch_complete(p_batch bigint, p_now timestamptz) returns void
+language plpgsql volatile
+as $$
+declare
+  v_callback bigint;
+  v_queue    text;
+begin
+  update fencepost.job_batch b set completed_at = p_now where b.batch_id = p_batch returning b.callback_job_id into v_callback;
+  update fencepost.job_waiting w set run_at = p_now where w.job_id = v_callback returning w.queue into v_queue;
+  if found then
+    update fencepost.job j set headers = j.headers || jsonb_build_object('batch', (
+      select jsonb_build_object('batch_id', p_batch, 'finished', coalesce(sum(p.finished), 0), 'dead', coalesce(sum(p.dead), 0),
+                                'cancelled', coalesce(sum(p.cancelled), 0))
+      from fencepost.job_batch_part p where p.batch_id = p_batch))
+    where j.job_id = v_callback;
+    perform fencepost._wake('job:' || v_queue);
+  end if;
+end $$;
+
+-- Forget batches that were complete before p_keep ago, at most p_limit, with their members.
+create or replace function fencepost.batch_prune(p_keep interval, p_limit integer) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_before timestamptz := fencepost.clock() - p_keep;
+  v_ids    bigint[];
+begin
+  perform fencepost._check_duration('keep', p_keep, interval '100 years');
+  perform fencepost._check_limit(p_limit);
+  v_ids := array(select b.batch_id from fencepost.job_batch b where b.completed_at < v_before
+                 order by b.completed_at limit p_limit for update skip locked);
+  delete from fencepost.job_batch_member m where m.batch_id = any (v_ids);
+  delete from fencepost.job_batch_part p where p.batch_id = any (v_ids);
+  delete from fencepost.job_batch b where b.batch_id = any (v_ids);
+  return cardinality(v_ids);
+end $$;
+
+create or replace view fencepost.batches as
+  select b.batch_id, b.name, b.size, p.remaining, p.finished, p.dead, p.cancelled, b.callback_job_id, b.made_at, b.completed_at
+  from fencepost.job_batch b
+  cross join lateral (
+    select coalesce(sum(k.remaining), 0) as remaining, coalesce(sum(k.finished), 0) as finished, coalesce(sum(k.dead), 0) as dead,
+           coalesce(sum(k.cancelled), 0) as cancelled
+    from fencepost.job_batch_part k where k.batch_id = b.batch_id) p;

@@ -1,0 +1,82 @@
+-- What follows when jobs have ended, in the transaction that ended them.
+
+-- Count the batches that wait for them, and wake whoever waits for their results. Both are rare, so both are asked first
+-- whether there is any: two looks for each finishing statement, however many jobs it finished.
+create or replace function fencepost._job_ended(p_ids bigint[], p_now timestamptz) returns void
+language plpgsql volatile
+as $$
+begin
+  if exists (select 1 from fencepost.job_batch b where b.completed_at is null) then
+    perform fencepost._batch_count(p_ids, p_now);
+  end if;
+  if exists (select 1 from fencepost.sleeper s where s.topic >= 'result:' and s.topic < 'result;') then
+    perform fencepost._result_tell(p_ids);
+  end if;
+end $$;
+
+-- A job ends once, so whoever was told need not be told again.
+create or replace function fencepost._result_tell(p_ids bigint[]) returns void
+language plpgsql volatile
+as $$
+declare
+  v_topic text;
+begin
+  for v_topic in delete from fencepost.sleeper s where s.topic = any (array(select 'result:' || i from unnest(p_ids) i))
+                 returning s.topic loop
+    perform pg_notify('fencepost', v_topic);
+  end loop;
+end $$;
+
+-- What came of a job: no row when there is no such job.
+create or replace function fencepost.job_outcome(p_id bigint)
+returns table (state text, final_status text, attempt bigint, tries integer, result jsonb, error text)
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select f.state, f.final_status, f.attempt, f.tries, f.result, f.error from fencepost.job_finished f where f.job_id = p_id
+  union all
+  select 'running', null, r.attempt, r.tries, null, null from fencepost.job_running r where r.job_id = p_id
+  union all
+  select case when w.dispatched_at is null then 'pending' else 'dispatched' end, null, w.attempt, w.tries, null, w.last_error
+  from fencepost.job_waiting w where w.job_id = p_id
+$$;
+
+-- Forget those who wait for results since before p_keep ago: they were ended before they could say so.
+create or replace function fencepost.result_prune(p_keep interval) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_before timestamptz := fencepost.clock() - p_keep;
+  v_count  bigint;
+begin
+  perform fencepost._check_duration('keep', p_keep, interval '100 years');
+  delete from fencepost.sleeper s where s.topic >= 'result:' and s.topic < 'result;' and s.since < v_before;
+  get diagnostics v_count = row_count;
+  return v_count;
+end $$;
+
+-- Forget finished and cancelled jobs past the p_keep newest, at most p_limit; dead ones stay for a person. Walks the
+-- newest p_keep entries of job_finished_by_time, so a loop calls it once a minute, not once a second.
+create or replace function fencepost.job_prune_excess(p_keep bigint, p_limit integer) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_before timestamptz;
+  v_ids    bigint[];
+begin
+  if p_keep is null or p_keep < 0 then
+    raise exception 'keep is %; it must be 0 or more.', coalesce(p_keep::text, 'null')
+      using errcode = 'ZF100', detail = '{"field": "keep"}';
+  end if;
+  perform fencepost._check_limit(p_limit);
+  select f.finished_at into v_before from fencepost.job_finished f where f.state <> 'dead'
+  order by f.finished_at desc offset p_keep limit 1;
+  with gone as (
+    delete from fencepost.job_finished f where f.ctid = any (array(
+      select o.ctid from fencepost.job_finished o where o.finished_at <= v_before and o.state <> 'dead'
+      order by o.finished_at limit p_limit for update skip locked))
+    returning f.job_id
+  )
+  select coalesce(array_agg(g.job_id), '{}') into v_ids from gone g;
+  delete from fencepost.job j where j.job_id = any (v_ids);
+  return cardinality(v_ids);
+end $$;

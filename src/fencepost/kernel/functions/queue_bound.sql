@@ -1,0 +1,34 @@
+-- The bound of a queue. Workers count its waiting jobs every few seconds, and a submission reads the count. When no worker
+-- has counted for a while, nobody takes jobs away either: then each submission counts for itself, up to the bound. That is
+-- slower, which is what a full queue asks for, and writes nothing, so that a long transaction keeps nobody else waiting.
+
+-- How many jobs of a queue wait, not counting past p_limit. Served by the two indexes over waiting rows.
+create or replace function fencepost._queue_waiting(p_queue text, p_limit bigint) returns bigint
+language sql stable
+as $$
+  select least(p_limit,
+    (select count(*) from (select 1 from fencepost.job_waiting w where w.queue = p_queue and w.dispatched_at is null
+                           limit p_limit) pending)
+    + (select count(*) from (select 1 from fencepost.job_waiting w where w.queue = p_queue and w.dispatched_at is not null
+                             limit p_limit) dispatched))
+$$;
+
+-- Raise when a queue is full.
+create or replace function fencepost._queue_check_bound(p_queue text) returns void
+language plpgsql volatile
+as $$
+declare
+  v_queue fencepost.job_queue;
+begin
+  select * into v_queue from fencepost.job_queue q where q.queue = p_queue and q.waiting_max is not null;
+  if not found then
+    return;
+  end if;
+  if v_queue.counted_at < fencepost.clock() - interval '30 seconds' then
+    v_queue.waiting_now := fencepost._queue_waiting(p_queue, v_queue.waiting_max);
+  end if;
+  if v_queue.waiting_now >= v_queue.waiting_max then
+    raise exception 'queue % has % waiting jobs; at most % may wait.', p_queue, v_queue.waiting_now, v_queue.waiting_max
+      using errcode = 'ZF102', hint = 'Submit more slowly, add workers, or raise the bound of the queue.';
+  end if;
+end $$;
