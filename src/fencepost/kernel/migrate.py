@@ -87,9 +87,11 @@ def migrate(url: str, component: Component | None = None) -> Migrated:
     except psycopg.OperationalError as error:
         raise ServerUnavailable(f"PostgreSQL cannot be reached for the migration: {error}") from error
     with connection:
-        _prepare_roles(connection)
         try:
+            _prepare_roles(connection)
             return _migrate_in(connection, component)
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise MigrationFailed(_say_rights(connection, error)) from error
         except psycopg.Error as error:
             raise MigrationFailed(
                 f"The migration of {component.name} failed and nothing of it was kept: {error}"
@@ -169,6 +171,20 @@ def _prepare_roles(connection: psycopg.Connection) -> None:
     connection.commit()
 
 
+def _say_rights(connection: psycopg.Connection, error: psycopg.Error) -> str:
+    """What this login lacks, and both ways to give it."""
+    login, database = (
+        sql.Identifier(name).as_string(connection) for name in (connection.info.user, connection.info.dbname)
+    )
+    return (
+        f"The login {login} may not migrate the database {database}, and nothing of it was kept: {error}\n"
+        "Migrate as a superuser, or as the owner of the database with CREATEROLE. Or let an administrator "
+        "run this once: create role fencepost_owner nologin; create role fencepost_app nologin; "
+        f"create role fencepost_read nologin; grant fencepost_owner to {login}; grant create, connect on "
+        f"database {database} to fencepost_owner; grant pg_signal_backend to fencepost_owner;"
+    )
+
+
 def _try(connection: psycopg.Connection, statement: LiteralString) -> None:
     try:
         with connection.transaction():
@@ -198,9 +214,13 @@ def _migrate_in(connection: psycopg.Connection, component: Component) -> Migrate
 def _make_ground(connection: psycopg.Connection) -> None:
     """The schema, its owner, and the table of migrations; then act as the owner, who cannot log in."""
     database = connection.info.dbname
-    connection.execute(
-        sql.SQL("grant create, connect on database {} to fencepost_owner").format(sql.Identifier(database))
-    )
+    may_create = "select has_database_privilege('fencepost_owner', current_database(), 'create')"
+    if connection.execute(may_create).fetchone() != (True,):
+        connection.execute(
+            sql.SQL("grant create, connect on database {} to fencepost_owner").format(
+                sql.Identifier(database)
+            )
+        )
     connection.execute("set local role fencepost_owner")
     connection.execute("set local search_path = pg_catalog, fencepost, pg_temp")
     # Functions call each other across files, in no order of the alphabet.

@@ -1,0 +1,102 @@
+"""What a component is, and which versions work together: decided without a server."""
+
+from pathlib import Path
+
+import pytest
+
+from fencepost.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
+from fencepost.kernel.migrate import Component, Step, check_version, kernel
+
+
+def component(folder: Path, *files: str) -> Component:
+    (folder / "schema").mkdir()
+    (folder / "functions").mkdir()
+    (folder / "grants.sql").write_text("-- nobody")
+    for file in files:
+        (folder / file).write_text(f"-- {file}")
+    return Component.read("example", folder)
+
+
+def test_a_component_is_read_in_the_order_of_its_versions(tmp_path: Path) -> None:
+    read = component(tmp_path, "schema/0002_b.sql", "schema/0001_a.sql", "functions/z.sql", "functions/y.sql")
+
+    assert [(step.version, step.name) for step in read.steps] == [(1, "a"), (2, "b")]
+    assert read.functions == (("y.sql", "-- functions/y.sql"), ("z.sql", "-- functions/z.sql"))
+    assert (read.version, read.grants) == (2, "-- nobody")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["schema/0002_b.sql"],
+        ["schema/0001_a.sql", "schema/0003_c.sql"],
+        ["schema/0001_a.sql", "schema/0001_b.sql"],
+    ],
+    ids=["first missing", "gap", "twice"],
+)
+def test_versions_have_no_gap(tmp_path: Path, files: list[str]) -> None:
+    with pytest.raises(AssertionError, match="example: schema versions have a gap"):
+        component(tmp_path, *files)
+
+
+def test_a_schema_file_is_named_by_its_version(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"1_a\.sql is not named NNNN_name\.sql"):
+        component(tmp_path, "schema/1_a.sql")
+
+
+def test_a_changed_file_has_another_digest() -> None:
+    assert Step(1, "a", "create table a ()").digest == Step(2, "b", "create table a ()").digest
+    assert Step(1, "a", "create table a ()").digest != Step(1, "a", "create table a () ").digest
+
+
+def test_the_kernel_is_whole() -> None:
+    names = {name for name, _ in kernel().functions}
+
+    assert {"lease.sql", "marker.sql", "outbox.sql", "job.sql", "checkpoint.sql", "refusal.sql"} <= names
+    assert kernel().version >= 6
+
+
+@pytest.mark.parametrize("apart", [-1, 0, 1])
+def test_one_version_apart_works_together(apart: int) -> None:
+    check_version(kernel().version + apart)
+
+
+def test_a_database_two_versions_behind_is_refused_with_both_versions() -> None:
+    version = kernel().version
+
+    with pytest.raises(
+        SchemaTooOld, match=f"version {version - 2} of kernel.* {version} or {version - 1}"
+    ) as caught:
+        check_version(version - 2)
+    assert "fencepost migrate" in str(caught.value)
+
+
+def test_a_database_two_versions_ahead_is_refused_with_both_versions() -> None:
+    version = kernel().version
+
+    with pytest.raises(
+        SchemaTooNew, match=f"version {version + 2} of kernel.* {version} or {version + 1}"
+    ) as caught:
+        check_version(version + 2)
+    assert "Upgrade this process" in str(caught.value)
+
+
+def test_a_database_without_a_schema_says_how_to_get_one() -> None:
+    with pytest.raises(SchemaMissing, match="Run `fencepost migrate`"):
+        check_version(None)
+
+
+def test_functions_use_nothing_newer_than_postgresql_15() -> None:
+    """The embedded server is newer than the oldest that is supported, so it would not notice."""
+    newer = (
+        "uuidv7(",
+        "uuidv4(",
+        "any_value(",
+        "json_table(",
+        "merge_action(",
+        "array_sort(",
+        "random_normal(",
+    )
+
+    for name, text in kernel().functions:
+        assert [word for word in newer if word in text.lower()] == [], name
