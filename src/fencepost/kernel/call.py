@@ -84,7 +84,8 @@ def document(field: str, value: Json) -> str:
         encoded = json.dumps(value, allow_nan=False, separators=(",", ":"), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{field} is no JSON document: {error}.", field=field) from None
-    if "\\u0000" in encoded:
+    # Without the escaped backslashes: a text may speak of a NUL, as a program's source does.
+    if "\\u0000" in encoded.replace("\\\\", ""):
         raise InvalidInput(f"{field} contains a NUL character, which PostgreSQL cannot store.", field=field)
     return text(field, encoded)
 
