@@ -12,6 +12,8 @@ import pytest
 
 from fencepost import Call, kernel, run
 from fencepost.embedded import Database
+from fencepost.kernel.call import nothing
+from fencepost.kernel.drivers import numbered
 from tests.integration.drivers.port import Port
 from tests.integration.drivers.walks import WALKS, Recorder, T
 
@@ -77,30 +79,42 @@ def test_no_call_of_the_kernel_is_left_out_of_the_walk(calls: list[Call[object]]
 
 
 def test_every_call_fits_a_function_of_the_catalog(calls: list[Call[object]], database: Database) -> None:
-    """By name, number of arguments and their types: each place has a cast, nothing is left to guessing."""
-    with database.connect_admin() as admin:
-        problems = [problem for call in calls if (problem := misfit(admin, call)) is not None]
+    """PostgreSQL itself finds the function for the name, the number of arguments and their casts."""
+    with database.connect() as connection:
+        problems = [problem for call in calls if (problem := misfit(connection, call)) is not None]
 
     assert problems == []
 
 
-def misfit(admin: psycopg.Connection, call: Call[object]) -> str | None:
-    given = re.findall(r"%s::([\w]+(?:\[\])?)", call.sql.partition(f"fencepost.{call.function}")[2])
-    row = admin.execute(
+def misfit(connection: psycopg.Connection, call: Call[object]) -> str | None:
+    """Why the statement cannot be prepared, or executed by the application."""
+    try:
+        connection.execute(b"prepare probe as " + numbered(call.sql).encode())
+    except psycopg.Error as error:
+        return f"{call.function}: {error}"
+    row = connection.execute(
         """
-        select array(select format_type(t, null)
-                     from unnest(p.proargtypes::oid[]) with ordinality a (t, place) order by a.place),
-               p.pronargdefaults, has_function_privilege('fencepost_app', p.oid, 'execute')
-        from pg_proc p where p.pronamespace = 'fencepost'::regnamespace and p.proname = %s
+        select cardinality(s.parameter_types),
+               (select bool_and(has_function_privilege(p.oid, 'execute')) from pg_proc p
+                where p.pronamespace = 'fencepost'::regnamespace and p.proname = %s)
+        from pg_prepared_statements s where s.name = 'probe'
         """,
         (call.function,),
-    ).fetchall()
-    if len(row) != 1:
-        return f"{call.function}: {len(row)} functions of this name"
-    wanted, defaults, allowed = row[0]
-    spelled = [{"timestamptz": "timestamp with time zone"}.get(kind, kind) for kind in given]
-    if spelled != wanted[: len(spelled)] or len(spelled) < len(wanted) - defaults:
-        return f"{call.function}: called with {spelled}, declared as {wanted} with {defaults} defaults"
-    if call.sql.count("%s") != len(call.arguments):
-        return f"{call.function}: {call.sql.count('%s')} places for {len(call.arguments)} arguments"
-    return None if allowed else f"{call.function}: the application may not execute it"
+    ).fetchone()
+    connection.execute("deallocate probe")
+    return None if row == (len(call.arguments), True) else f"{call.function}: {row}"
+
+
+def test_the_look_at_the_catalog_sees_a_misfit(database: Database) -> None:
+    """The test above would pass with a blind look."""
+    with database.connect() as connection:
+        assert (
+            misfit(connection, Call("select fencepost.lease_fence(%s::text, %s::bigint)", ("a", 1), nothing))
+            is None
+        )
+        assert misfit(
+            connection, Call("select fencepost.lease_fence(%s::text, %s::text)", ("a", "1"), nothing)
+        )
+        assert misfit(connection, Call("select fencepost.lease_fenced(%s::text)", ("a",), nothing))
+        assert misfit(connection, Call("select fencepost.lease_fence(%s::text, %s::bigint)", ("a",), nothing))
+        assert misfit(connection, Call("select fencepost._refusal_count(%s::text)", ("mismatch",), nothing))
