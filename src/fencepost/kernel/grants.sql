@@ -21,11 +21,13 @@ begin
   end loop;
   -- Every access here is by an index, in the index's order. Left to itself the planner scans when the tables were empty
   -- at the time of the plan, which a pooled connection then keeps, and sorts a whole history when statistics are missing.
-  for v in select p.oid::regprocedure as signature, s.setting
-           from pg_proc p, unnest(array['enable_seqscan', 'enable_bitmapscan', 'enable_hashjoin', 'enable_mergejoin', 'jit'])
-             s (setting)
+  -- With that pinned, one plan fits all arguments: making it anew for each call only costs.
+  for v in select p.oid::regprocedure as signature, s.setting, s.value
+           from pg_proc p, (values ('enable_seqscan', 'off'), ('enable_bitmapscan', 'off'), ('enable_hashjoin', 'off'),
+                                   ('enable_mergejoin', 'off'), ('jit', 'off'), ('plan_cache_mode', 'force_generic_plan'))
+             s (setting, value)
            where p.pronamespace = 'fencepost'::regnamespace and p.prosecdef loop
-    execute format('alter function %s set %I = off', v.signature, v.setting);
+    execute format('alter function %s set %I = %L', v.signature, v.setting, v.value);
   end loop;
   for v in select c.oid::regclass as name from pg_class c
            where c.relnamespace = 'fencepost'::regnamespace and c.relkind = 'v' loop

@@ -193,12 +193,32 @@ as $$
 declare
   v       record;
   v_asked record;
+  v_now   timestamptz;
+  v_done  text[];
 begin
   perform fencepost._check_tokens('tokens', p_tokens);
   perform fencepost._check_lengths('tokens', cardinality(p_resources), cardinality(p_tokens));
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('owner', p_owner, 256);
+  perform fencepost._check_duration('ttl', p_ttl, interval '1 day');
+  perform fencepost._check_text('resource', r, 512) from unnest(p_resources) r;
+  perform 1 from fencepost.lease l where l.resource = any (p_resources) order by l.resource for no key update;
+  v_now := fencepost.clock();
+  with renewed as (
+    update fencepost.lease l set renewed_at = v_now, expires_at = v_now + p_ttl, ttl = p_ttl
+    from unnest(p_resources, p_tokens) a (resource, token)
+    where l.resource = a.resource and l.token = a.token and l.owner = p_owner and l.expires_at > v_now
+    returning l.resource
+  )
+  select coalesce(array_agg(n.resource), '{}') into v_done from renewed n;
+  if cardinality(v_done) = cardinality(p_resources) then
+    return query select a.resource, a.token, v_now + p_ttl, null::text from unnest(p_resources, p_tokens) a (resource, token)
+                 order by a.resource;
+    return;
+  end if;
+  -- Some cannot be renewed: each is asked for its reason. Renewing the others once more does no harm.
   for v_asked in select a.resource, a.token from unnest(p_resources, p_tokens) a (resource, token)
                  order by a.resource loop
-    perform fencepost._lease_check(v_asked.resource, p_owner, p_ttl);
     select * into v from fencepost._lease_renew_try(v_asked.resource, p_owner, v_asked.token, p_ttl);
     if v.refusal is not null then
       perform fencepost._refusal_note(v.refusal, 'lease', v_asked.resource, p_owner,

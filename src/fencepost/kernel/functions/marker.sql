@@ -96,15 +96,44 @@ language plpgsql volatile security definer set search_path = pg_catalog, fencepo
 as $$
 #variable_conflict use_column
 declare
-  v record;
+  v_now   timestamptz;
+  v_fresh text[];
+  v_last  text;
+  v       record;
 begin
   perform fencepost._check_lengths('digests', cardinality(p_keys), coalesce(cardinality(p_digests), cardinality(p_keys)));
   perform fencepost._check_lengths('responses', cardinality(p_keys), coalesce(cardinality(p_responses), cardinality(p_keys)));
-  for v in select a.key, a.digest, a.response from unnest(p_keys, p_digests, p_responses) a (key, digest, response)
-           order by a.key loop
-    perform fencepost._marker_check(p_scope, v.key, v.digest, v.response);
-    return query select v.key, c.outcome, c.response, c.claimed_at
-                 from fencepost._claim_try(p_scope, v.key, v.digest, v.response) c;
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('scope', p_scope, 256);
+  perform fencepost._check_text('key', k, 512) from unnest(p_keys) k;
+  perform fencepost._check_text('digest', d, 256) from unnest(p_digests) d where d is not null;
+  perform fencepost._check_json('response', r, 8192) from unnest(p_responses) r;
+  v_now := fencepost.clock();
+  -- The common case, keys that nobody has used, in one statement.
+  with free as materialized (
+    select a.* from (select a.* from unnest(p_keys, p_digests, p_responses) with ordinality a (key, digest, response, place)
+                     order by a.key, a.place) a
+    where fencepost._marker_lock(p_scope, a.key)
+  ), fresh as (
+    insert into fencepost.marker (scope, key, digest, response, claimed_by, claimed_at)
+    select p_scope, f.key, f.digest, f.response, pg_current_xact_id(), v_now from free f
+    on conflict (scope, key) do nothing
+    returning key
+  )
+  select coalesce(array_agg(f.key), '{}') into v_fresh from fresh f;
+  if cardinality(v_fresh) = cardinality(p_keys) then
+    return query select a.key, 'claimed', a.response, v_now from unnest(p_keys, p_responses) a (key, response) order by a.key;
+    return;
+  end if;
+  for v in select a.key, a.digest, a.response from unnest(p_keys, p_digests, p_responses) with ordinality
+             a (key, digest, response, place) order by a.key, a.place loop
+    if v.key is distinct from v_last and v.key = any (v_fresh) then
+      return query select v.key, 'claimed', v.response, v_now;
+    else
+      return query select v.key, c.outcome, c.response, c.claimed_at
+                   from fencepost._claim_try(p_scope, v.key, v.digest, v.response) c;
+    end if;
+    v_last := v.key;
   end loop;
 end $$;
 

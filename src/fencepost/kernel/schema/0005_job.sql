@@ -80,11 +80,12 @@ create table fencepost.job_running (
   -- The fence lock, as on the lease: a takeover changes the attempt or deletes the row, and so waits for
   -- FOR KEY SHARE; a renewal changes neither, and passes.
   constraint job_running_fence_key unique (job_id, attempt),
-  -- A concurrency slot is held by the row and released by its leaving: never twice, never not at all.
-  constraint job_running_slot_key unique (concurrency_key, slot),
   constraint job_running_slot_goes_with_key check ((concurrency_key is null) = (slot is null)),
   constraint job_running_attempt_is_positive check (attempt > 0)
 ) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+-- A concurrency slot is held by the row and released by its leaving: never twice, never not at all. Most jobs have no
+-- key, and need no entry for it.
+create unique index job_running_slot_key on fencepost.job_running (concurrency_key, slot) where concurrency_key is not null;
 create index job_running_by_expiry on fencepost.job_running (expires_at);
 
 create table fencepost.job_finished (
