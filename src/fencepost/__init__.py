@@ -1,10 +1,9 @@
 """Exactly-once effects for Python, on PostgreSQL and Redis.
 
-`Fencepost` carries the pools; `run` makes a kernel call on a connection that you already have. The calls are
-values, made by the modules of `fencepost.kernel`: lease, marker, outbox, job, checkpoint.
+`Fencepost` carries the pools and declares jobs; `run` makes a kernel call on a connection that you already
+have. The calls are values, made by the modules of `fencepost.kernel`: lease, marker, outbox, job, checkpoint.
 """
 
-from fencepost.client import Fencepost, SyncFencepost
 from fencepost.errors import (
     AlreadyFinished,
     Backpressure,
@@ -32,6 +31,11 @@ from fencepost.errors import (
     TooOld,
     WrongIsolation,
 )
+from fencepost.house import Fencepost, SyncFencepost
+from fencepost.jobs.handler import Handler
+from fencepost.jobs.job import Job
+from fencepost.jobs.policy import Bury, PermanentError, Rate, Retry, exponential
+from fencepost.jobs.results import JobFailed
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 from fencepost.kernel.lease import Lease, owner_name
@@ -41,15 +45,19 @@ from fencepost.transaction import SyncTransaction, Transaction
 __all__ = [
     "AlreadyFinished",
     "Backpressure",
+    "Bury",
     "Call",
     "Cancelled",
     "Claim",
     "Duplicate",
     "Fencepost",
     "FencepostError",
+    "Handler",
     "InFlight",
     "IndeterminateCommit",
     "InvalidInput",
+    "Job",
+    "JobFailed",
     "Lease",
     "LeaseExpired",
     "MigrationFailed",
@@ -57,8 +65,11 @@ __all__ = [
     "NotFound",
     "NotOwner",
     "NotRunning",
+    "PermanentError",
+    "Rate",
     "Refusal",
     "RefusedTransaction",
+    "Retry",
     "SchemaError",
     "SchemaMissing",
     "SchemaTooNew",
@@ -72,6 +83,7 @@ __all__ = [
     "Transaction",
     "WrongIsolation",
     "digest",
+    "exponential",
     "owner_name",
     "run",
 ]

@@ -16,6 +16,7 @@ from fencepost.errors import InvalidInput, Refusal
 from fencepost.jobs.handler import Handler
 from fencepost.jobs.job import Job
 from fencepost.jobs.policy import Bury, Retry, Verdict, exponential
+from fencepost.jobs.processes import FailedElsewhere, HandlerProcesses
 from fencepost.jobs.threads import HandlerThreads
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import document
@@ -65,7 +66,12 @@ class Refused:
 Outcome = kernel_job.Finish | kernel_job.Leave | Committed | Lost | Refused
 
 
-async def execute(active: Active, handler: Handler[...], threads: HandlerThreads) -> Outcome:
+async def execute(
+    active: Active,
+    handler: Handler[...],
+    threads: HandlerThreads,
+    processes: HandlerProcesses | None = None,
+) -> Outcome:
     """Run the handler and say what came of it. Never raises: without an outcome a job is held for ever."""
     running = active.running
     try:
@@ -74,7 +80,7 @@ async def execute(active: Active, handler: Handler[...], threads: HandlerThreads
         return leave(running, "bury", f"payload_missing_or_invalid: {describe(error)}")
     try:
         async with asyncio.timeout(handler.timeout_seconds):
-            result = await _invoke(active, handler, arguments, threads)
+            result = await _invoke(active, handler, arguments, threads, processes)
     except asyncio.CancelledError:
         return _stopped(active, handler)
     except Refusal as refusal:
@@ -96,15 +102,22 @@ def leave(
 def describe(error: BaseException) -> str:
     """The error as a text that PostgreSQL can store, whatever is in it."""
     try:
-        text = f"{type(error).__name__}: {error}"
+        text = error.text if isinstance(error, FailedElsewhere) else f"{type(error).__name__}: {error}"
     except Exception:
         text = f"{type(error).__name__}, whose text cannot be had"
     return text[:ERROR_CHARACTERS_MAX].replace("\0", "").encode(errors="replace").decode()
 
 
 async def _invoke(
-    active: Active, handler: Handler[...], arguments: dict[str, Any], threads: HandlerThreads
+    active: Active,
+    handler: Handler[...],
+    arguments: dict[str, Any],
+    threads: HandlerThreads,
+    processes: HandlerProcesses | None,
 ) -> Any:
+    if handler.place == "process":
+        assert processes is not None, "a worker with such handlers is given processes"
+        return await processes.call(handler, active.running, active.job)
     if handler.is_async:
         return await cast("Awaitable[Any]", handler.function(active.job, **arguments))
     try:
@@ -160,6 +173,8 @@ def _failed(active: Active, handler: Handler[...], error: BaseException) -> Outc
 
 def _verdict(tries: int, handler: Handler[...], error: BaseException) -> Verdict:
     """What the handler's policy says; a policy that fails, or says nothing, gets the default."""
+    if isinstance(error, FailedElsewhere):
+        return error.verdict
     known = error if isinstance(error, Exception) else RuntimeError(describe(error))
     try:
         verdict: object = handler.policy(tries, known)

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, get_type_hints, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    Protocol,
+    cast,
+    get_type_hints,
+    overload,
+)
 
 from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from fencepost.drive.lanes import NORMAL
 from fencepost.errors import InvalidInput
-from fencepost.jobs.policy import RetryPolicy, exponential
+from fencepost.jobs.policy import Rate, RetryPolicy, exponential
+from fencepost.jobs.submission import Lane, Submission, call_for_many, lane_number, send, trace_id
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call, Json
-from fencepost.kernel.drivers import run
 from fencepost.transaction import SyncTransaction, Transaction
 
 if TYPE_CHECKING:
@@ -25,6 +36,13 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 Function = Callable[Concatenate["Job", P], Any]
+Place = Literal["loop", "thread", "process"]
+
+
+class Key(Protocol):
+    """Makes a key of a job's arguments. It is called as the function is, so it names what it needs."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> object: ...
 
 
 @dataclass(frozen=True)
@@ -38,43 +56,60 @@ class Handler(Generic[P]):
     lease_seconds: float = 60
     timeout_seconds: float | None = None
     lane: int = NORMAL
-    policy: RetryPolicy = exponential()  # noqa: RUF009 -- a pure function, shared on purpose.
-    unique: Callable[P, str] | None = None
-    concurrency_key: Callable[P, str] | None = None
-    concurrency_limit: int | None = None
+    policy: RetryPolicy = field(default_factory=exponential)
+    run_in: Place | None = None
+    unique: Key | None = None
+    concurrency_key: Key | None = None
+    concurrency_limit: int = 1
+    rate: Rate | None = None
     run_at: datetime | None = None
-    headers: Mapping[str, Json] | None = None
+    delay_seconds: float | None = None
+    headers: Mapping[str, Json] = field(default_factory=dict[str, Json])
 
     def options(
         self,
         *,
         run_at: datetime | None = None,
-        lane: int | None = None,
+        delay_seconds: float | None = None,
+        lane: Lane | int | None = None,
         headers: Mapping[str, Json] | None = None,
     ) -> Handler[P]:
         """The same handler with other options for the jobs that are submitted through it."""
+        if run_at is not None and delay_seconds is not None:
+            raise InvalidInput("run_at and delay_seconds both say when; give one.", field="run_at")
+        if run_at is not None and run_at.tzinfo is None:
+            raise InvalidInput("run_at has no time zone, so it could be any hour.", field="run_at")
+        timed = run_at is not None or delay_seconds is not None
         return replace(
             self,
-            run_at=run_at or self.run_at,
-            lane=self.lane if lane is None else lane,
-            headers=headers or self.headers,
+            run_at=run_at if timed else self.run_at,
+            delay_seconds=delay_seconds if timed else self.delay_seconds,
+            lane=self.lane if lane is None else lane_number(lane),
+            headers={**self.headers, **(headers or {})},
         )
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[kernel_job.Submitted]:
-        """The submission as a value: nothing is sent yet."""
-        return kernel_job.submit(
-            self.queue,
-            self.kind,
-            self.payload(*args, **kwargs),
+    def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
+        """The job as a value: nothing is sent yet."""
+        return Submission(
+            queue=self.queue,
+            kind=self.kind,
+            payload=self.payload(*args, **kwargs),
             lane=self.lane,
             run_at=self.run_at,
+            delay_seconds=self.delay_seconds,
             tries_max=self.tries_max,
             lease_seconds=self.lease_seconds,
             unique_key=None if self.unique is None else f"{self.kind}:{self.unique(*args, **kwargs)}",
-            concurrency_key=None if self.concurrency_key is None else self.concurrency_key(*args, **kwargs),
-            concurrency_limit=None if self.concurrency_key is None else (self.concurrency_limit or 1),
-            headers=self.headers,
+            concurrency_key=None
+            if self.concurrency_key is None
+            else str(self.concurrency_key(*args, **kwargs)),
+            concurrency_limit=None if self.concurrency_key is None else self.concurrency_limit,
+            headers={"trace_id": trace_id(), **self.headers, **self._rate_header(*args, **kwargs)},
         )
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[kernel_job.Submitted]:
+        """The submission as a call of the kernel, for whoever sends it."""
+        return self.submission(*args, **kwargs).call()
 
     @overload
     def submit(
@@ -86,15 +121,35 @@ class Handler(Generic[P]):
     ) -> kernel_job.Submitted: ...
     def submit(self, tx: Any, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Submit a job in a transaction of ours or of yours: the job and your rows, or neither."""
-        call = self.call(*args, **kwargs)
-        if isinstance(tx, Transaction | SyncTransaction):
-            return tx.run(call)
-        send: Any = run  # Its overloads tell sync from async, which `tx` does not say here.
-        return send(tx, call)
+        return cast("Any", send)(tx, self.call(*args, **kwargs))
+
+    @overload
+    def submit_many(
+        self, tx: Transaction | AsyncConnection, rows: Iterable[Mapping[str, Any]]
+    ) -> Awaitable[list[kernel_job.Submitted]]: ...
+    @overload
+    def submit_many(
+        self, tx: SyncTransaction | SyncConnection, rows: Iterable[Mapping[str, Any]]
+    ) -> list[kernel_job.Submitted]: ...
+    def submit_many(self, tx: Any, rows: Iterable[Mapping[str, Any]]) -> Any:
+        """Submit many jobs with one statement, each row the arguments of one by name; answers in their order.
+
+        All of them belong to one trace.
+        """
+        together = self.options(headers={"trace_id": self.headers.get("trace_id") or trace_id()})
+        by_name = cast("Callable[..., Submission]", together.submission)
+        submissions = [by_name(**row) for row in rows]
+        call = (
+            call_for_many(submissions) if submissions else kernel_job.submit_many(self.queue, self.kind, [])
+        )
+        return cast("Any", send)(tx, call)
 
     def payload(self, *args: P.args, **kwargs: P.kwargs) -> Json:
         """The arguments as a JSON document, by name."""
-        bound = self._signature.bind(*args, **kwargs)
+        try:
+            bound = self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidInput(f"{self.kind}: {error}.", field="payload") from None
         bound.apply_defaults()
         try:
             return self.arguments(**bound.arguments).model_dump(mode="json")
@@ -112,6 +167,11 @@ class Handler(Generic[P]):
     @property
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.function)
+
+    @property
+    def place(self) -> Place:
+        """Where it runs: as was said, or where such a function runs best."""
+        return self.run_in or ("loop" if self.is_async else "thread")
 
     @cached_property
     def _signature(self) -> inspect.Signature:
@@ -134,6 +194,11 @@ class Handler(Generic[P]):
             self.kind, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields
         )
 
+    def _rate_header(self, *args: Any, **kwargs: Any) -> dict[str, Json]:
+        if self.rate is None or self.rate.key is None:
+            return {}
+        return {"rate_key": str(self.rate.key(*args, **kwargs))}
+
 
 class Handlers:
     """The handlers of one process, by kind."""
@@ -147,17 +212,55 @@ class Handlers:
                 f"{handler.kind} has a handler already; give this one another kind.", field="kind"
             )
         _ = handler.arguments  # A signature that cannot be a payload is found now, not at the first job.
+        _check_place(handler)
         self._by_kind[handler.kind] = handler
 
     def get(self, kind: str) -> Handler[...] | None:
         return self._by_kind.get(kind)
 
+    def of(self, queues: Iterable[str]) -> Handlers:
+        """Those that serve the given queues."""
+        chosen, wanted = Handlers(), set(queues)
+        unknown = sorted(wanted - set(self.queues))
+        if unknown:
+            raise InvalidInput(
+                f"No handler serves {', '.join(unknown)}; there are {', '.join(self.queues) or 'none'}.",
+                field="queues",
+            )
+        chosen._by_kind.update((kind, h) for kind, h in self._by_kind.items() if h.queue in wanted)
+        return chosen
+
     def __iter__(self) -> Iterator[Handler[...]]:
         return iter(self._by_kind.values())
+
+    def __len__(self) -> int:
+        return len(self._by_kind)
 
     @property
     def queues(self) -> tuple[str, ...]:
         return tuple(sorted({handler.queue for handler in self}))
+
+
+def _check_place(handler: Handler[...]) -> None:
+    """Where it runs must suit what it is: found when it is declared, not when its first job runs."""
+    if handler.place == "loop" and not handler.is_async:
+        raise InvalidInput(
+            f"{handler.kind} is no coroutine function and would block the loop; it runs in a thread or a "
+            "process.",
+            field="run_in",
+        )
+    if handler.place != "loop" and handler.is_async:
+        raise InvalidInput(
+            f"{handler.kind} is a coroutine function, which runs in the loop; write `def` for a thread or a "
+            "process.",
+            field="run_in",
+        )
+    if handler.place == "process" and "<locals>" in handler.function.__qualname__:
+        raise InvalidInput(
+            f"{handler.kind} stands inside another function, where a process cannot find it; move it to the "
+            "top of its module.",
+            field="run_in",
+        )
 
 
 def _first_problem(error: ValidationError) -> str:

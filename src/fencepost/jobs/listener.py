@@ -26,6 +26,11 @@ class Listener:
     def on(self, topic: str, callback: Callable[[], None]) -> None:
         self._callbacks.setdefault(topic, []).append(callback)
 
+    def off(self, topic: str, callback: Callable[[], None]) -> None:
+        left = [other for other in self._callbacks.pop(topic, []) if other is not callback]
+        if left:
+            self._callbacks[topic] = left
+
     async def run(self) -> None:
         """Listen until cancelled, and connect again after every loss."""
         delay_seconds = 0.1
@@ -51,6 +56,6 @@ class Listener:
                 callback()
 
     def _wake_all(self) -> None:
-        for callbacks in self._callbacks.values():
+        for callbacks in tuple(self._callbacks.values()):
             for callback in callbacks:
                 callback()

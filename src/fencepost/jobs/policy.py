@@ -6,6 +6,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from fencepost.kernel.rate import Limit
+
 ACKNOWLEDGED = frozenset({"stale_attempt", "already_finished", "cancelled", "not_found", "not_running"})
 """Refusals after which an entry has done its work. A lost lease is not among them: the entry stays pending,
 so that whoever takes the job over finds it. not_running is: the job waits in PostgreSQL and will be driven by
@@ -50,6 +52,23 @@ def exponential(
         return Retry(delay * random.uniform(1 - jitter, 1 + jitter))  # noqa: S311 -- spread, not a secret
 
     return decide
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How fast jobs of a handler may start: `limit` in `per` seconds, at most `burst` at once.
+
+    With a `key`, made of a job's arguments, each key has a bucket of its own. All workers share the buckets.
+    """
+
+    limit: float
+    per: float = 1
+    burst: float | None = None
+    key: Callable[..., object] | None = None
+
+    @property
+    def bucket(self) -> Limit:
+        return Limit(self.limit / self.per, max(1.0, self.limit) if self.burst is None else self.burst)
 
 
 def share_capacity(free: int, backlog: Sequence[int]) -> list[int]:

@@ -50,6 +50,15 @@ class JobSettings(LayeredSettings):
     keep_finished_seconds: Annotated[
         Positive | None, From("JOB_KEEP_FINISHED_SEC", "worker.keep_finished_sec")
     ] = 86_400
+    keep_finished_count: Annotated[
+        int | None, Field(ge=0), From("JOB_KEEP_FINISHED_COUNT", "worker.keep_finished_count")
+    ] = None
+    prune_interval_seconds: Annotated[
+        Positive, From("JOB_PRUNE_INTERVAL_SEC", "worker.prune_interval_sec")
+    ] = 60
+    processes: Annotated[
+        int | None, Field(ge=1, le=1000), From("JOB_HANDLER_PROCESSES", "worker.handler_processes")
+    ] = None
 
     @model_validator(mode="after")
     def _heartbeat_fits_the_lease(self) -> Self:

@@ -8,8 +8,9 @@ what was lost.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -28,6 +29,7 @@ from fencepost.jobs.job import Database, Job, SyncDatabase
 from fencepost.jobs.listener import Listener
 from fencepost.jobs.loop import Loop
 from fencepost.jobs.metrics import JobMetrics
+from fencepost.jobs.processes import HandlerProcesses
 from fencepost.jobs.reclaimer import Reclaimer
 from fencepost.jobs.settings import JobSettings
 from fencepost.jobs.settlement import Settler
@@ -35,7 +37,7 @@ from fencepost.jobs.sweeper import Sweeper
 from fencepost.jobs.threads import HandlerThreads
 from fencepost.kernel.eviction import evict_job
 from fencepost.kernel.lease import owner_name
-from fencepost.logs import FloodGate
+from fencepost.logs import FloodGate, log_context
 from fencepost.signals import announce
 
 _log = structlog.get_logger(__name__)
@@ -60,7 +62,11 @@ class Worker:
         listen_url: str,
         redis_url: str | None,
         redis_reply_seconds: float = 5,
+        processes: HandlerProcesses | None = None,
+        prepare: Callable[[], Awaitable[None]] | None = None,
+        chores: Mapping[str, Callable[[], Awaitable[float]]] | None = None,
     ) -> None:
+        """`prepare` runs before the first job; `chores` are loops that go on beside the others."""
         self.owner = owner_name(settings.worker_id or "worker")
         self._consumer = settings.stream_consumer or settings.worker_id or self.owner
         self._handlers = handlers
@@ -76,6 +82,8 @@ class Worker:
         self._stopping = asyncio.Event()
         self._room = asyncio.Event()
         self._threads = HandlerThreads(self._room.set)
+        self._processes = processes
+        self._prepare = prepare
         self._capacity = Capacity(settings.concurrency, lambda: len(self._active) + self._threads.left_behind)
         self._link = DriveLink(redis_url, metrics, settings, reply_seconds=redis_reply_seconds)
         self._listener = Listener(listen_url)
@@ -93,11 +101,17 @@ class Worker:
             reply_seconds=redis_reply_seconds,
         )
         self._heartbeat = self._make_heartbeat(redis_url)
-        self._loops = [*self._make_recovery(), *map(self._make_dispatch, handlers.queues)]
+        self._loops = [
+            *self._make_recovery(),
+            *map(self._make_dispatch, handlers.queues),
+            *(Loop(name, tick, metrics.loop_errors) for name, tick in (chores or {}).items()),
+        ]
 
     async def run(self) -> None:
         """Work until `stop`, then finish what runs, give back what does not end in time, and leave."""
         self._event_loop = asyncio.get_running_loop()
+        if self._prepare is not None:
+            await self._prepare()
         await self._link.probe()
         self._heartbeat.start()
         for loop in self._loops:
@@ -115,6 +129,8 @@ class Worker:
             await asyncio.gather(*background, return_exceptions=True)
             await asyncio.to_thread(self._heartbeat.close)
             self._threads.close()
+            if self._processes is not None:
+                self._processes.close()
             await self._link.close()
             announce("worker.stopped")
 
@@ -216,8 +232,9 @@ class Worker:
 
     async def _execute(self, active: Active, handler: Handler[...]) -> None:
         running = active.running
-        with structlog.contextvars.bound_contextvars(job_id=running.job_id, attempt=running.attempt):
-            outcome = await execute(active, handler, self._threads)
+        trace_id = running.headers.get("trace_id") or secrets.token_hex(16)
+        with log_context(job_id=running.job_id, attempt=running.attempt, trace_id=str(trace_id)):
+            outcome = await execute(active, handler, self._threads, self._processes)
         active.outcome_known = True
         self._settler.add(active, outcome)
 

@@ -131,6 +131,7 @@ def submit(
     *,
     lane: int = 1,
     run_at: datetime | None = None,
+    delay_seconds: float | None = None,
     tries_max: int = 5,
     lease_seconds: float = 60,
     unique_key: str | None = None,
@@ -138,16 +139,18 @@ def submit(
     concurrency_limit: int | None = None,
     headers: Mapping[str, Json] | None = None,
 ) -> Call[Submitted]:
-    """Submit one job: the job and its waiting row, or neither."""
+    """Submit one job: the job and its waiting row, or neither. A delay counts on the database's clock."""
     return Call(
         "select job_id, created from fencepost.job_submit(%s::text, %s::text, %s::jsonb, %s::integer,"
-        " %s::timestamptz, %s::integer, %s::interval, %s::text, %s::text, %s::integer, %s::jsonb)",
+        " coalesce(%s::timestamptz, fencepost.clock() + %s::interval), %s::integer, %s::interval, %s::text,"
+        " %s::text, %s::integer, %s::jsonb)",
         (
             text("queue", queue),
             text("kind", kind),
             document("payload", payload),
             lane,
             run_at,
+            optional_duration("delay", delay_seconds),
             tries_max,
             duration("lease", lease_seconds),
             optional_text("unique_key", unique_key),
@@ -166,6 +169,7 @@ def submit_many(
     *,
     lane: int = 1,
     run_at: datetime | None = None,
+    delay_seconds: float | None = None,
     tries_max: int = 5,
     lease_seconds: float = 60,
     unique_keys: Sequence[str | None] | None = None,
@@ -176,13 +180,15 @@ def submit_many(
     """Submit many jobs of one kind with one statement; answers in the order of the payloads."""
     return Call(
         "select job_id, created from fencepost.job_submit_many(%s::text, %s::text, %s::jsonb[], %s::integer,"
-        " %s::timestamptz, %s::integer, %s::interval, %s::text[], %s::text[], %s::integer, %s::jsonb[])",
+        " coalesce(%s::timestamptz, fencepost.clock() + %s::interval), %s::integer, %s::interval,"
+        " %s::text[], %s::text[], %s::integer, %s::jsonb[])",
         (
             text("queue", queue),
             text("kind", kind),
             [document("payload", payload) for payload in payloads],
             lane,
             run_at,
+            optional_duration("delay", delay_seconds),
             tries_max,
             duration("lease", lease_seconds),
             None if unique_keys is None else [optional_text("unique_key", k) for k in unique_keys],

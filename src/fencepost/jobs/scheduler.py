@@ -1,0 +1,147 @@
+"""Schedules: declared in code, kept in the database, fired by whichever worker comes first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from fencepost.crashpoints import crash_point
+from fencepost.errors import FencepostError, InvalidInput
+from fencepost.jobs.handler import Handler, Handlers
+from fencepost.jobs.job import Database
+from fencepost.jobs.timetable import plan, read_timetable
+from fencepost.kernel import rate as kernel_rate
+from fencepost.kernel import schedule as kernel_schedule
+from fencepost.logs import FloodGate
+from fencepost.signals import announce
+
+_log = structlog.get_logger(__name__)
+LOOK_SECONDS_MAX = 30.0
+AGAIN_SECONDS = 1.0
+LOOK_COUNT = 100
+TICKS_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A handler, when it runs, and with which arguments."""
+
+    name: str
+    handler: Handler[...]
+    expression: str
+    zone: str
+    missed: kernel_schedule.Missed
+    grace_seconds: float
+    arguments: Mapping[str, Any]
+
+    def declaration(self) -> kernel_schedule.Declaration:
+        job = self.handler.submission(**self.arguments)
+        return kernel_schedule.Declaration(
+            name=self.name,
+            expression=self.expression,
+            zone=self.zone,
+            missed=self.missed,
+            grace_seconds=self.grace_seconds,
+            queue=job.queue,
+            kind=job.kind,
+            payload=job.payload,
+            lane=job.lane,
+            tries_max=job.tries_max,
+            lease_seconds=job.lease_seconds,
+            unique_key=job.unique_key,
+            concurrency_key=job.concurrency_key,
+            concurrency_limit=job.concurrency_limit,
+            # Each tick is a trace of its own.
+            headers={name: value for name, value in job.headers.items() if name != "trace_id"},
+        )
+
+
+class Schedules:
+    """The schedules of one process, by name."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Schedule] = {}
+
+    def add(self, schedule: Schedule) -> None:
+        if schedule.name in self._by_name:
+            raise InvalidInput(
+                f"There is a schedule {schedule.name} already; give this one another name.", field="name"
+            )
+        # What cannot fire is found now, not at its first tick.
+        read_timetable(schedule.expression, schedule.zone)
+        schedule.declaration()
+        self._by_name[schedule.name] = schedule
+
+    def of(self, kinds: Iterable[str]) -> Schedules:
+        """Those of the given kinds."""
+        chosen, wanted = Schedules(), set(kinds)
+        chosen._by_name.update((n, s) for n, s in self._by_name.items() if s.handler.kind in wanted)
+        return chosen
+
+    def __iter__(self) -> Iterator[Schedule]:
+        return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+
+async def declare(database: Database, handlers: Handlers, schedules: Schedules, actor: str) -> None:
+    """Tell the database what the code says: rates and schedules, and which of them are no more."""
+    kinds = [handler.kind for handler in handlers]
+    limits = {handler.kind: handler.rate.bucket if handler.rate else None for handler in handlers}
+    await database.run(kernel_rate.declare(limits))
+    mine = schedules.of(kinds)
+    now = await database.run(kernel_schedule.clock())
+    for schedule in mine:
+        next_tick = read_timetable(schedule.expression, schedule.zone).after(now)
+        await database.run(kernel_schedule.declare(schedule.declaration(), next_tick))
+    names = [schedule.name for schedule in mine]
+    for name in await database.run(kernel_schedule.retire(kinds, names, actor)):
+        _log.info("schedule_retired", schedule=name)
+
+
+class Scheduler:
+    """Fires what is due. Any number of nodes may: each tick is taken once, by the database's word."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._gate = FloodGate()
+
+    async def tick(self) -> float:
+        """Fire what is due; answers how long nothing will be."""
+        upcoming = await self._database.run(kernel_schedule.upcoming(LOOK_COUNT))
+        waits = [LOOK_SECONDS_MAX]
+        for due in upcoming:
+            if due.next_tick > due.now:
+                waits.append((due.next_tick - due.now).total_seconds())
+            else:
+                # Of what was fired there may be more; what was not, somebody else fires, or nobody yet.
+                waits.append(0.0 if await self._fire(due) else AGAIN_SECONDS)
+        return min(waits)
+
+    async def _fire(self, due: kernel_schedule.Due) -> bool:
+        try:
+            planned = plan(due, read_timetable(due.expression, due.zone), ticks_max=TICKS_MAX)
+            crash_point("jobs.schedule.before_fire")
+            fired = await self._database.run(
+                kernel_schedule.fire(due.name, due.next_tick, planned.ticks, planned.next_tick)
+            )
+            crash_point("jobs.schedule.after_fire")
+        except FencepostError as error:
+            # A full queue, or an expression of newer code: the others must not wait for it.
+            self._gate.log(
+                _log.warning,
+                "schedule_not_fired",
+                kind=due.name,
+                schedule=due.name,
+                tick=due.next_tick,
+                error=str(error),
+            )
+            return False
+        for one in fired:
+            _log.info("schedule_fired", schedule=due.name, tick=one.tick, job_id=one.job_id)
+            announce("schedule.fired")
+        return bool(fired)

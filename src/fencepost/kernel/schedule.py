@@ -1,0 +1,153 @@
+"""Schedules: one job for each tick. `functions/schedule.sql` says how each is taken once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from fencepost.kernel.call import (
+    Call,
+    Json,
+    column,
+    document,
+    duration,
+    each,
+    nothing,
+    optional_text,
+    scalar,
+    text,
+)
+
+Missed = Literal["once", "all", "skip"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """When a schedule fires, and what each tick submits."""
+
+    name: str
+    expression: str
+    zone: str
+    missed: Missed
+    grace_seconds: float
+    queue: str
+    kind: str
+    payload: Json
+    lane: int
+    tries_max: int
+    lease_seconds: float
+    unique_key: str | None
+    concurrency_key: str | None
+    concurrency_limit: int | None
+    headers: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A schedule whose tick comes next, and what time it is for the database."""
+
+    name: str
+    expression: str
+    zone: str
+    missed: Missed
+    grace: timedelta
+    next_tick: datetime
+    paused: bool
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Fired:
+    tick: datetime
+    job_id: int
+    created: bool
+
+
+def declare(schedule: Declaration, next_tick: datetime) -> Call[None]:
+    """Declare it, or declare it again. Its next tick is kept unless the expression has changed."""
+    return Call(
+        "select fencepost.schedule_declare(%s::text, %s::text, %s::text, %s::text, %s::interval,"
+        " %s::timestamptz, %s::text, %s::text, %s::jsonb, %s::integer, %s::integer, %s::interval, %s::text,"
+        " %s::text, %s::integer, %s::jsonb)",
+        (
+            text("name", schedule.name),
+            text("expression", schedule.expression),
+            text("zone", schedule.zone),
+            schedule.missed,
+            duration("grace", schedule.grace_seconds),
+            next_tick,
+            text("queue", schedule.queue),
+            text("kind", schedule.kind),
+            document("payload", schedule.payload),
+            schedule.lane,
+            schedule.tries_max,
+            duration("lease", schedule.lease_seconds),
+            optional_text("unique_key", schedule.unique_key),
+            optional_text("concurrency_key", schedule.concurrency_key),
+            schedule.concurrency_limit,
+            document("headers", dict(schedule.headers)),
+        ),
+        nothing,
+    )
+
+
+def retire(kinds: Sequence[str], names: Sequence[str], actor: str) -> Call[list[str]]:
+    """Forget the schedules of these kinds that are not among the names; answers which."""
+    return Call(
+        "select * from fencepost.schedule_retire(%s::text[], %s::text[], %s::text)",
+        (list(kinds), list(names), text("actor", actor)),
+        column,
+    )
+
+
+def clock() -> Call[datetime]:
+    """What time it is for the database."""
+    return Call("select fencepost.clock()", (), scalar)
+
+
+def upcoming(limit: int) -> Call[list[Due]]:
+    """The schedules whose ticks come next, soonest first."""
+    return Call(
+        "select name, expression, zone, missed, grace, next_tick, paused, now"
+        " from fencepost.schedule_next(%s::integer)",
+        (limit,),
+        each(Due),
+    )
+
+
+def fire(name: str, expected: datetime, ticks: Sequence[datetime], next_tick: datetime) -> Call[list[Fired]]:
+    """Take the ticks that have come. Answers nothing when somebody else has taken them."""
+    return Call(
+        "select tick, job_id, created from fencepost.schedule_fire"
+        "(%s::text, %s::timestamptz, %s::timestamptz[], %s::timestamptz)",
+        (text("name", name), expected, list(ticks), next_tick),
+        each(Fired),
+    )
+
+
+def pause(name: str, actor: str) -> Call[None]:
+    """Its ticks pass without a job, and are not made up for."""
+    return Call(
+        "select fencepost.schedule_pause(%s::text, %s::text)",
+        (text("name", name), text("actor", actor)),
+        nothing,
+    )
+
+
+def resume(name: str, actor: str) -> Call[None]:
+    return Call(
+        "select fencepost.schedule_resume(%s::text, %s::text)",
+        (text("name", name), text("actor", actor)),
+        nothing,
+    )
+
+
+def prune(keep_seconds: float, limit: int) -> Call[int]:
+    """Forget ticks that were fired that long ago; answers how many."""
+    return Call(
+        "select fencepost.schedule_prune(%s::interval, %s::integer)",
+        (duration("keep", keep_seconds), limit),
+        scalar,
+    )
