@@ -14,6 +14,9 @@ import pytest
 from _pytest.terminal import TerminalReporter
 
 from fencepost.embedded import Database, PostgresServer, ValkeyServer
+from tests.matrix import choice
+from tests.matrix.cluster_node import ClusterNode
+from tests.matrix.pooler import PooledDatabase, Pooler
 
 TEMPLATE = "fencepost_template"
 
@@ -27,6 +30,14 @@ FAST_SETTINGS: dict[str, str | int] = {
     "autovacuum_naptime": "5s",
     "log_checkpoints": "off",
 }
+
+
+@pytest.fixture(scope="session", autouse=True)
+def chosen_servers() -> Iterator[None]:
+    """`make test-matrix` names servers by environment variables; otherwise they are found as usual."""
+    with pytest.MonkeyPatch.context() as patch:
+        choice.use_chosen_servers(patch)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -48,10 +59,24 @@ def template_database(postgres: PostgresServer) -> Database:
     return template
 
 
+@pytest.fixture(scope="session")
+def pooler(postgres: PostgresServer) -> Iterator[Pooler | None]:
+    """PgBouncer in front of the shared PostgreSQL, in that cell of the matrix only."""
+    program = choice.chosen_pgbouncer()
+    if program is None:
+        yield None
+        return
+    with Pooler(program, postgres) as pooler:
+        yield pooler
+
+
 @pytest.fixture
-def database(postgres: PostgresServer, template_database: Database) -> Iterator[Database]:
+def database(
+    postgres: PostgresServer, template_database: Database, pooler: Pooler | None
+) -> Iterator[Database]:
     """A migrated database of the test's own."""
-    database = Database(postgres, f"t_{uuid.uuid4().hex}")
+    name = f"t_{uuid.uuid4().hex}"
+    database = PooledDatabase(postgres, name, pooler) if pooler else Database(postgres, name)
     database.create(template=template_database.name)
     yield database
     database.drop()
@@ -60,7 +85,8 @@ def database(postgres: PostgresServer, template_database: Database) -> Iterator[
 @pytest.fixture(scope="session")
 def valkey() -> Iterator[ValkeyServer]:
     """The shared Valkey. Tests leave it running."""
-    with ValkeyServer(_server_directory(), ephemeral=True) as server:
+    kind = ClusterNode if choice.clustered() else ValkeyServer
+    with kind(_server_directory(), ephemeral=True) as server:
         yield server
 
 

@@ -29,7 +29,11 @@ class Caller:
 
     def __init__(self, url: str) -> None:
         self.connection = psycopg.Connection[dict[str, Any]].connect(
-            url, autocommit=True, row_factory=dict_row
+            url,
+            autocommit=True,
+            row_factory=dict_row,
+            # A pooler in transaction mode gives the next statement to another backend.
+            prepare_threshold=None,
         )
         self.pid = self.connection.info.backend_pid
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from fencepost.embedded import Database
+from fencepost.embedded.database import SERVICE
 from fencepost.testing.clock import Clock
 from tests.integration.kernel.caller import Caller
 
@@ -16,15 +17,20 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 @pytest.fixture
 def connect(database: Database) -> Iterator[Callable[[], Caller]]:
-    """Another caller as the application, for tests in which two meet."""
+    """Another caller as the application, for tests in which two meet.
+
+    It has a backend of its own, whom a test may name and stop, also where a pooler stands before the server.
+    """
+    url = database.server.url(database.name, SERVICE)
     with ExitStack() as stack:
-        yield lambda: stack.enter_context(closing(Caller(database.url)))
+        yield lambda: stack.enter_context(closing(Caller(url)))
 
 
 @pytest.fixture
-def app(connect: Callable[[], Caller]) -> Caller:
-    """A caller as the application."""
-    return connect()
+def app(database: Database) -> Iterator[Caller]:
+    """A caller as the application, on the way that services take."""
+    with closing(Caller(database.url)) as caller:
+        yield caller
 
 
 @pytest.fixture

@@ -41,8 +41,8 @@ def test_a_fence_bounds_an_idle_transaction_to_half_its_lease(holder: Caller, fe
 
 @EVERY_FENCE
 def test_a_fence_undone_by_its_savepoint_gives_the_timeout_back(holder: Caller, fence: Any) -> None:
-    holder.execute("set idle_in_transaction_session_timeout = '10min'")
     holder.execute("begin")
+    holder.execute("set local idle_in_transaction_session_timeout = '10min'")
     holder.execute("savepoint before")
     holder.execute(fence)
     assert holder.value(IDLE) == "30s"
@@ -55,9 +55,8 @@ def test_a_fence_undone_by_its_savepoint_gives_the_timeout_back(holder: Caller, 
 
 @EVERY_FENCE
 def test_a_fence_does_not_raise_a_lower_timeout(holder: Caller, fence: Any) -> None:
-    holder.execute("set idle_in_transaction_session_timeout = '1500ms'")
-
     with holder.transaction():
+        holder.execute("set local idle_in_transaction_session_timeout = '1500ms'")
         holder.execute(fence)
         assert holder.value(IDLE) == "1500ms"
 

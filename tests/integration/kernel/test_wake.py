@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost.embedded import Database
+from fencepost.embedded.database import SERVICE
 from fencepost.testing.clock import Clock
 from tests.integration.kernel import job_calls
 from tests.integration.kernel.caller import Caller
@@ -18,7 +19,8 @@ SILENCE: Any = "select pg_notify('fencepost', 'end')"
 
 @pytest.fixture
 def listener(database: Database) -> Iterator[Caller]:
-    with closing(Caller(database.url)) as caller:
+    # Straight to the server: whoever listens needs a session.
+    with closing(Caller(database.server.url(database.name, SERVICE))) as caller:
         caller.execute("listen fencepost")
         yield caller
 
