@@ -107,20 +107,33 @@ begin
   perform fencepost._wake('outbox:' || p_channel);
 end $$;
 
--- Make the first message of a key ready, if the key's lock is free; otherwise note the key for the next take.
-create or replace function fencepost._outbox_promote(p_channel text, p_key text) returns void
+-- Make the first message of a key ready, if the key's lock and the message are free; otherwise note the key for the next
+-- take, and answer false. A note that is there already is locked all the same: a take that is about to remove it has
+-- locked it too, does not see what this transaction has done, and would strand what stands behind it.
+create or replace function fencepost._outbox_promote(p_channel text, p_key text) returns boolean
 language plpgsql volatile
 as $$
+declare
+  v_first bigint;
+  v_ready boolean;
 begin
-  if not pg_try_advisory_xact_lock(fencepost._outbox_key_hash(p_channel, p_key)) then
-    insert into fencepost.outbox_unpromoted (channel, key) values (p_channel, p_key) on conflict do nothing;
-    return;
+  if pg_try_advisory_xact_lock(fencepost._outbox_key_hash(p_channel, p_key)) then
+    -- The key as a range, and in the order: with an equality the planner may walk the primary key to the first match.
+    select n.id, n.ready into v_first, v_ready from fencepost.outbox n
+    where n.channel = p_channel and n.key >= p_key and n.key <= p_key order by n.key, n.id limit 1;
+    if v_ready is not false then
+      return true;
+    end if;
+    -- Not waited for: whoever has the message locked may be waiting for the note.
+    update fencepost.outbox o set ready = true
+    where o.id = (select l.id from fencepost.outbox l where l.id = v_first for update skip locked);
+    if found then
+      return true;
+    end if;
   end if;
-  -- The key as a range, and in the order: with an equality the planner may walk the primary key to the first match.
-  update fencepost.outbox o set ready = true
-  where o.id = (select n.id from fencepost.outbox n where n.channel = p_channel and n.key >= p_key and n.key <= p_key
-                order by n.key, n.id limit 1)
-    and not o.ready;
+  insert into fencepost.outbox_unpromoted (channel, key) values (p_channel, p_key)
+  on conflict (channel, key) do update set key = excluded.key;
+  return false;
 end $$;
 
 -- Promote what was noted, as far as the keys' locks are free by now.
@@ -133,8 +146,9 @@ begin
   for v_key in select u.key from fencepost.outbox_unpromoted u where u.channel = p_channel
                limit 100 for update skip locked loop
     if pg_try_advisory_xact_lock(fencepost._outbox_key_hash(p_channel, v_key)) then
-      perform fencepost._outbox_promote(p_channel, v_key);
-      delete from fencepost.outbox_unpromoted u where u.channel = p_channel and u.key = v_key;
+      if fencepost._outbox_promote(p_channel, v_key) then
+        delete from fencepost.outbox_unpromoted u where u.channel = p_channel and u.key = v_key;
+      end if;
     end if;
   end loop;
 end $$;
