@@ -1,20 +1,36 @@
-"""A database that is fit for interleavings, shared by the scenarios of one test process."""
+"""Databases that are fit for interleavings, shared by the scenarios of one test process."""
 
+import contextlib
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 
 import pytest
 
 from fencepost.embedded import Database, PostgresServer
-from tests.isolation.stage import Stage, prepare
+from tests.isolation.stage import Stage, prepare, prepare_pauses
 
 
 @pytest.fixture(scope="session")
 def stage_database(postgres: PostgresServer, template_database: Database) -> Iterator[Database]:
     """Every run begins with a reset, so one database serves them all."""
+    with _copy(postgres, template_database) as database:
+        prepare(database)
+        yield database
+
+
+@pytest.fixture(scope="session")
+def pausing_database(postgres: PostgresServer, template_database: Database) -> Iterator[Database]:
+    """The same, where a call can be stopped in its middle."""
+    with _copy(postgres, template_database) as database:
+        prepare(database)
+        prepare_pauses(database)
+        yield database
+
+
+@contextlib.contextmanager
+def _copy(postgres: PostgresServer, template: Database) -> Generator[Database]:
     database = Database(postgres, f"isolation_{uuid.uuid4().hex}")
-    database.create(template=template_database.name)
-    prepare(database)
+    database.create(template=template.name)
     yield database
     database.drop()
 
@@ -22,4 +38,10 @@ def stage_database(postgres: PostgresServer, template_database: Database) -> Ite
 @pytest.fixture
 async def stage(stage_database: Database) -> AsyncIterator[Stage]:
     async with Stage.open(stage_database) as stage:
+        yield stage
+
+
+@pytest.fixture
+async def pausing_stage(pausing_database: Database) -> AsyncIterator[Stage]:
+    async with Stage.open(pausing_database) as stage:
         yield stage

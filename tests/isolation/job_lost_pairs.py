@@ -1,5 +1,8 @@
 """Two calls on one job whose owner has let his lease run out."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
 from tests.isolation.job_calls import (
     CANCEL,
     CLAIM_A,
@@ -18,113 +21,72 @@ from tests.isolation.job_calls import (
     RENEW,
     STALE,
 )
-from tests.isolation.pairs import Pair, Second
+from tests.isolation.pairs import Call, Pair, Second
 
-SKIPPED = Second(committed="nothing", while_open="nothing")
-TAKE_OVER_A = CLAIM_A.answering("attempt 2")
 TAKE_OVER_B = CLAIM_B.answering("attempt 2")
 TAKE_OVER_C = CLAIM_C.answering("attempt 2")
 
-LATE_FENCE = FENCE.answering(LATE)
-LATE_FINISH = FINISH.answering(LATE)
-LATE_PROGRESS = PROGRESS.answering(LATE)
-LATE_RELEASE = RELEASE.answering(LATE)
-LATE_RENEW = RENEW.answering(LATE)
+SKIPPED = Second(committed="nothing", while_open="nothing")
+NOT_MINE = Second(committed=NOT_OWNER, while_open=NOT_OWNER)
+# Put back between the claim's look at the waiting jobs and its look at the running ones.
+PUT_BACK_MEANWHILE = ((NOT_RUNNING, "pending"),)
+
+
+@dataclass(frozen=True)
+class Taker:
+    """Who takes the job away: what it answers in vain, and what the old owner is told afterwards."""
+
+    name: str
+    call: Call
+    in_vain: str
+    told: str
+
+
+TAKERS = (
+    Taker("a reclaim", RECLAIM, "nothing", NOT_RUNNING),
+    Taker("a takeover", TAKE_OVER_B, NOT_OWNER, STALE),
+    # The same process comes back under the same name: only the attempt tells its two lives apart.
+    Taker("a takeover by its own owner", CLAIM_A.answering("attempt 2"), LATE, STALE),
+)
+
+
+def _late(call: Call, *, locks: bool) -> Iterator[Pair]:
+    """A late call against every taker.
+
+    If it locks the job before it looks at the clock, it waits for a taker who was faster, and a taker who
+    comes at that very moment passes the job over until the next time.
+    """
+    for taker in TAKERS:
+        yield Pair(
+            f"a late {call.name} meets {taker.name}",
+            LOST,
+            call.answering(LATE),
+            taker.call,
+            a_second=Second(committed=taker.told, while_open=None if locks else LATE),
+            b_second=Second(committed=taker.call.alone),
+            overlapping=((LATE, taker.in_vain),),
+        )
+
 
 # A taker passes over a row that is locked; only reclaim_one waits, because somebody evicts for it.
 PAIRS = (
     Pair("two reclaims", LOST, RECLAIM, RECLAIM, SKIPPED, SKIPPED),
     Pair("a reclaim meets a reclaim of one", LOST, RECLAIM, RECLAIM_ONE, SKIPPED, Second(NOT_RUNNING)),
+    Pair("two takeovers", LOST, TAKE_OVER_B, TAKE_OVER_C, NOT_MINE, NOT_MINE),
     Pair(
-        "two takeovers",
+        "a takeover meets a reclaim",
         LOST,
         TAKE_OVER_B,
-        TAKE_OVER_C,
-        Second(NOT_OWNER, NOT_OWNER),
-        Second(NOT_OWNER, NOT_OWNER),
-    ),
-    Pair("a takeover meets a reclaim", LOST, TAKE_OVER_B, RECLAIM, Second("attempt 2", NOT_OWNER), SKIPPED),
-    Pair(
-        "a late finish meets a reclaim",
-        LOST,
-        LATE_FINISH,
         RECLAIM,
-        Second(NOT_RUNNING, LATE),
-        Second("pending"),
+        a_second=Second("attempt 2", while_open=NOT_OWNER),
+        b_second=SKIPPED,
+        overlapping=PUT_BACK_MEANWHILE,
     ),
-    Pair(
-        "a late finish meets a takeover",
-        LOST,
-        LATE_FINISH,
-        TAKE_OVER_B,
-        Second(STALE, LATE),
-        Second("attempt 2"),
-    ),
-    # The same process comes back under the same name: only the attempt tells its two lives apart.
-    Pair(
-        "a late finish meets a takeover by its own owner",
-        LOST,
-        LATE_FINISH,
-        TAKE_OVER_A,
-        Second(STALE, LATE),
-        Second("attempt 2"),
-    ),
-    Pair(
-        "a late renewal meets a takeover by its own owner",
-        LOST,
-        LATE_RENEW,
-        TAKE_OVER_A,
-        Second(STALE, LATE),
-        Second("attempt 2"),
-    ),
-    Pair(
-        "a late fence meets a takeover by its own owner",
-        LOST,
-        LATE_FENCE,
-        TAKE_OVER_A,
-        Second(STALE),
-        Second("attempt 2"),
-    ),
-    Pair(
-        "a late release meets a takeover by its own owner",
-        LOST,
-        LATE_RELEASE,
-        TAKE_OVER_A,
-        Second(STALE),
-        Second("attempt 2"),
-    ),
-    Pair(
-        "a late progress meets a takeover by its own owner",
-        LOST,
-        LATE_PROGRESS,
-        TAKE_OVER_A,
-        Second(STALE, LATE),
-        Second("attempt 2"),
-    ),
-    Pair("a late fence meets a reclaim", LOST, LATE_FENCE, RECLAIM, Second(NOT_RUNNING), Second("pending")),
-    Pair("a late fence meets a takeover", LOST, LATE_FENCE, TAKE_OVER_B, Second(STALE), Second("attempt 2")),
-    Pair(
-        "a late renewal meets a reclaim",
-        LOST,
-        LATE_RENEW,
-        RECLAIM,
-        Second(NOT_RUNNING, LATE),
-        Second("pending"),
-    ),
-    Pair(
-        "a late renewal meets a takeover",
-        LOST,
-        LATE_RENEW,
-        TAKE_OVER_B,
-        Second(STALE, LATE),
-        Second("attempt 2"),
-    ),
-    Pair(
-        "a late release meets a reclaim", LOST, LATE_RELEASE, RECLAIM, Second(NOT_RUNNING), Second("pending")
-    ),
-    Pair(
-        "a late release meets a takeover", LOST, LATE_RELEASE, TAKE_OVER_B, Second(STALE), Second("attempt 2")
-    ),
+    *_late(FENCE, locks=True),
+    *_late(RELEASE, locks=True),
+    *_late(FINISH, locks=False),
+    *_late(RENEW, locks=False),
+    *_late(PROGRESS, locks=False),
     Pair(
         "a cancel meets a reclaim", LOST, CANCEL, RECLAIM, Second("cancelled"), Second("cancelled", "nothing")
     ),

@@ -48,6 +48,8 @@ PAIRS = (
         RELEASE,
         Second("attempt 2", NOT_OWNER),
         Second("pending"),
+        # Put back between the claim's look at the waiting jobs and its look at the running ones.
+        overlapping=((NOT_RUNNING, "pending"),),
     ),
     Pair("two renewals", RUNNING, RENEW, RENEW, Second("renewed", IN_FLIGHT), Second("renewed", IN_FLIGHT)),
     Pair("a renewal meets a cancel", RUNNING, RENEW, CANCEL, Second("stop", IN_FLIGHT), Second("requested")),

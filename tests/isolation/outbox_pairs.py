@@ -80,6 +80,31 @@ RESOLVE_QUEUED = Call(
     {"done": "1 queued 3"},
 )
 
+# A put from an old snapshot cannot know whether its key has a head: it is not ready, and the key is noted.
+DELIVERED = "select isolation.drain('c')"
+PUT_ONE = "select fencepost.outbox_put('c', 'k', '\"one\"')"
+PUT_TWO = "select fencepost.outbox_put('c', 'k', '\"two\"')"
+BEGIN_OLD = "begin isolation level repeatable read"
+NOTED_BEHIND_HEAD = Given(
+    (PUT_ONE, "select fencepost.outbox_take('c', 'w', '60 s', 10)", BEGIN_OLD, PUT_TWO, "commit"),
+    "one is sending by w; two is queued",
+    DELIVERED,
+)
+NOTED_HEAD = Given((BEGIN_OLD, PUT_ONE, PUT_TWO, "commit"), "one; two", DELIVERED)
+TAKE_NOTED = Call(
+    "take by v",
+    "select payload #>> '{}' from fencepost.outbox_take('c', 'v', '60 s', 10)",
+    "nothing",
+    {"one": "one is sending by v; two is queued", "two": "two is sending by v"},
+)
+SETTLE_HEAD = Call("settle", "select fencepost.outbox_settle(1, 1, 'w', 'sent')", "done", {"done": "two"})
+DROP_HEAD = Call(
+    "resolve as dead",
+    "select fencepost.outbox_resolve(1, 'queued', 'dead', 'anna', 'not wanted')",
+    "done",
+    {"done": "two"},
+)
+
 SKIPPED = Second(committed="nothing", while_open="nothing")
 FINISHED = Second(committed="refused: already_finished")
 
@@ -142,6 +167,22 @@ PAIRS = (
         RESOLVE_QUEUED,
         a_second=Second("refused: stale_attempt"),
         b_second=FINISHED,
+    ),
+    Pair(
+        "a take of a noted key meets the settlement of its head",
+        NOTED_BEHIND_HEAD,
+        TAKE_NOTED,
+        SETTLE_HEAD,
+        a_second=Second("two", while_open="nothing"),
+        b_second=Second("done"),
+    ),
+    Pair(
+        "a take of a noted key meets a person who drops its head",
+        NOTED_HEAD,
+        TAKE_NOTED.answering("one"),
+        DROP_HEAD,
+        a_second=Second("two", while_open="nothing"),
+        b_second=Second("refused: mismatch"),
     ),
     Pair(
         "two persons decide",

@@ -5,9 +5,8 @@ committed, after it has rolled back, and while it is still open. That is every i
 one is judged exactly.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import product
 from typing import LiteralString
 
 from tests.isolation.scenario import COMMIT, ROLLBACK, Run, Scenario, Session, Step
@@ -62,10 +61,12 @@ class Pair:
     b: Call
     a_second: Second
     b_second: Second
+    # What a and b may answer besides when one of them is stopped in its middle: see inside.py.
+    overlapping: tuple[tuple[str, str], ...] = ()
 
     def scenarios(self) -> Iterator[Scenario]:
-        """The pair with every way in which the two transactions can end."""
-        for end_of_a, end_of_b in product((COMMIT, ROLLBACK), repeat=2):
+        """The pair with every way in which the first of two transactions can end, whichever it is."""
+        for end_of_a, end_of_b in ((COMMIT, COMMIT), (COMMIT, ROLLBACK), (ROLLBACK, COMMIT)):
             yield Scenario(
                 f"{self.title} ({end_of_a.name}, {end_of_b.name})",
                 self.given.statements,
@@ -83,7 +84,8 @@ class Pair:
         call = self.a if a_first else self.b
         yield from run.expect(f"{first}.call", call.alone, waits=False)
         yield from self._judge_second(run, first, second)
-        yield from run.expect_state(*self._left(run))
+        by_commit = sorted("ab", key=lambda session: run.ended_by(session).ended)
+        yield from run.expect_state(*self.left(run, by_commit))
 
     def _judge_second(self, run: Run, first: str, second: str) -> Iterator[str]:
         call, rule = (self.a, self.a_second) if second == "a" else (self.b, self.b_second)
@@ -97,10 +99,10 @@ class Pair:
             answer = rule.committed if run.committed(first) else rolled_back
             yield from run.expect(f"{second}.call", answer, waits=run.open_at(first, f"{second}.call"))
 
-    def _left(self, run: Run) -> tuple[str, ...]:
-        """The state that the committed calls have left, in the order of their commits."""
+    def left(self, run: Run, order: Iterable[str]) -> tuple[str, ...]:
+        """The state that the committed calls leave when they take effect in this order."""
         left = self.given.left
-        for session in sorted("ab", key=lambda session: run.ended_by(session).ended):
+        for session in order:
             if run.committed(session):
                 left = self._call(session).leaves.get(run[f"{session}.call"].answer, left)
         return tuple(left.split("; ")) if left else ()

@@ -1,6 +1,6 @@
 """All scenarios, by the name under which a test plays them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 
 from tests.isolation import (
     checkpoint_pairs,
@@ -23,27 +23,36 @@ from tests.isolation import (
 from tests.isolation.pairs import Pair
 from tests.isolation.scenario import Scenario
 
+_PAIRS: Mapping[str, Iterable[Pair]] = {
+    "lease": lease_pairs.PAIRS,
+    "marker": marker_pairs.PAIRS,
+    "outbox": outbox_pairs.PAIRS,
+    "job": job_pairs.PAIRS,
+    "running job": job_running_pairs.PAIRS,
+    "lost job": job_lost_pairs.PAIRS,
+    "jobs": (*job_key_pairs.PAIRS, *job_batch_pairs.PAIRS),
+    "checkpoint": checkpoint_pairs.PAIRS,
+}
+_STORIES: Mapping[str, Iterable[Scenario]] = {
+    "lease": (*lease_stories.STORIES, *triangles.LEASES),
+    "marker": marker_stories.STORIES,
+    "outbox": (*outbox_stories.STORIES, *triangles.OUTBOX),
+    "job": job_stories.STORIES,
+    "running job": job_fence_stories.STORIES,
+    "jobs": triangles.JOBS,
+    "checkpoint": checkpoint_stories.STORIES,
+}
+
+
+def pairs() -> dict[str, Pair]:
+    return {f"{noun}: {pair.title}": pair for noun, of_noun in _PAIRS.items() for pair in of_noun}
+
 
 def repertoire() -> dict[str, tuple[Scenario, ...]]:
     """Each name with its scenarios: a pair has one for every way in which its transactions can end."""
-    return dict(_named())
-
-
-def _named() -> Iterator[tuple[str, tuple[Scenario, ...]]]:
-    yield from _of("lease", lease_pairs.PAIRS, (*lease_stories.STORIES, *triangles.LEASES))
-    yield from _of("marker", marker_pairs.PAIRS, marker_stories.STORIES)
-    yield from _of("outbox", outbox_pairs.PAIRS, (*outbox_stories.STORIES, *triangles.OUTBOX))
-    yield from _of("job", job_pairs.PAIRS, job_stories.STORIES)
-    yield from _of("running job", job_running_pairs.PAIRS, job_fence_stories.STORIES)
-    yield from _of("lost job", job_lost_pairs.PAIRS, ())
-    yield from _of("jobs", (*job_key_pairs.PAIRS, *job_batch_pairs.PAIRS), triangles.JOBS)
-    yield from _of("checkpoint", checkpoint_pairs.PAIRS, checkpoint_stories.STORIES)
-
-
-def _of(
-    noun: str, pairs: Iterable[Pair], stories: Iterable[Scenario]
-) -> Iterator[tuple[str, tuple[Scenario, ...]]]:
-    for pair in pairs:
-        yield f"{noun}: {pair.title}", tuple(pair.scenarios())
-    for story in stories:
-        yield f"{noun}: {story.title}", (story,)
+    of_pairs = {name: tuple(pair.scenarios()) for name, pair in pairs().items()}
+    of_stories = {
+        f"{noun}: {story.title}": (story,) for noun, stories in _STORIES.items() for story in stories
+    }
+    assert not of_pairs.keys() & of_stories.keys(), "a name is used twice"
+    return of_pairs | of_stories

@@ -32,6 +32,8 @@ class Session:
     name: str
     steps: tuple[Step, ...]
     begin: LiteralString | None = "begin"
+    # The first call is stopped in its middle at this place, counted from 1.
+    pause_at: int = 0
 
 
 @dataclass(frozen=True)

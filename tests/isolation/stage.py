@@ -7,7 +7,7 @@ bring about are not counted.
 """
 
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,13 +21,21 @@ from tests.isolation.scenario import Choice, Run, Scenario, Violation
 
 def prepare(database: Database) -> None:
     """Make the database fit for interleavings."""
-    statements = Path(__file__).with_name("stage.sql").read_bytes()
     with database.connect_admin() as connection:
-        connection.execute(statements)
+        connection.execute(_file("stage.sql"))
         # A deadlock is a failure: there is no reason to wait a second for the news of it.
-        connection.execute(
-            sql.SQL("alter database {} set deadlock_timeout = '50ms'").format(sql.Identifier(database.name))
-        )
+        setting = sql.SQL("alter database {} set deadlock_timeout = '50ms'")
+        connection.execute(setting.format(sql.Identifier(database.name)))
+
+
+def prepare_pauses(database: Database) -> None:
+    """Make places inside the kernel's functions at which a session can be stopped."""
+    with database.connect_admin() as connection:
+        connection.execute(_file("pauses.sql"))
+
+
+def _file(name: str) -> bytes:
+    return Path(__file__).with_name(name).read_bytes()
 
 
 @dataclass(frozen=True)
@@ -53,10 +61,13 @@ class Stage:
                 for connection in connections:
                     await connection.close()
 
-    async def explore(self, scenario: Scenario) -> list[Run]:
-        """Play and judge every interleaving; raises the first Violation."""
+    async def explore_all(self, scenarios: Iterable[Scenario]) -> list[Run]:
+        return [run for scenario in scenarios for run in await self.explore(scenario)]
+
+    async def explore(self, scenario: Scenario, opening: tuple[str, ...] = ()) -> list[Run]:
+        """Play and judge every interleaving that begins with these choices; raises the first Violation."""
         runs: list[Run] = []
-        to_play: list[tuple[str, ...]] = [()]
+        to_play = [opening]
         while to_play:
             choices = to_play.pop()
             run = await self.play(scenario, choices)

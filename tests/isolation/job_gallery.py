@@ -1,0 +1,143 @@
+"""Bugs that the jobs of a kernel like this one can have."""
+
+from tests.isolation.planted_bug import Edit, PlantedBug
+
+JOB = (
+    PlantedBug(
+        "the fence of a job does not lock it",
+        "running job: a fenced finish and a takeover",
+        (Edit("job_fence", "for key share", ""),),
+    ),
+    PlantedBug(
+        "the fence of a job locks so hard that the heartbeat waits",
+        "running job: a renewal passes a fence",
+        (Edit("job_fence", "for key share", "for no key update"),),
+    ),
+    PlantedBug(
+        "a finish does not compare the attempt",
+        "lost job: a late finish meets a takeover by its own owner",
+        (Edit("_job_finish", "and r.attempt = a.attempt ", ""),),
+    ),
+    PlantedBug(
+        "a finish does not compare the owner",
+        "lost job: a late finish meets a takeover",
+        (Edit("_job_finish", "and r.attempt = a.attempt and r.owner = p_owner", ""),),
+    ),
+    PlantedBug(
+        "a finish does not look at the clock",
+        "lost job: a late finish meets a reclaim",
+        (Edit("_job_finish", "r.expires_at > v_now and ", ""),),
+    ),
+    PlantedBug(
+        "a finish does not look at the cancel",
+        "running job: a finish meets a cancel",
+        (Edit("_job_finish", " and r.cancel_requested_at is null", ""),),
+    ),
+    PlantedBug(
+        "a finish forgets that it has passed its fence",
+        "running job: a fenced finish and a reclaim",
+        (Edit("_job_finish", " or fencepost._job_is_fenced(r.job_id, r.attempt)", ""),),
+    ),
+    PlantedBug(
+        "a fence is remembered for the session",
+        "running job: a fence inside a savepoint that is rolled back, and a finish",
+        (Edit("_job_is_fenced", "select position(", "select true or position("),),
+    ),
+    PlantedBug(
+        "a renewal waits for an open finish",
+        "running job: a finish meets a renewal",
+        (Edit("job_renew", " skip locked", ""),),
+    ),
+    PlantedBug(
+        "a renewal of many waits for an open finish",
+        "jobs: a renewal of many meets a finish of many",
+        (Edit("job_renew_many", " skip locked", ""),),
+    ),
+    PlantedBug(
+        "a reclaim waits for an open fence",
+        "running job: a fenced finish and a reclaim",
+        (Edit("job_reclaim", " skip locked", ""),),
+    ),
+    PlantedBug(
+        "a reclaim does not ask for the expiry",
+        "running job: a fenced finish and a reclaim",
+        (Edit("job_reclaim", "r.expires_at <= v_now - p_grace", "true"),),
+    ),
+    PlantedBug(
+        "a takeover keeps the attempt",
+        "lost job: a late finish meets a takeover by its own owner",
+        (Edit("_job_take_over", "set attempt = r.attempt + 1", "set attempt = r.attempt"),),
+    ),
+    PlantedBug(
+        "a takeover does not lock the job",
+        "running job: a fenced finish and a takeover",
+        (
+            Edit("_job_take_over", " for update skip locked", ""),
+            Edit("_job_take_over", "set attempt = r.attempt + 1", "set attempt = r.attempt"),
+        ),
+    ),
+    PlantedBug(
+        "a dispatch waits for a claim",
+        "job: a claim meets a dispatch",
+        (Edit("job_dispatch", " skip locked", ""),),
+    ),
+    PlantedBug(
+        "a cancel looks for a job only once",
+        "running job: a retry meets a cancel",
+        (
+            Edit(
+                "job_cancel",
+                "continue when p_expected is null and "
+                "exists (select 1 from fencepost.job_waiting w where w.job_id = p_id);",
+                "",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "a replay does not lock what it replays",
+        "job: two replays",
+        (Edit("job_replay", "and f.state = p_expected for update", "and f.state = p_expected"),),
+    ),
+    PlantedBug(
+        "claims of one concurrency key do not follow each other",
+        "jobs: two claims for one slot",
+        (Edit("_job_free_slot", "perform pg_advisory_xact_lock(hashtextextended(p_key, 9203));", ""),),
+        ("drop index fencepost.job_running_slot_key",),
+    ),
+    PlantedBug(
+        "claims of many take the concurrency keys in the order of the ids",
+        "jobs: claims of many with concurrency keys",
+        (
+            Edit(
+                "_job_claim",
+                "order by hashtextextended(j.concurrency_key, 9203), a.job_id",
+                "order by a.job_id",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "many jobs are finished in the caller's order",
+        "jobs: finishes of many around a progress",
+        (
+            Edit(
+                "_job_finish",
+                "a (job_id, attempt, status, result) order by a.job_id",
+                "a (job_id, attempt, status, result)",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "many jobs are left in the caller's order",
+        "jobs: leavings of many around a progress",
+        (Edit("job_leave_many", "order by a.job_id", ""),),
+    ),
+    PlantedBug(
+        "many unique keys are taken in the caller's order",
+        "jobs: submissions of many with unique keys",
+        (
+            Edit(
+                "job_submit_many", "group by k.key order by k.key", "group by k.key, k.place order by k.place"
+            ),
+        ),
+    ),
+)

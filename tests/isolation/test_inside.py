@@ -1,0 +1,20 @@
+"""Each call of each pair stopped at every place inside it, while the other call runs."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.isolation.inside import explore_inside
+from tests.isolation.repertoire import pairs
+from tests.isolation.stage import Stage
+
+PAIRS = pairs()
+
+
+@pytest.mark.parametrize("name", PAIRS)
+async def test_a_call_that_is_stopped_in_its_middle_changes_no_promise(
+    name: str, pausing_stage: Stage, record_property: Callable[[str, object], None]
+) -> None:
+    runs = await explore_inside(pausing_stage, PAIRS[name])
+    record_property("interleavings", len(runs))
+    assert runs, "neither call has a place to stop at"

@@ -1,0 +1,37 @@
+"""The interleavings have teeth: each bug of the gallery is noticed by the scenario that it names."""
+
+import re
+
+import pytest
+
+from fencepost.embedded import Database
+from tests.isolation.gallery import GALLERY, INSIDE
+from tests.isolation.inside import explore_inside
+from tests.isolation.planted_bug import PlantedBug
+from tests.isolation.repertoire import pairs, repertoire
+from tests.isolation.scenario import Violation
+from tests.isolation.stage import Stage, prepare, prepare_pauses
+
+# A bug that merely breaks its function would be noticed by anything.
+BROKEN = re.compile(r"error: (?!DeadlockDetected|UniqueViolation)")
+
+
+@pytest.mark.parametrize("bug", GALLERY, ids=lambda bug: bug.title)
+async def test_a_planted_bug_is_noticed(bug: PlantedBug, database: Database) -> None:
+    prepare(database)
+    bug.plant(database)
+    async with Stage.open(database) as stage:
+        with pytest.raises(Violation) as caught:
+            await stage.explore_all(repertoire()[bug.noticed_by])
+    assert not BROKEN.search(str(caught.value))
+
+
+@pytest.mark.parametrize("bug", INSIDE, ids=lambda bug: bug.title)
+async def test_a_bug_between_two_statements_is_noticed(bug: PlantedBug, database: Database) -> None:
+    prepare(database)
+    prepare_pauses(database)
+    bug.plant(database)
+    async with Stage.open(database) as stage:
+        with pytest.raises(Violation) as caught:
+            await explore_inside(stage, pairs()[bug.noticed_by])
+    assert not BROKEN.search(str(caught.value))
