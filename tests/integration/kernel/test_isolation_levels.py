@@ -1,0 +1,144 @@
+"""What judges a row says so when it is called with an old snapshot; what only adds one works there."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.integration.kernel.caller import Caller
+
+LEVELS: Any = ["begin isolation level repeatable read", "begin isolation level serializable"]
+EVERY_LEVEL = pytest.mark.parametrize("begin", LEVELS, ids=["repeatable read", "serializable"])
+
+JUDGING: dict[Any, Any] = {
+    "batch_make": "('{1}')",
+    "checkpoint_abort": "('r', 1, 1)",
+    "checkpoint_begin": "('r', 1)",
+    "checkpoint_commit": "('r', 1, 1)",
+    "checkpoint_prune": "('r', 1, 1)",
+    "checkpoint_restore": "('r', 1)",
+    "checkpoint_store": "('r', 1, 1, null, '1', null)",
+    "claim": "('s', 'k')",
+    "claim_many": "('s', '{k}')",
+    "claim_ordered": "('s', '00000000-0000-7000-8000-000000000000')",
+    "dead_settle": "('{1}', 'replay', 'carol')",
+    "job_bury": "(1, 1, 'w', 'e')",
+    "job_cancel": "(1, 'carol')",
+    "job_claim": "(1, 'w')",
+    "job_claim_many": "('{1}', 'w')",
+    "job_claim_next": "('mail', 1, 'w', 1)",
+    "job_discard": "(1, 'carol')",
+    "job_dispatch": "('mail', 1, 1)",
+    "job_dispatch_failed": "('{1}', 'e', '0')",
+    "job_dispatched": "('{1}', '{1-0}', 'life')",
+    "job_evict": "(1, 1, '0')",
+    "job_fence": "(1, 1, 'w')",
+    "job_finish": "(1, 1, 'w')",
+    "job_finish_many": "('{1}', '{1}', 'w')",
+    "job_hurry": "(1, 'carol')",
+    "job_leave_many": "('{1}', '{1}', 'w', '{retry}')",
+    "job_progress": "(1, 1, 'w', '1')",
+    "job_recall": "('{1}', '{1-0}')",
+    "job_reclaim": "(1)",
+    "job_reclaim_one": "(1)",
+    "job_release": "(1, 1, 'w')",
+    "job_renew": "(1, 1, 'w')",
+    "job_renew_many": "('{1}', '{1}', 'w')",
+    "job_replay": "(1, 'carol')",
+    "job_retry": "(1, 1, 'w', 'e', '0')",
+    "lease_acquire": "('r', 'o', '1 minute')",
+    "lease_acquire_many": "('{r}', 'o', '1 minute')",
+    "lease_evict": "('r', 1, '0')",
+    "lease_fence": "('r', 1)",
+    "lease_release": "('r', 'o', 1)",
+    "lease_renew": "('r', 'o', 1, '1 minute')",
+    "lease_renew_many": "('{r}', 'o', '{1}', '1 minute')",
+    "outbox_expire": "('c', 'queued', 1)",
+    "outbox_hold": "('c', 1)",
+    "outbox_renew": "('{1}', '{1}', 'o', '1 minute')",
+    "outbox_resolve": "(1, 'parked', 'dead', 'carol', 'n')",
+    "outbox_settle": "(1, 1, 'o', 'sent')",
+    "outbox_settle_many": "('{1}', '{1}', 'o', '{sent}')",
+    "outbox_take": "('c', 'o', '1 minute', 1)",
+    "remember": "('s', 'k', '1')",
+    "remember_ordered": "('s', '00000000-0000-7000-8000-000000000000', '1')",
+    "schedule_declare": "('s', '* * * * *', 'UTC', 'once', '0', now(), 'mail', 'send', '1', 1, 1, '1 s', "
+    "null, null, null, '{}')",
+    "schedule_fire": "('s', now(), '{}', now())",
+    "schedule_pause": "('s', 'carol')",
+    "schedule_resume": "('s', 'carol')",
+    "schedule_retire": "('{send}', '{s}', 'carol')",
+}
+
+# They add rows, take what nobody else can want, or judge by age alone.
+ANYWHERE: dict[Any, Any] = {
+    "batch_prune": "('1 hour', 1)",
+    "clock": "()",
+    "dead_count": "(null, null, null, null)",
+    "dead_ids": "(null, null, null, null, null, 1)",
+    "explain": "('job:1')",
+    "history_prune": "('1 hour', 1)",
+    "job_blocked": "(1)",
+    "job_driven": "('mail', 1, '1 minute', null, null, 1)",
+    "job_next_due": "('mail')",
+    "job_outcome": "(1)",
+    "job_page": "(null, null, null, null, 1)",
+    "job_prune": "('1 hour', 1)",
+    "job_prune_excess": "(1, 1)",
+    "job_submit": "('mail', 'send', '{}')",
+    "job_submit_many": "('mail', 'send', '{1, 2}'::jsonb[])",
+    "marker_clean": "('1 hour', 1)",
+    "marker_ring_clean": "()",
+    "outbox_prune": "('1 hour', 1)",
+    "outbox_put": "('c', 'k', '{}')",
+    "outbox_put_many": "('c', '{k, k}', '{1, 2}'::jsonb[])",
+    "queue_bound": "('mail', 1, 'carol')",
+    "queue_count": "()",
+    "queue_pause": "('mail', 'carol')",
+    "queue_rate": "('mail', 1, 1, 'carol')",
+    "queue_resume": "('mail', 'carol')",
+    "rate_declare": "('{send}', '{1}', '{1}')",
+    "rate_prune": "(1)",
+    "refusal_counts": "()",
+    "refusal_record": "('not_found', 'job', '1', 'w', '{}', '{}')",
+    "result_prune": "('1 hour')",
+    "schedule_next": "(1)",
+    "schedule_prune": "('1 hour', 1)",
+    "sleep_on": "('t')",
+    "stream_poison": "('s', '1-0', 'r', '{}')",
+    "wake_up": "('t')",
+}
+
+SOURCES = """
+    select proname::text as name, string_agg(prosrc, ' ') as source
+    from pg_proc where pronamespace = 'fencepost'::regnamespace group by proname
+"""
+
+
+@EVERY_LEVEL
+def test_what_judges_a_row_refuses_an_old_snapshot(app: Caller, begin: Any) -> None:
+    for function, arguments in JUDGING.items():
+        app.execute(begin)
+        app.wrong_isolation("select fencepost." + function + arguments)
+        app.execute("rollback")
+
+
+@EVERY_LEVEL
+def test_what_only_adds_a_row_works_with_an_old_snapshot(app: Caller, begin: Any) -> None:
+    for function, arguments in ANYWHERE.items():
+        app.execute(begin)
+        app.execute("select fencepost." + function + arguments)
+        app.execute("commit")
+
+
+def test_a_function_that_does_not_ask_for_the_newest_snapshot_is_known_not_to_need_it(admin: Caller) -> None:
+    sources = {row["name"]: row["source"] for row in admin.rows(SOURCES)}
+    asking = {name for name in sources if asks(name, sources)}
+
+    assert {name for name in sources if not name.startswith("_")} - asking == set(ANYWHERE)
+
+
+def asks(name: str, sources: dict[str, str], seen: frozenset[str] = frozenset()) -> bool:
+    """Whether the function, or one that it calls, looks at the isolation level."""
+    called = set(re.findall(r"fencepost\.(\w+)\(", sources[name])) & sources.keys() - seen
+    return "_require_read_committed" in called or any(asks(one, sources, seen | {name}) for one in called)
