@@ -65,7 +65,7 @@ def test_half_of_a_surrogate_pair_is_refused() -> None:
         {1, 2},
         Decimal("1.5"),
         timedelta(1),
-        object(),
+        Decimal,
         {("a", "tuple"): 1},
     ],
     ids=repr,
