@@ -16,6 +16,7 @@ import psycopg
 from psycopg.rows import tuple_row
 
 from fencepost.errors import FencepostError, from_sqlstate
+from fencepost.kernel.array_literal import as_literals
 from fencepost.kernel.call import Call
 
 T = TypeVar("T")
@@ -110,7 +111,7 @@ def _run_psycopg(connection: Any, call: Call[T]) -> T:
     # The user's connection may make dicts or objects of its rows; ours are read by place.
     cursor = connection.cursor(row_factory=tuple_row)
     try:
-        cursor.execute(_for_cursor(cursor, call.sql), call.arguments)
+        cursor.execute(_for_cursor(cursor, call.sql), as_literals(call.arguments))
         rows = cursor.fetchall()
     except psycopg.Error as error:
         _raise_ours(error)
@@ -121,7 +122,7 @@ def _run_psycopg(connection: Any, call: Call[T]) -> T:
 async def _run_psycopg_async(connection: Any, call: Call[T]) -> T:
     cursor = connection.cursor(row_factory=tuple_row)
     try:
-        await cursor.execute(_for_cursor(cursor, call.sql), call.arguments)
+        await cursor.execute(_for_cursor(cursor, call.sql), as_literals(call.arguments))
         rows = await cursor.fetchall()
     except psycopg.Error as error:
         _raise_ours(error)

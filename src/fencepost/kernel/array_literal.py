@@ -1,0 +1,36 @@
+"""Arrays as PostgreSQL writes them.
+
+psycopg looks for the right dumper of each element: 1.2 us for a number, 4.8 for a JSON document, which is
+half of what the server needs to finish the job. Our arrays hold numbers or text, and each placeholder says
+which.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+_PLAIN = frozenset({int, str, type(None)})
+
+
+def as_literals(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments, with each list of numbers and text as a literal."""
+    return tuple(
+        _literal(cast("list[Any]", value)) if isinstance(value, list) else value for value in arguments
+    )
+
+
+def _literal(values: list[Any]) -> str | list[Any]:
+    """Anything but exact numbers and text is left to the driver: a subclass may have a dumper of its own."""
+    kinds = set(map(type, values))
+    if kinds == {int}:
+        return "{" + ",".join(map(str, values)) + "}"
+    return "{" + ",".join(map(_element, values)) + "}" if kinds <= _PLAIN else values
+
+
+def _element(value: int | str | None) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, int):
+        return str(value)
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
