@@ -7,20 +7,21 @@ which.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 _PLAIN = frozenset({int, str, type(None)})
 
 
 def as_literals(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments, with each list of numbers and text as a literal."""
-    return tuple(
-        _literal(cast("list[Any]", value)) if isinstance(value, list) else value for value in arguments
-    )
+    return tuple(map(_literal, arguments))
 
 
-def _literal(values: list[Any]) -> str | list[Any]:
+def _literal(value: Any) -> Any:
     """Anything but exact numbers and text is left to the driver: a subclass may have a dumper of its own."""
+    if not isinstance(value, list):
+        return value
+    values: list[Any] = value
     kinds = set(map(type, values))
     if kinds == {int}:
         return "{" + ",".join(map(str, values)) + "}"
