@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from typing import Any
 
+_LISTS = frozenset({list})
 _PLAIN = frozenset({int, str, type(None)})
 
 
 def as_literals(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments, with each list of numbers and text as a literal."""
-    return tuple(map(_literal, arguments))
+    return tuple(_literal(value) if type(value) in _LISTS else value for value in arguments)
 
 
-def _literal(value: Any) -> Any:
+def _literal(values: list[Any]) -> str | list[Any]:
     """Anything but exact numbers and text is left to the driver: a subclass may have a dumper of its own."""
-    if not isinstance(value, list):
-        return value
-    values: list[Any] = value
     kinds = set(map(type, values))
     if kinds == {int}:
         return "{" + ",".join(map(str, values)) + "}"
