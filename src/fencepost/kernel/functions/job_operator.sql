@@ -117,6 +117,7 @@ begin
   perform fencepost._event(v_now, 'queue', p_queue, 'paused', p_actor, null, null);
 end $$;
 
+-- Resume a queue: what waits is dispatched and claimed again, and whoever sleeps on it is woken. Idempotent.
 create or replace function fencepost.queue_resume(p_queue text, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$

@@ -123,6 +123,7 @@ begin
   perform fencepost._event(v_now, 'schedule', p_name, 'paused', p_actor, null, null);
 end $$;
 
+-- Resume a schedule: from its next tick on there are jobs again. Idempotent.
 create or replace function fencepost.schedule_resume(p_name text, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
