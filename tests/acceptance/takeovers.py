@@ -14,8 +14,10 @@ from tests.acceptance import actors
 
 Connection = psycopg.Connection[Any]
 
-# The fence ends a session that idles for half of it, in real time; its expiry is moved by the clock.
-LEASE_SECONDS = 1.5
+# A fence ends a session that idles for half its lease, in real time. Expiry is moved by the clock, so a long
+# lease is as soon over as a short one: it keeps that timeout out of tests of something else.
+SHORT_LEASE_SECONDS = 1.5
+LONG_LEASE_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
@@ -23,14 +25,18 @@ class Noun:
     """How one noun is held by a child, taken over by us, and used by the new holder."""
 
     name: str
-    prepare: Callable[[Connection], None]
-    hold: Callable[[str, str], Child]
+    prepare: Callable[[Connection, float], None]
+    hold: Callable[[str, str, float], Child]
     takeover: Callable[[float], eviction.Takeover[Any]]
     work: Callable[[Connection], None]
 
 
-def _hold_lease(url: str, posture: str) -> Child:
-    return Child(actors.hold_lease, url, posture, f"{LEASE_SECONDS} seconds")
+def _prepare_nothing(_connection: Connection, _lease_seconds: float) -> None:
+    """A lease comes into being with its first holder."""
+
+
+def _hold_lease(url: str, posture: str, lease_seconds: float) -> Child:
+    return Child(actors.hold_lease, url, posture, f"{lease_seconds} seconds")
 
 
 def _lease_takeover(grace_seconds: float) -> eviction.Takeover[Any]:
@@ -47,11 +53,11 @@ def _work_with_lease(connection: Connection) -> None:
 JOB_ID = 1
 
 
-def _submit_job(connection: Connection) -> None:
-    assert run(connection, job.submit("print", "page", {}, lease_seconds=LEASE_SECONDS)).job_id == JOB_ID
+def _submit_job(connection: Connection, lease_seconds: float) -> None:
+    assert run(connection, job.submit("print", "page", {}, lease_seconds=lease_seconds)).job_id == JOB_ID
 
 
-def _hold_job(url: str, posture: str) -> Child:
+def _hold_job(url: str, posture: str, _lease_seconds: float) -> Child:
     return Child(actors.hold_job, url, posture, JOB_ID)
 
 
@@ -72,7 +78,7 @@ def _write(connection: Connection, token: int) -> None:
 
 
 NOUNS = [
-    Noun("lease", lambda _: None, _hold_lease, _lease_takeover, _work_with_lease),
+    Noun("lease", _prepare_nothing, _hold_lease, _lease_takeover, _work_with_lease),
     Noun("job", _submit_job, _hold_job, _job_takeover, _work_on_job),
 ]
 
@@ -86,10 +92,12 @@ class Holder:
 
 
 @contextmanager
-def paused_holder(noun: Noun, url: str, posture: str) -> Generator[Holder]:
+def paused_holder(
+    noun: Noun, url: str, posture: str, lease_seconds: float = LONG_LEASE_SECONDS
+) -> Generator[Holder]:
     with psycopg.connect(url, autocommit=True) as connection:
-        noun.prepare(connection)
-    with noun.hold(url, posture) as child:
+        noun.prepare(connection, lease_seconds)
+    with noun.hold(url, posture, lease_seconds) as child:
         backend = int(child.line("holding").split()[1])
         child.stop()
         yield Holder(child, backend)

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from concurrent.futures import Future
 from contextlib import closing
 
 import psycopg
@@ -14,7 +15,7 @@ from fencepost.kernel.drivers import run
 from fencepost.kernel.eviction import Patience, of_lease, take_over, take_over_sync
 from fencepost.testing import Clock, Entry, check, once
 from tests.acceptance.conftest import Shop
-from tests.acceptance.takeovers import LEASE_SECONDS, NOUNS, Noun, outcome_after_waking, paused_holder
+from tests.acceptance.takeovers import LONG_LEASE_SECONDS, NOUNS, Noun, outcome_after_waking, paused_holder
 
 IMPATIENT = Patience(first_pause_seconds=0.1, longest_pause_seconds=0.2, seconds_max=10)
 LEASE = NOUNS[0]
@@ -23,7 +24,7 @@ LEASE = NOUNS[0]
 @pytest.mark.parametrize("noun", NOUNS, ids=lambda noun: noun.name)
 def test_within_the_grace_nobody_is_evicted(noun: Noun, shop: Shop, clock: Clock) -> None:
     with paused_holder(noun, shop.url, "copy") as holder:
-        clock.advance(LEASE_SECONDS + 1)
+        clock.advance(LONG_LEASE_SECONDS + 1)
         with pytest.raises(psycopg.errors.LockNotAvailable):
             take_over_sync(shop.connect, noun.takeover(3600), Patience(0.05, 0.05, 0.3))
         assert shop.evicted() == set()
@@ -33,7 +34,6 @@ def test_within_the_grace_nobody_is_evicted(noun: Noun, shop: Shop, clock: Clock
 
 def test_the_holder_of_a_valid_lease_is_left_alone(shop: Shop) -> None:
     with paused_holder(LEASE, shop.url, "copy") as holder:
-        run_renewal_of_an_hour(shop)
         with pytest.raises(NotOwner):
             take_over_sync(shop.connect, LEASE.takeover(0), IMPATIENT)
         assert outcome_after_waking(holder) == "outcome committed"
@@ -52,7 +52,7 @@ def test_of_many_takers_one_wins_and_only_the_holder_is_ended(shop: Shop, clock:
             outcomes.append(refusal.reason)
 
     with paused_holder(LEASE, shop.url, "copy") as holder:
-        clock.advance(LEASE_SECONDS + 1)
+        clock.advance(LONG_LEASE_SECONDS + 1)
         takers = [threading.Thread(target=take, args=(f"taker-{n}",)) for n in range(4)]
         for taker in takers:
             taker.start()
@@ -66,42 +66,38 @@ def test_of_many_takers_one_wins_and_only_the_holder_is_ended(shop: Shop, clock:
 def test_whoever_waits_second_has_the_holder_ended_and_not_the_first_in_line(
     shop: Shop, clock: Clock
 ) -> None:
-    with closing(shop.connect()) as holder, shop.connect() as first, shop.connect() as second:
-        held = run(holder, lease.acquire("printer", "old", LEASE_SECONDS))
+    # The holder is closed first, so that nobody waits for it when an assertion has failed.
+    with shop.connect() as first, shop.connect() as second, closing(shop.connect()) as holder:
+        held = run(holder, lease.acquire("printer", "old", LONG_LEASE_SECONDS))
         holder.execute("begin")
         run(holder, lease.fence("printer", held.token))
-        clock.advance(LEASE_SECONDS + 1)
-        outcomes: list[str] = []
-        takers = [_wait_in_line(shop, taker, outcomes) for taker in (first, second)]
+        clock.advance(LONG_LEASE_SECONDS + 1)
+        takers = [_wait_in_line(shop, taker) for taker in (first, second)]
         with shop.connect() as evictor:
             evict = "select fencepost.lease_evict('printer', %s, '0')"
             assert evictor.execute(evict, (second.info.backend_pid,)).fetchall() == [
                 (holder.info.backend_pid,)
             ]
-        for taker in takers:
-            taker.join()
-    assert outcomes == ["acquired", "not_owner"]
+        assert [taker.result() for taker in takers] == ["acquired", "not_owner"]
 
 
 def test_a_taker_that_has_the_row_and_is_about_to_commit_is_spared(shop: Shop, clock: Clock) -> None:
-    with shop.connect() as first, shop.connect() as second, shop.connect() as evictor:
-        run(first, lease.acquire("printer", "old", LEASE_SECONDS))
-        clock.advance(LEASE_SECONDS + 1)
+    with shop.connect() as second, shop.connect() as evictor, closing(shop.connect()) as first:
+        run(first, lease.acquire("printer", "old", LONG_LEASE_SECONDS))
+        clock.advance(LONG_LEASE_SECONDS + 1)
         first.execute("begin")
         run(first, lease.acquire("printer", "first", 60))
-        outcomes: list[str] = []
-        waiting = _wait_in_line(shop, second, outcomes)
+        waiting = _wait_in_line(shop, second)
         evict = of_lease("printer", "second", 60, grace_seconds=0).evict
         assert run(evictor, evict(second.info.backend_pid, [])) == [first.info.backend_pid]
         first.execute("commit")
-        waiting.join()
-    assert outcomes == ["not_owner"]
+        assert waiting.result() == "not_owner"
     assert shop.evicted() == set()
 
 
 async def test_a_cancelled_takeover_leaves_nobody_waiting(shop: Shop, clock: Clock) -> None:
     with paused_holder(LEASE, shop.url, "copy"):
-        clock.advance(LEASE_SECONDS + 1)
+        clock.advance(LONG_LEASE_SECONDS + 1)
         patient = Patience(first_pause_seconds=30)
         takeover = asyncio.create_task(take_over(shop.connect_async, LEASE.takeover(0), patient))
         await asyncio.to_thread(Deadline(10, "the taker waits").wait, lambda: _waits(shop))
@@ -115,30 +111,24 @@ def test_the_looks_are_spaced_and_end() -> None:
     assert list(Patience(0.5, 2, 6).pauses()) == [0.5, 1.0, 2, 2, 0.5]
 
 
-def run_renewal_of_an_hour(shop: Shop) -> None:
-    """By the holder's heartbeat, which its own stopped transaction does not block."""
-    with shop.connect() as heartbeat:
-        heartbeat.execute("select fencepost.lease_renew('printer', 'old', 1, '1 hour')")
-
-
-def _wait_in_line(
-    shop: Shop, connection: psycopg.Connection[tuple[object, ...]], outcomes: list[str]
-) -> threading.Thread:
-    """Let a plain taker wait behind whoever waits already; its answer is added to `outcomes`."""
+def _wait_in_line(shop: Shop, connection: psycopg.Connection[tuple[object, ...]]) -> Future[str]:
+    """Let a plain taker wait behind whoever waits already; the future has its answer."""
     owner = f"taker-{connection.info.backend_pid}"
+    outcome: Future[str] = Future()
 
     def acquire() -> None:
         try:
             run(connection, lease.acquire("printer", owner, 60))
-        except (Refusal, psycopg.OperationalError) as error:
-            outcomes.append(error.reason if isinstance(error, Refusal) else "ended")
+        except Refusal as refusal:
+            outcome.set_result(refusal.reason)
+        except psycopg.OperationalError:
+            outcome.set_result("ended")
         else:
-            outcomes.append("acquired")
+            outcome.set_result("acquired")
 
-    taker = threading.Thread(target=acquire)
-    taker.start()
+    threading.Thread(target=acquire).start()
     Deadline(10, f"{owner} waits").wait(lambda: _waits(shop, connection.info.backend_pid))
-    return taker
+    return outcome
 
 
 def _waits(shop: Shop, pid: int | None = None) -> bool:

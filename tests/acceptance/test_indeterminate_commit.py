@@ -13,7 +13,7 @@ from tests.acceptance import callers
 from tests.acceptance.conftest import Shop, seeded_chance
 
 QUICK_CYCLES = 150
-FULL_CYCLES = 4000
+FULL_CYCLES = 3000
 CYCLES_TO_CATCH = 30
 
 

@@ -10,7 +10,7 @@ from tests.acceptance.conftest import Shop, seeded_chance
 
 KEYS = 40
 QUICK_KILLS = 4
-FULL_KILLS = 60
+FULL_KILLS = 30
 
 
 @pytest.mark.parametrize("step", mutations.STEPS)
@@ -29,7 +29,7 @@ def test_killed_again_and_again_each_effect_happens_once(shop: Shop) -> None:
 @pytest.mark.full
 @pytest.mark.timeout(900)
 def test_killed_for_minutes_each_effect_happens_once(shop: Shop) -> None:
-    _kill_at_random(shop, FULL_KILLS, keys=10 * KEYS)
+    _kill_at_random(shop, FULL_KILLS, keys=5 * KEYS)
 
 
 @pytest.mark.parametrize(

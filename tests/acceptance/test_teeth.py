@@ -12,7 +12,14 @@ from fencepost.kernel.drivers import run
 from fencepost.testing import Clock, HistoryBroken
 from tests.acceptance import test_eviction, test_heartbeat, test_paused_holder
 from tests.acceptance.conftest import Shop
-from tests.acceptance.takeovers import LEASE_SECONDS, NOUNS, Noun, outcome_after_waking, paused_holder
+from tests.acceptance.takeovers import (
+    LONG_LEASE_SECONDS,
+    NOUNS,
+    SHORT_LEASE_SECONDS,
+    Noun,
+    outcome_after_waking,
+    paused_holder,
+)
 
 LEASE_FENCE = "fencepost.lease_fence(text,bigint)"
 JOB_FENCE = "fencepost.job_fence(bigint,bigint,text)"
@@ -27,8 +34,8 @@ nouns = pytest.mark.parametrize("noun", NOUNS, ids=lambda noun: noun.name)
 def test_without_its_idle_time_a_fence_blocks_the_takeover(noun: Noun, shop: Shop, clock: Clock) -> None:
     shop.mutate("fencepost._bound_idle_time(interval)", "if v_now_ms = 0", "if false and v_now_ms = 0")
     shop.mutate("fencepost._bound_idle_time(interval)", "or v_now_ms > v_want_ms", "")
-    with paused_holder(noun, shop.url, "idle") as holder, shop.connect() as taker:
-        clock.advance(LEASE_SECONDS + 1)
+    with paused_holder(noun, shop.url, "idle", SHORT_LEASE_SECONDS) as holder, shop.connect() as taker:
+        clock.advance(SHORT_LEASE_SECONDS + 1)
         taker.execute(BLOCKED)
         with pytest.raises(LockNotAvailable):
             run(taker, noun.takeover(0).attempt)
@@ -40,8 +47,8 @@ def test_without_its_idle_time_a_fence_blocks_the_takeover(noun: Noun, shop: Sho
 def test_without_eviction_a_busy_holder_blocks_the_takeover(
     noun: Noun, posture: str, shop: Shop, clock: Clock
 ) -> None:
-    with paused_holder(noun, shop.url, posture) as holder, shop.connect() as taker:
-        clock.advance(LEASE_SECONDS + 1)
+    with paused_holder(noun, shop.url, posture, SHORT_LEASE_SECONDS) as holder, shop.connect() as taker:
+        clock.advance(SHORT_LEASE_SECONDS + 1)
         taker.execute(BLOCKED)
         with pytest.raises(LockNotAvailable):
             run(taker, noun.takeover(0).attempt)
@@ -51,7 +58,7 @@ def test_without_eviction_a_busy_holder_blocks_the_takeover(
 def test_a_fence_that_does_not_lock_lets_a_zombie_commit(shop: Shop, clock: Clock) -> None:
     shop.mutate(LEASE_FENCE, "for key share", "")
     with paused_holder(NOUNS[0], shop.url, "copy") as holder, shop.connect() as taker:
-        clock.advance(LEASE_SECONDS + 1)
+        clock.advance(LONG_LEASE_SECONDS + 1)
         run(taker, NOUNS[0].takeover(0).attempt)
         NOUNS[0].work(taker)
         assert outcome_after_waking(holder) == "outcome committed"
