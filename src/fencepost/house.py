@@ -15,7 +15,7 @@ from fencepost import client
 from fencepost.drive.connection import connect
 from fencepost.errors import Backpressure, InvalidInput
 from fencepost.jobs.direct import DirectPath
-from fencepost.jobs.handler import Function, Handler, Handlers, Key, Place
+from fencepost.jobs.handler import Function, Handler, Handlers, Place
 from fencepost.jobs.listener import Listener
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.policy import Rate, RetryPolicy, exponential
@@ -24,6 +24,7 @@ from fencepost.jobs.pruner import Pruner
 from fencepost.jobs.results import Polling, wait_for_result, wait_for_result_sync
 from fencepost.jobs.scheduler import Schedule, Scheduler, Schedules, declare
 from fencepost.jobs.settings import JobSettings
+from fencepost.jobs.shape import Key
 from fencepost.jobs.submission import Lane, Submission, lane_number, send
 from fencepost.jobs.timetable import every
 from fencepost.jobs.worker import Worker

@@ -70,7 +70,8 @@ class Intake:
         # A read that blocks longer than the client waits for replies would look like a dead Redis.
         self._block_ms = round(min(BLOCK_MS, reply_seconds * 500))
         self._unclaimed: list[Entry] = []
-        self._losses_seen = -1
+        # A name that was used before may have entries; one that carries a boot id has none yet.
+        self._losses_seen = 0 if consumer == owner else -1
 
     async def read(self, free: int, held: Iterable[Entry]) -> list[Entry]:
         """Entries for up to `free` jobs; waits a while for the first. None of those that are `held`."""
@@ -134,12 +135,14 @@ class Intake:
         streams = self._link.streams
         if streams is None:
             return
-        try:
-            for stream in self.streams:
+        for stream in self.streams:
+            try:
                 await self.give_back(await streams.held_by(self._consumer, stream, "0", OWN_ENTRIES))
                 await streams.depart(stream, self._consumer)
-        except DRIVE_ERRORS as error:
-            _log.debug("consumer_not_removed", error=str(error))
+            except DRIVE_ERRORS as error:
+                if not is_missing_group(error):
+                    _log.debug("consumer_not_removed", error=str(error))
+                    return
 
     async def _claim(self, entries: Sequence[Entry]) -> Taken:
         asked_at = time.monotonic()

@@ -1,0 +1,51 @@
+"""Scenes on the shared pair, and servers of one's own for tests that hurt them."""
+
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost.embedded import Database, PostgresServer, ValkeyServer
+from fencepost.kernel.migrate import migrate
+from fencepost.testing import Clock
+from tests.integration.jobs.scene import Scene, open_scene
+
+
+@pytest.fixture
+async def scene(database: Database, redis_url: str) -> AsyncIterator[Scene]:
+    async with open_scene(database, redis_url) as scene:
+        yield scene
+
+
+@pytest.fixture
+async def lonely_scene(database: Database) -> AsyncIterator[Scene]:
+    """Without Redis."""
+    async with open_scene(database, None) as scene:
+        yield scene
+
+
+@pytest.fixture
+def clock(database: Database) -> Iterator[Clock]:
+    with Clock(database.admin_url) as clock:
+        yield clock
+
+
+@pytest.fixture
+def own_valkey() -> Iterator[ValkeyServer]:
+    """A Valkey that may be killed and wiped."""
+    with ValkeyServer(Path(tempfile.mkdtemp(prefix="fencepost-test-")), ephemeral=True) as server:
+        yield server
+
+
+@pytest.fixture
+def own_database() -> Iterator[Database]:
+    """A database on a PostgreSQL that may be killed."""
+    directory = Path(tempfile.mkdtemp(prefix="fencepost-test-"))
+    with PostgresServer(directory, settings={"fsync": "off"}, ephemeral=True) as server:
+        database = Database(server, f"t_{uuid.uuid4().hex}")
+        database.create()
+        migrate(database.admin_url)
+        database.create_logins()
+        yield database

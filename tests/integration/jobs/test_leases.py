@@ -1,0 +1,154 @@
+"""Heartbeats keep what is alive, and let go of what is not."""
+
+import asyncio
+import time
+
+from fencepost.embedded import Database
+from fencepost.jobs.job import Job
+from fencepost.testing import Proxy, Signals
+from tests.integration.jobs.scene import Scene, open_scene, quick
+
+
+async def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(scene: Scene) -> None:
+    @scene.fp.job("default", lease=0.9)
+    async def block(job: Job) -> None:
+        time.sleep(2.5)  # noqa: ASYNC251 -- that is the point.
+
+    async with scene.fp.transaction() as tx:
+        submitted = await block.submit(tx)
+    other = scene.fp.worker(quick())
+    async with scene.working():
+        with scene.database.connect() as reclaimer:
+            await scene.until_state(submitted.job_id, "running", "finished")
+            reclaimer.execute("select * from fencepost.job_reclaim(10)")
+        seen = await scene.until_state(submitted.job_id, "finished")
+    assert (seen.attempt, seen.tries) == (1, 1)
+    assert other.owner != seen.owner
+
+
+async def test_a_job_with_a_shorter_lease_than_the_heartbeat_is_renewed_in_time(scene: Scene) -> None:
+    go_on = asyncio.Event()
+
+    @scene.fp.job("default", lease=3)
+    async def long(job: Job) -> None:
+        await go_on.wait()
+
+    async with scene.fp.transaction() as tx:
+        submitted = await long.submit(tx)
+    with Signals() as signals:
+        async with scene.working(quick(lease_seconds=120, heartbeat_seconds=60)):
+            await signals.wait("heartbeat.beat", count=4, within=20)
+            go_on.set()
+            seen = await scene.until_state(submitted.job_id, "finished")
+    assert seen.attempt == 1
+
+
+async def test_the_entry_of_a_long_job_is_not_taken_away(scene: Scene) -> None:
+    """Two workers, and entries that count as abandoned after a second."""
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    @scene.fp.job("default", lease=1)
+    async def long(job: Job) -> None:
+        began.set()
+        await go_on.wait()
+
+    async with scene.fp.transaction() as tx:
+        submitted = await long.submit(tx)
+    settings = quick(lease_seconds=1, reclaim_grace_seconds=0)
+    async with scene.working(settings) as holder:
+        await asyncio.wait_for(began.wait(), 10)
+        async with scene.working(settings):
+            with Signals() as signals:
+                await signals.wait("heartbeat.beat", count=20)
+            [pending] = scene.redis.xpending_range("deepoj:jobs", "deepoj:workers", "-", "+", 10)
+            assert pending["consumer"] == holder.owner
+            go_on.set()
+            seen = await scene.until_state(submitted.job_id, "finished")
+    assert (seen.attempt, seen.owner) == (1, holder.owner)
+
+
+async def test_a_lost_lease_stops_the_handler_and_nothing_is_written(scene: Scene) -> None:
+    began, stopped = asyncio.Event(), asyncio.Event()
+
+    @scene.fp.job("default", lease=60)
+    async def long(job: Job) -> None:
+        if job.attempt > 1:
+            return
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    async with scene.fp.transaction() as tx:
+        submitted = await long.submit(tx)
+    async with scene.working():
+        await asyncio.wait_for(began.wait(), 10)
+        # Somebody takes it over, as after an expiry that this worker did not notice.
+        scene.execute(
+            "update fencepost.job_running set attempt = attempt + 1, owner = 'successor',"
+            " expires_at = expires_at + interval '1 hour'"
+        )
+        await asyncio.wait_for(stopped.wait(), 10)
+        await scene.until("the place is free", lambda: scene.metric("worker_active_jobs") == 0)
+        seen = scene.job(submitted.job_id)
+        assert (seen.state, seen.owner, seen.attempt) == ("running", "successor", 2)
+        # Nothing is acknowledged: the entry is the successor's.
+        assert scene.redis.xlen("deepoj:jobs") == 1
+    assert scene.metric("worker_lease_heartbeat_total", status="refused", reason="lease_lost") == 1
+    assert scene.metric("worker_finalize_total", status="lost") == 1
+
+
+async def test_a_database_that_falls_silent_does_not_keep_a_job_running(database: Database) -> None:
+    """The worker's own clock ends the lease: nobody tells it that the time is over."""
+    began, stopped = asyncio.Event(), asyncio.Event()
+    with Proxy.for_postgres(database.url) as proxy:
+        async with open_scene(database, None, through=proxy.url) as scene:
+
+            @scene.fp.job("default", lease=1)
+            async def long(job: Job) -> None:
+                if job.attempt > 1:
+                    return
+                began.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    stopped.set()
+
+            async with scene.fp.transaction() as tx:
+                submitted = await long.submit(tx)
+            async with scene.working(quick(lease_seconds=1)):
+                await asyncio.wait_for(began.wait(), 10)
+                proxy.swallow()
+                await asyncio.wait_for(stopped.wait(), 10)
+                proxy.heal()
+                seen = await scene.until_state(submitted.job_id, "finished")
+            assert seen.attempt == 2
+            assert scene.metric("worker_finalize_total", status="lost") == 1
+
+
+async def test_progress_after_a_takeover_is_refused(scene: Scene) -> None:
+    refusals: list[str] = []
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    @scene.fp.job("default", lease=60)
+    async def report(job: Job) -> None:
+        began.set()
+        await go_on.wait()
+        try:
+            await job.progress({"done": 1})
+        except Exception as error:
+            refusals.append(type(error).__name__)
+            raise
+
+    async with scene.fp.transaction() as tx:
+        await report.submit(tx)
+    async with scene.working(quick(lease_seconds=120, heartbeat_seconds=60)):
+        await asyncio.wait_for(began.wait(), 10)
+        scene.execute("update fencepost.job_running set attempt = attempt + 1, owner = 'successor'")
+        go_on.set()
+        await scene.until("it was refused", lambda: bool(refusals))
+        await scene.until("the place is free", lambda: scene.metric("worker_active_jobs") == 0)
+    assert refusals == ["StaleAttempt"]
+    assert scene.metric("worker_stale_attempt_total") == 1
+    assert scene.rows("select progress from fencepost.job_running") == [(None,)]

@@ -1,0 +1,70 @@
+"""PostgreSQL is restarted in the middle: nothing is lost, nothing doubled."""
+
+import asyncio
+
+from fencepost.embedded import Database
+from fencepost.jobs.job import Job
+from fencepost.testing import Proxy, Signals
+from tests.integration.jobs.scene import open_scene, quick
+
+
+async def test_a_restart_in_the_middle_loses_and_doubles_nothing(
+    own_database: Database, redis_url: str
+) -> None:
+    async with open_scene(own_database, redis_url) as scene:
+        calls = 0
+
+        @scene.fp.job("default", kind="own", lease=5)
+        async def own(job: Job, n: int) -> None:
+            nonlocal calls
+            calls += 1
+            async with job.finish() as tx:
+                await tx.execute(
+                    "insert into effect (job_id, attempt) values (%s, %s)", (job.id, job.attempt)
+                )
+
+        @scene.fp.job("default", kind="bare", lease=5)
+        async def bare(job: Job, n: int) -> int:
+            nonlocal calls
+            calls += 1
+            return n
+
+        async with scene.fp.transaction() as tx:
+            for n in range(150):
+                await own.submit(tx, n=n)
+                await bare.submit(tx, n=n)
+        async with scene.working(quick(concurrency=10, lease_seconds=5)):
+            await scene.until("some have run", lambda: calls > 40)
+            await asyncio.to_thread(own_database.server.kill)
+            await asyncio.to_thread(own_database.server.start)
+            await scene.until_all_ended(within=60)
+            assert scene.metric("worker_active_jobs") <= 10
+        assert scene.rows("select count(*), count(distinct job_id) from effect") == [(150, 150)]
+        assert scene.rows("select state, count(*) from fencepost.jobs group by state") == [("finished", 300)]
+        # The effect was written by the attempt that finished.
+        assert not scene.rows(
+            "select job_id from effect e join fencepost.jobs j using (job_id) where j.attempt <> e.attempt"
+        )
+
+
+async def test_a_finish_whose_reply_was_lost_is_settled_and_not_repeated(database: Database) -> None:
+    # Without Redis, and after the first sweep, nobody else commits.
+    with Proxy.for_postgres(database.url) as proxy, Signals() as signals:
+        async with open_scene(database, None, through=proxy.url) as scene:
+
+            @scene.fp.job("default", lease=5)
+            async def own(job: Job) -> None:
+                async with job.finish() as tx:
+                    await tx.execute("insert into effect (job_id) values (%s)", (job.id,))
+                    proxy.lose_commit_reply()
+
+            async with scene.working(quick(sweep_interval_seconds=60)):
+                await signals.wait("sweep.ticked")
+                async with scene.fp.transaction() as tx:
+                    submitted = await own.submit(tx)
+                seen = await scene.until_state(submitted.job_id, "finished")
+                await scene.until("it is settled", lambda: scene.metric("worker_active_jobs") == 0)
+            assert seen.attempt == 1
+            assert scene.value("select count(*) from effect") == 1
+            # The handler heard of no success, and the truth told that there was one.
+            assert scene.metric("worker_finalize_rejected_total", reason="already_finished") == 1

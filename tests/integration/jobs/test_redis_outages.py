@@ -1,0 +1,291 @@
+"""Redis is away, comes back, is wiped, loses its last moments: nothing is lost, and everybody can see it."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+import structlog
+from redis.exceptions import ResponseError
+
+from fencepost.embedded import Database, ValkeyServer
+from fencepost.jobs.job import Job
+from fencepost.testing import Proxy, Signals
+from tests.integration.jobs.scene import Scene, open_scene, quick
+
+
+@pytest.fixture
+def persistent_valkey() -> Iterator[ValkeyServer]:
+    """A Valkey that comes back with what it had."""
+    directory = Path(tempfile.mkdtemp(prefix="fencepost-test-"))
+    with ValkeyServer(directory, append_only=True, ephemeral=True) as server:
+        yield server
+
+
+@asynccontextmanager
+async def counting(database: Database, redis_url: str) -> AsyncGenerator[tuple[Scene, list[int]]]:
+    """A scene whose handler writes its job down in the finishing transaction."""
+    ran: list[int] = []
+    async with open_scene(database, redis_url) as scene:
+
+        @scene.fp.job("default", lease=5)
+        async def count(job: Job, n: int) -> None:
+            async with job.finish() as tx:
+                await tx.execute(
+                    "insert into effect (job_id, attempt) values (%s, %s)", (job.id, job.attempt)
+                )
+            ran.append(n)
+
+        yield scene, ran
+
+
+async def submit(scene: Scene, count: int) -> None:
+    [handler] = scene.fp.handlers
+    async with scene.fp.transaction() as tx:
+        for n in range(count):
+            await handler.submit(tx, n=n)
+
+
+def once(scene: Scene, count: int) -> bool:
+    return scene.rows("select count(*), count(distinct job_id) from effect") == [(count, count)]
+
+
+async def test_without_redis_at_the_start_work_goes_on_and_returns_to_the_streams(
+    database: Database, own_valkey: ValkeyServer
+) -> None:
+    url = own_valkey.url
+    own_valkey.kill()
+    with structlog.testing.capture_logs() as logs, Signals() as signals:
+        async with counting(database, url) as (scene, _):
+            await submit(scene, 20)
+            async with scene.working():
+                await scene.until_all_ended()
+                assert scene.metric("worker_drive_up") == 0
+                own_valkey.start()
+                await signals.wait("drive.up", within=10)
+                assert scene.metric("worker_drive_up") == 1
+                await submit(scene, 20)
+                await scene.until_all_ended()
+                await scene.until("entries were settled", lambda: scene.metric("worker_active_jobs") == 0)
+            assert once(scene, 40)
+            assert scene.metric("api_outbox_dispatch_total", status="ok", reason="") == 20
+    events = [log["event"] for log in logs]
+    assert events.index("postgresql_drives_alone") < events.index("redis_drives")
+
+
+async def test_redis_goes_down_in_the_middle_and_comes_back_empty(
+    database: Database, own_valkey: ValkeyServer
+) -> None:
+    with structlog.testing.capture_logs() as logs, Signals() as signals:
+        async with counting(database, own_valkey.url) as (scene, ran):
+            await submit(scene, 300)
+            async with scene.working(quick(concurrency=3)):
+                await scene.until("some have run", lambda: len(ran) > 20)
+                await asyncio.to_thread(own_valkey.kill)
+                await signals.wait("drive.down")
+                await asyncio.to_thread(own_valkey.start)
+                await signals.wait("drive.up", count=2)
+                await submit(scene, 50)
+                await scene.until_all_ended(within=60)
+            assert once(scene, 350)
+    events = [log["event"] for log in logs]
+    assert "postgresql_drives_alone" in events
+    assert events.count("redis_drives") >= 2
+
+
+async def test_a_flush_in_the_middle_loses_nothing(scene: Scene) -> None:
+    ran: list[int] = []
+
+    @scene.fp.job("default")
+    async def count(job: Job, n: int) -> None:
+        ran.append(n)
+        if n % 40 == 20:
+            scene.redis.flushall()
+
+    async with scene.fp.transaction() as tx:
+        for n in range(200):
+            await count.submit(tx, n=n)
+    async with scene.working(quick(concurrency=5, batch=50)):
+        await scene.until_all_ended(within=60)
+    assert sorted(ran) == list(range(200))
+    assert scene.metric("job_swept_total", reason="wiped") > 0
+    # A wipe is no outage: Redis answered all the time.
+    assert scene.metric("worker_drive_up") == 1
+
+
+async def test_what_redis_forgot_in_a_crash_is_driven_again(scene: Scene) -> None:
+    """Entries of the last second before a crash may not be on disk, in the same life of Redis."""
+
+    @scene.fp.job("default")
+    async def nothing(job: Job) -> None: ...
+
+    async with scene.fp.transaction() as tx:
+        submitted = await nothing.submit(tx)
+    scene.redis.set("{deepoj:jobs}:incarnation", "same life")
+    scene.redis.xadd("deepoj:jobs", {"old": "entry"}, id="5-0")
+    with scene.database.connect() as dispatcher:
+        dispatcher.execute(
+            "select fencepost.job_dispatched(%s, %s, 'same life')", ([submitted.job_id], ["9999999999999-0"])
+        )
+    async with scene.working():
+        await scene.until_state(submitted.job_id, "finished")
+    assert scene.metric("job_swept_total", reason="rewound") == 1
+
+
+async def test_a_trimmed_entry_is_driven_again(scene: Scene) -> None:
+    @scene.fp.job("default")
+    async def nothing(job: Job) -> None: ...
+
+    async with scene.fp.transaction() as tx:
+        jobs = [(await nothing.submit(tx)).job_id for _ in range(3)]
+    with Signals() as signals:
+        # Nobody reads: the worker that drives them has no place.
+        async with _driving_only(scene):
+            await signals.wait("dispatch.ticked", count=3)
+            await scene.until(
+                "they are driven", lambda: all(scene.job(j).state == "dispatched" for j in jobs)
+            )
+    scene.redis.xtrim("deepoj:jobs", maxlen=1, approximate=False)
+    async with scene.working():
+        await scene.until_all_ended()
+    assert scene.metric("job_swept_total", reason="trimmed") == 2
+
+
+async def test_an_entry_that_a_zombie_acknowledged_is_driven_again(scene: Scene) -> None:
+    @scene.fp.job("default")
+    async def nothing(job: Job) -> None: ...
+
+    async with scene.fp.transaction() as tx:
+        submitted = await nothing.submit(tx)
+    async with _driving_only(scene):
+        await scene.until_state(submitted.job_id, "dispatched")
+    # A consumer reads it, and somebody else acknowledges it: XACK does not check who owns an entry.
+    with suppress(ResponseError):  # The worker may have made it.
+        scene.redis.xgroup_create("deepoj:jobs", "deepoj:workers", id="0")
+    scene.redis.xreadgroup("deepoj:workers", "died", {"deepoj:jobs": ">"})
+    [(entry_id, _)] = scene.redis.xrange("deepoj:jobs")
+    assert scene.redis.xack("deepoj:jobs", "deepoj:workers", entry_id) == 1
+    async with scene.working():
+        await scene.until_state(submitted.job_id, "finished")
+    assert scene.metric("job_swept_total", reason="orphaned") == 1
+
+
+async def test_an_entry_that_waits_its_turn_is_left_alone(scene: Scene) -> None:
+    @scene.fp.job("default")
+    async def nothing(job: Job) -> None: ...
+
+    async with scene.fp.transaction() as tx:
+        submitted = await nothing.submit(tx)
+    async with _driving_only(scene):
+        await scene.until_state(submitted.job_id, "dispatched")
+        with Signals() as signals:
+            await signals.wait("jobs.swept", count=20)
+        assert scene.job(submitted.job_id).state == "dispatched"
+        assert scene.redis.xlen("deepoj:jobs") == 1
+        assert not [name for name, _ in scene.samples() if name == "job_swept_total"]
+
+
+async def test_a_stream_stays_below_half_of_its_bound_and_everything_is_driven(scene: Scene) -> None:
+    most = 0
+
+    @scene.fp.job("default")
+    async def look(job: Job) -> None:
+        nonlocal most
+        most = max(most, scene.redis.xlen("deepoj:jobs"))
+
+    async with scene.fp.transaction() as tx:
+        for _ in range(400):
+            await look.submit(tx)
+    async with scene.working(quick(stream_maxlen=100, batch=10, concurrency=5)):
+        await scene.until_all_ended(within=60)
+    assert 0 < most <= 50
+    assert scene.metric("job_swept_total", reason="trimmed") == 0
+
+
+async def test_entries_whose_reply_was_lost_are_found_at_once(database: Database, redis_url: str) -> None:
+    """Not after the time that makes an entry abandoned, which is an hour here."""
+    with Proxy.for_redis(redis_url) as proxy:
+        async with counting(database, proxy.url) as (scene, ran):
+            async with scene.working(quick(reclaim_grace_seconds=3600)):
+                await submit(scene, 5)
+                await scene.until("five have run", lambda: len(ran) == 5)
+                for _ in range(5):
+                    proxy.lose_reply(nth=2)
+                    await submit(scene, 10)
+                    await scene.until_all_ended()
+            assert once(scene, 55)
+
+
+async def test_a_redis_that_hangs_stops_nobody(database: Database, own_valkey: ValkeyServer) -> None:
+    with Signals() as signals:
+        async with counting(database, own_valkey.url) as (scene, _):
+            scene.fp.settings = scene.fp.settings.model_copy(update={"redis_reply_seconds": 0.5})
+            async with scene.working():
+                await signals.wait("drive.up")
+                own_valkey.pause()
+                await submit(scene, 30)
+                await scene.until_all_ended()
+                own_valkey.resume()
+                await signals.wait("drive.up", count=2)
+            assert once(scene, 30)
+
+
+async def test_a_redis_that_is_full_stops_nobody(scene: Scene) -> None:
+    ran: list[int] = []
+
+    @scene.fp.job("default")
+    async def count(job: Job) -> None:
+        ran.append(job.id)
+
+    scene.redis.config_set("maxmemory", "1")
+    try:
+        async with scene.fp.transaction() as tx:
+            for _ in range(20):
+                await count.submit(tx)
+        async with scene.working():
+            await scene.until("all have run", lambda: len(ran) == 20)
+            assert scene.metric("worker_drive_up") == 0
+    finally:
+        scene.redis.config_set("maxmemory", "0")
+
+
+async def test_a_restarted_redis_that_kept_its_entries_runs_nothing_twice(
+    database: Database, persistent_valkey: ValkeyServer
+) -> None:
+    async with counting(database, persistent_valkey.url) as (scene, ran):
+        await submit(scene, 200)
+        async with scene.working(quick(concurrency=4)):
+            await scene.until("some have run", lambda: len(ran) > 20)
+            await asyncio.to_thread(persistent_valkey.restart)
+            await scene.until_all_ended(within=60)
+            await scene.until_empty()
+        assert once(scene, 200)
+
+
+@asynccontextmanager
+async def _driving_only(scene: Scene) -> AsyncGenerator[None]:
+    """A worker whose only place is taken: it drives and sweeps, and reads nothing."""
+    took_place, let_go = asyncio.Event(), asyncio.Event()
+
+    @scene.fp.job("obstacle", kind="obstacle")
+    async def obstacle(job: Job) -> None:
+        took_place.set()
+        await let_go.wait()
+
+    async with scene.fp.transaction() as tx:
+        await obstacle.options(lane=0).submit(tx)
+    # The obstacle is all there is at first: claimed while what is tested is not yet driven.
+    scene.execute(
+        "update fencepost.job_waiting set run_at = run_at + interval '1 hour' where queue <> 'obstacle'"
+    )
+    async with scene.working(quick(concurrency=1)) as worker:
+        await asyncio.wait_for(took_place.wait(), 10)
+        scene.execute("update fencepost.job_waiting set run_at = run_at - interval '1 hour'")
+        try:
+            yield
+        finally:
+            # In this order, so that the place is not used for anything else.
+            worker.stop()
+            let_go.set()
