@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -14,17 +13,14 @@ from typing import (
     Generic,
     Literal,
     ParamSpec,
-    Protocol,
     cast,
-    get_type_hints,
     overload,
 )
-
-from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 
 from fencepost.drive.lanes import NORMAL
 from fencepost.errors import InvalidInput
 from fencepost.jobs.policy import Rate, RetryPolicy, exponential
+from fencepost.jobs.shape import Key, Shape, key_of, shape_of
 from fencepost.jobs.submission import Lane, Submission, call_for_many, lane_number, send, trace_id
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call, Json
@@ -37,12 +33,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 Function = Callable[Concatenate["Job", P], Any]
 Place = Literal["loop", "thread", "process"]
-
-
-class Key(Protocol):
-    """Makes a key of a job's arguments. It is called as the function is, so it names what it needs."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> object: ...
 
 
 @dataclass(frozen=True)
@@ -90,22 +80,7 @@ class Handler(Generic[P]):
 
     def submission(self, *args: P.args, **kwargs: P.kwargs) -> Submission:
         """The job as a value: nothing is sent yet."""
-        return Submission(
-            queue=self.queue,
-            kind=self.kind,
-            payload=self.payload(*args, **kwargs),
-            lane=self.lane,
-            run_at=self.run_at,
-            delay_seconds=self.delay_seconds,
-            tries_max=self.tries_max,
-            lease_seconds=self.lease_seconds,
-            unique_key=None if self.unique is None else f"{self.kind}:{self.unique(*args, **kwargs)}",
-            concurrency_key=None
-            if self.concurrency_key is None
-            else str(self.concurrency_key(*args, **kwargs)),
-            concurrency_limit=None if self.concurrency_key is None else self.concurrency_limit,
-            headers={"trace_id": trace_id(), **self.headers, **self._rate_header(*args, **kwargs)},
-        )
+        return self._submission(self.shape.arguments(args, kwargs))
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[kernel_job.Submitted]:
         """The submission as a call of the kernel, for whoever sends it."""
@@ -136,9 +111,11 @@ class Handler(Generic[P]):
 
         All of them belong to one trace.
         """
-        together = self.options(headers={"trace_id": self.headers.get("trace_id") or trace_id()})
-        by_name = cast("Callable[..., Submission]", together.submission)
-        submissions = [by_name(**row) for row in rows]
+        shape, together = (
+            self.shape,
+            self.options(headers={"trace_id": self.headers.get("trace_id") or trace_id()}),
+        )
+        submissions = [together._submission(shape.arguments((), row)) for row in rows]
         call = (
             call_for_many(submissions) if submissions else kernel_job.submit_many(self.queue, self.kind, [])
         )
@@ -146,23 +123,16 @@ class Handler(Generic[P]):
 
     def payload(self, *args: P.args, **kwargs: P.kwargs) -> Json:
         """The arguments as a JSON document, by name."""
-        try:
-            bound = self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise InvalidInput(f"{self.kind}: {error}.", field="payload") from None
-        bound.apply_defaults()
-        try:
-            return self.arguments(**bound.arguments).model_dump(mode="json")
-        except ValidationError as error:
-            raise InvalidInput(f"{self.kind}: {_first_problem(error)}", field=_first_field(error)) from error
+        return self.shape.payload(self.shape.arguments(args, kwargs))
 
     def parse(self, payload: Json) -> dict[str, Any]:
         """The arguments of a payload. Raises InvalidInput when it does not fit the function."""
-        try:
-            model = self.arguments.model_validate(payload)
-        except ValidationError as error:
-            raise InvalidInput(f"{self.kind}: {_first_problem(error)}", field=_first_field(error)) from error
-        return {name: getattr(model, name) for name in self.arguments.model_fields}
+        return self.shape.parse(payload)
+
+    @property
+    def shape(self) -> Shape:
+        """What its payload looks like."""
+        return shape_of(self.function, self.kind)
 
     @property
     def is_async(self) -> bool:
@@ -173,31 +143,26 @@ class Handler(Generic[P]):
         """Where it runs: as was said, or where such a function runs best."""
         return self.run_in or ("loop" if self.is_async else "thread")
 
-    @cached_property
-    def _signature(self) -> inspect.Signature:
-        signature = inspect.signature(self.function)
-        return signature.replace(parameters=list(signature.parameters.values())[1:])
-
-    @cached_property
-    def arguments(self) -> type[BaseModel]:
-        """A model of the function's parameters after the job. Strict about names, as a call is."""
-        hints = get_type_hints(self.function, include_extras=True)
-        fields: dict[str, Any] = {}
-        for name, parameter in self._signature.parameters.items():
-            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
-                raise InvalidInput(
-                    f"{self.kind}: *{name} cannot be a payload; name each argument.", field=name
-                )
-            default = ... if parameter.default is parameter.empty else parameter.default
-            fields[name] = (hints.get(name, Any), default)
-        return create_model(
-            self.kind, __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=False), **fields
+    def _submission(self, arguments: Mapping[str, Any]) -> Submission:
+        return Submission(
+            queue=self.queue,
+            kind=self.kind,
+            payload=self.shape.payload(arguments),
+            lane=self.lane,
+            run_at=self.run_at,
+            delay_seconds=self.delay_seconds,
+            tries_max=self.tries_max,
+            lease_seconds=self.lease_seconds,
+            unique_key=None if self.unique is None else f"{self.kind}:{key_of(self.unique, arguments)}",
+            concurrency_key=None if self.concurrency_key is None else key_of(self.concurrency_key, arguments),
+            concurrency_limit=None if self.concurrency_key is None else self.concurrency_limit,
+            headers={"trace_id": trace_id(), **self.headers, **self._rate_header(arguments)},
         )
 
-    def _rate_header(self, *args: Any, **kwargs: Any) -> dict[str, Json]:
+    def _rate_header(self, arguments: Mapping[str, Any]) -> dict[str, Json]:
         if self.rate is None or self.rate.key is None:
             return {}
-        return {"rate_key": str(self.rate.key(*args, **kwargs))}
+        return {"rate_key": key_of(self.rate.key, arguments)}
 
 
 class Handlers:
@@ -211,7 +176,11 @@ class Handlers:
             raise InvalidInput(
                 f"{handler.kind} has a handler already; give this one another kind.", field="kind"
             )
-        _ = handler.arguments  # A signature that cannot be a payload is found now, not at the first job.
+        # A signature that cannot be a payload is found now, not at the first job.
+        shape = handler.shape
+        shape.check_key("unique", handler.unique)
+        shape.check_key("concurrency_key", handler.concurrency_key)
+        shape.check_key("rate", handler.rate.key if handler.rate else None)
         _check_place(handler)
         self._by_kind[handler.kind] = handler
 
@@ -261,12 +230,3 @@ def _check_place(handler: Handler[...]) -> None:
             "top of its module.",
             field="run_in",
         )
-
-
-def _first_problem(error: ValidationError) -> str:
-    detail = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, detail['loc'])) or 'payload'}: {detail['msg']}"
-
-
-def _first_field(error: ValidationError) -> str:
-    return ".".join(map(str, error.errors(include_url=False, include_input=False)[0]["loc"])) or "payload"

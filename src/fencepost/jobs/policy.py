@@ -58,13 +58,14 @@ def exponential(
 class Rate:
     """How fast jobs of a handler may start: `limit` in `per` seconds, at most `burst` at once.
 
-    With a `key`, made of a job's arguments, each key has a bucket of its own. All workers share the buckets.
+    With a `key`, made of a job's arguments, each key has a bucket of its own: `key="user:{user_id}"`. All
+    workers share the buckets.
     """
 
     limit: float
     per: float = 1
     burst: float | None = None
-    key: Callable[..., object] | None = None
+    key: str | Callable[..., object] | None = None
 
     @property
     def bucket(self) -> Limit:

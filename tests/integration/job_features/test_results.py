@@ -1,0 +1,130 @@
+"""Waiting for what comes of a job."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fencepost import Cancelled, Fencepost, Job, JobFailed, NotFound, PermanentError
+from fencepost.embedded import Database
+from fencepost.kernel import job as kernel_job
+from fencepost.kernel import outcome
+from tests.integration.job_features.conftest import Working
+from tests.integration.job_features.eyes import Eyes
+
+OWNER = "worker"
+SLEEPERS = "select count(*) from fencepost.sleeper where topic like 'result:%%'"
+
+
+async def running(fp: Fencepost) -> kernel_job.Running:
+    submitted = await fp.run(kernel_job.submit("work", "one", {}))
+    return await fp.run(kernel_job.claim(submitted.job_id, OWNER))
+
+
+async def end(fp: Fencepost, job: kernel_job.Running, result: object) -> None:
+    await fp.run(kernel_job.finish(kernel_job.Finish(job.job_id, job.attempt, "ok", result), OWNER))
+
+
+async def test_the_result_of_a_job_that_has_finished_is_there_at_once(fp: Fencepost) -> None:
+    job = await running(fp)
+    await end(fp, job, {"pages": 3})
+    assert await fp.result(job.job_id, within=0) == {"pages": 3}
+
+
+async def test_whoever_waits_is_told_when_the_job_ends(
+    fp: Fencepost, eyes: Eyes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With polling far away, only the notification can bring the answer in time."""
+    monkeypatch.setattr("fencepost.jobs.results.FIRST_POLL_SECONDS", 1000)
+    monkeypatch.setattr("fencepost.jobs.results.POLL_SECONDS_MAX", 1000)
+    job = await running(fp)
+    waiting = [asyncio.create_task(fp.result(job.job_id, within=2000)) for _ in range(3)]
+    await eyes.until("they listen", lambda: eyes.value(SLEEPERS) == 1 and bool(eyes.rows(LISTENING)))
+    await end(fp, job, 7)
+    assert await asyncio.wait_for(asyncio.gather(*waiting), 20) == [7, 7, 7]
+    assert eyes.value(SLEEPERS) == 0, "the job has ended, so nobody needs to be told again"
+
+
+LISTENING = "select 1 from pg_stat_activity where query ilike 'listen%%'"
+
+
+async def test_a_notification_that_was_missed_costs_a_poll(fp: Fencepost, eyes: Eyes) -> None:
+    eyes.plant(
+        "create or replace function fencepost._result_tell(p_ids bigint[]) returns void language sql as ''"
+    )
+    job = await running(fp)
+    waiting = asyncio.create_task(fp.result(job.job_id, within=20))
+    await eyes.until("it waits", lambda: eyes.value(SLEEPERS) == 1)
+    await end(fp, job, 7)
+    assert await waiting == 7
+
+
+async def test_a_job_that_does_not_end_in_time_goes_on(fp: Fencepost, eyes: Eyes) -> None:
+    job = await running(fp)
+    with pytest.raises(TimeoutError, match=f"job {job.job_id} had not ended after 0.1 s; it is running"):
+        await fp.result(job.job_id, within=0.1)
+    assert eyes.value(SLEEPERS) == 0
+    assert eyes.state(job.job_id) == "running"
+
+
+async def test_a_dead_job_raises_its_error(fp: Fencepost) -> None:
+    job = await running(fp)
+    await fp.run(kernel_job.bury(job.job_id, job.attempt, OWNER, "ValueError: no such page"))
+    with pytest.raises(JobFailed, match="ValueError: no such page") as failed:
+        await fp.result(job.job_id)
+    assert (failed.value.job_id, failed.value.final_status, failed.value.tries) == (job.job_id, "failed", 1)
+
+
+async def test_a_cancelled_job_and_one_that_never_was(fp: Fencepost) -> None:
+    job = await fp.run(kernel_job.submit("work", "one", {}))
+    await fp.run(kernel_job.cancel(job.job_id, "alice"))
+    with pytest.raises(Cancelled):
+        await fp.result(job)
+    with pytest.raises(NotFound):
+        await fp.result(999_999)
+
+
+async def test_a_worker_brings_results(anywhere: Fencepost, working: Working) -> None:
+    fp = anywhere
+
+    @fp.job("work")
+    async def double(job: Job, n: int) -> int:
+        return 2 * n
+
+    @fp.job("work", attempts=1)
+    async def fail(job: Job) -> None:
+        raise PermanentError("on purpose")
+
+    async with working(fp):
+        async with fp.transaction() as tx:
+            jobs = await double.submit_many(tx, [{"n": n} for n in range(20)])
+            failing = await fail.submit(tx)
+        assert await asyncio.gather(*(fp.result(job, within=20) for job in jobs)) == list(range(0, 40, 2))
+        with pytest.raises(JobFailed, match="PermanentError: on purpose"):
+            await fp.result(failing, within=20)
+
+
+def test_the_sync_form_waits_and_raises_alike(
+    database: Database, eyes: Eyes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost.jobs.results.FIRST_POLL_SECONDS", 1000)
+    monkeypatch.setattr("fencepost.jobs.results.POLL_SECONDS_MAX", 1000)
+    with Fencepost(database.url).sync() as fp, ThreadPoolExecutor(1) as threads:
+        job = fp.run(kernel_job.claim(fp.run(kernel_job.submit("work", "one", {})).job_id, OWNER))
+        waiting = threads.submit(fp.result, job.job_id, within=2000)
+        asyncio.run(eyes.until("it listens", lambda: eyes.value(SLEEPERS) == 1))
+        fp.run(kernel_job.finish(kernel_job.Finish(job.job_id, job.attempt, "ok", [1, 2]), OWNER))
+        assert waiting.result(20) == [1, 2]
+        with pytest.raises(NotFound):
+            fp.result(999_999)
+        other = fp.run(kernel_job.submit("work", "one", {}))
+        with pytest.raises(TimeoutError, match="it is pending"):
+            fp.result(other, within=0)
+
+
+async def test_waiters_that_were_killed_are_forgotten(fp: Fencepost, eyes: Eyes) -> None:
+    eyes.plant(
+        "insert into fencepost.sleeper values ('result:1', now() - interval '2 days'), ('job:x', now())"
+    )
+    assert await fp.run(outcome.prune_waiters(86_400)) == 1
+    assert eyes.column("select topic from fencepost.sleeper") == ["job:x"]
