@@ -71,6 +71,24 @@ begin
   end if;
 end $$;
 
+-- Lock what the ends of these jobs will count in: parts, then batches, each in order. For whoever ends jobs one by one,
+-- after he has locked their rows; what ends many by one statement takes them in this order by itself.
+create or replace function fencepost._batch_lock(p_ids bigint[]) returns void
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
+begin
+  if exists (select 1 from fencepost.job_batch b where b.completed_at is null) then
+    perform 1 from (select distinct m.batch_id, m.part from fencepost.job_batch_member m
+                    where m.job_id = any (p_ids) and not m.counted) c
+    join fencepost.job_batch_part p on p.batch_id = c.batch_id and p.part = c.part
+    order by p.batch_id, p.part for no key update of p;
+    perform 1 from (select distinct m.batch_id from fencepost.job_batch_member m
+                    where m.job_id = any (p_ids) and not m.counted) c
+    join fencepost.job_batch b on b.batch_id = c.batch_id order by b.batch_id for no key update of b;
+  end if;
+end $$;
+
 -- Jobs have ended: count those that belong to a batch, each once. Called in the transaction that ended them, after their
 -- rows were written. Parts are locked in order, and a batch only by whoever brings a part of it to zero: he then sees all
 -- parts that reached zero before him, because their transactions had to end before he got the lock.

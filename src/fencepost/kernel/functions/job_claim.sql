@@ -59,6 +59,9 @@ begin
   -- Their rows are locked by now. Each takes the lock of its concurrency key and keeps it, so two claims must meet the
   -- keys in one order, whatever the order of their ids.
   if cardinality(v_claimed) < cardinality(p_ids) then
+    -- A lost job that has no tries left ends here.
+    perform fencepost._batch_lock(array(select r.job_id from fencepost.job_running r where r.job_id = any (p_ids)
+                                        and r.job_id <> all (v_claimed) and r.expires_at <= v_now));
     return query
     select c.* from (
       select a.job_id from (select distinct i as job_id from unnest(p_ids) i where i <> all (v_claimed)) a

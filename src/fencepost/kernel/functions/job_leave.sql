@@ -140,7 +140,8 @@ as $$ select fencepost._job_leave_or_refuse(p_id, p_attempt, p_owner, 'bury', p_
 create or replace function fencepost.job_leave_many(
   p_ids bigint[], p_attempts bigint[], p_owner text, p_hows text[], p_errors text[] default null, p_delays interval[] default null
 ) returns table (job_id bigint, state text, refusal text)
-language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off set enable_bitmapscan = off
 as $$
 #variable_conflict use_column
 declare
@@ -157,6 +158,9 @@ begin
   perform fencepost._check_lengths('delays', cardinality(p_ids), coalesce(cardinality(p_delays), cardinality(p_ids)));
   perform fencepost._check_word('hows', h, array['release', 'retry', 'bury']) from unnest(p_hows) h;
   perform fencepost._check_wait('delays', coalesce(d, interval '0'), interval '10 years') from unnest(p_delays) d;
+  -- All rows before the first of them counts in its batch: a finish of many does it in this order.
+  perform 1 from fencepost.job_running r where r.job_id = any (p_ids) and r.owner = p_owner order by r.job_id for update;
+  perform fencepost._batch_lock(p_ids);
   for v_asked in select a.* from unnest(p_ids, p_attempts, p_hows, p_errors, p_delays) a (job_id, attempt, how, error, delay)
                  order by a.job_id loop
     select * into v from fencepost._job_leave(v_asked.job_id, v_asked.attempt, p_owner, v_asked.how, v_asked.error, v_asked.delay);
@@ -193,13 +197,16 @@ as $$
 #variable_conflict use_column
 declare
   v_now     timestamptz := fencepost.clock();
+  v_lost    fencepost.job_running[];
   v_running fencepost.job_running;
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_limit(p_limit);
   perform fencepost._check_wait('grace', p_grace, interval '1 day');
-  for v_running in select * from fencepost.job_running r where r.expires_at <= v_now - p_grace
-                   order by r.expires_at limit p_limit for update skip locked loop
+  v_lost := array(select r from fencepost.job_running r where r.expires_at <= v_now - p_grace
+                  order by r.expires_at limit p_limit for update skip locked);
+  perform fencepost._batch_lock(array(select l.job_id from unnest(v_lost) l));
+  foreach v_running in array v_lost loop
     return query select v_running.job_id, v_running.attempt, v_running.owner, fencepost._job_reclaim(v_running, v_now);
   end loop;
 end $$;
