@@ -71,22 +71,28 @@ begin
   end if;
 end $$;
 
--- Lock what the ends of these jobs will count in: parts, then batches, each in order. For whoever ends jobs one by one,
--- after he has locked their rows; what ends many by one statement takes them in this order by itself.
-create or replace function fencepost._batch_lock(p_ids bigint[]) returns void
+-- Lock what the ends of these running jobs will count in: parts, then batches, each in order. For whoever ends jobs one
+-- by one, after he has locked their rows; what ends many by one statement takes them in this order by itself. Of the
+-- jobs only those that have been cancelled or have no tries left, and those in p_buried: the others go on.
+create or replace function fencepost._batch_lock(p_ids bigint[], p_buried bigint[] default '{}') returns void
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
+declare
+  v_ending bigint[];
 begin
-  if exists (select 1 from fencepost.job_batch b where b.completed_at is null) then
-    perform 1 from (select distinct m.batch_id, m.part from fencepost.job_batch_member m
-                    where m.job_id = any (p_ids) and not m.counted) c
-    join fencepost.job_batch_part p on p.batch_id = c.batch_id and p.part = c.part
-    order by p.batch_id, p.part for no key update of p;
-    perform 1 from (select distinct m.batch_id from fencepost.job_batch_member m
-                    where m.job_id = any (p_ids) and not m.counted) c
-    join fencepost.job_batch b on b.batch_id = c.batch_id order by b.batch_id for no key update of b;
+  if not exists (select 1 from fencepost.job_batch b where b.completed_at is null) then
+    return;
   end if;
+  v_ending := array(select r.job_id from fencepost.job_running r join fencepost.job j on j.job_id = r.job_id
+    where r.job_id = any (p_ids) and (r.cancel_requested_at is not null or r.tries >= j.tries_max or r.job_id = any (p_buried)));
+  perform 1 from (select distinct m.batch_id, m.part from fencepost.job_batch_member m
+                  where m.job_id = any (v_ending) and not m.counted) c
+  join fencepost.job_batch_part p on p.batch_id = c.batch_id and p.part = c.part
+  order by p.batch_id, p.part for no key update of p;
+  perform 1 from (select distinct m.batch_id from fencepost.job_batch_member m
+                  where m.job_id = any (v_ending) and not m.counted) c
+  join fencepost.job_batch b on b.batch_id = c.batch_id order by b.batch_id for no key update of b;
 end $$;
 
 -- Jobs have ended: count those that belong to a batch, each once. Called in the transaction that ended them, after their

@@ -160,7 +160,7 @@ begin
   perform fencepost._check_wait('delays', coalesce(d, interval '0'), interval '10 years') from unnest(p_delays) d;
   -- All rows before the first of them counts in its batch: a finish of many does it in this order.
   perform 1 from fencepost.job_running r where r.job_id = any (p_ids) and r.owner = p_owner order by r.job_id for update;
-  perform fencepost._batch_lock(p_ids);
+  perform fencepost._batch_lock(p_ids, array(select a.id from unnest(p_ids, p_hows) a (id, how) where a.how = 'bury'));
   for v_asked in select a.* from unnest(p_ids, p_attempts, p_hows, p_errors, p_delays) a (job_id, attempt, how, error, delay)
                  order by a.job_id loop
     select * into v from fencepost._job_leave(v_asked.job_id, v_asked.attempt, p_owner, v_asked.how, v_asked.error, v_asked.delay);
