@@ -29,6 +29,15 @@ async def test_the_wait_ends_with_the_announcement_that_completes_the_count() ->
         await waiting
 
 
+async def test_less_than_the_count_is_not_enough() -> None:
+    with Signals() as signals:
+        announce("worker.claimed")
+        with pytest.raises(TimeoutError, match=r"announced 1 times of 2"):
+            await signals.wait("worker.claimed", count=2, within=0)
+        with pytest.raises(TimeoutError, match=r"announced 1 times of 2"):
+            signals.expect("worker.claimed", count=2, within=0)
+
+
 async def test_a_thread_is_heard_by_an_event_loop() -> None:
     with Signals() as signals:
         threading.Thread(target=announce, args=("heartbeat.renewed",)).start()
