@@ -7,6 +7,7 @@ miss nothing.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -19,7 +20,8 @@ from fencepost.kernel import refusal as refusals
 from fencepost.kernel.drivers import run
 from fencepost.logs import FloodGate
 
-_log = structlog.get_logger(__name__)
+# Through the standard logging: an application that has configured nothing is not to find us on its stdout.
+_log = structlog.wrap_logger(logging.getLogger(__name__))
 _OUTAGE_PAUSE_SECONDS = 1.0
 
 

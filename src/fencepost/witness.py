@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from types import TracebackType
@@ -16,7 +17,8 @@ from fencepost.metrics import KernelMetrics, Metrics
 from fencepost.recorder import RefusalRecorder
 from fencepost.settings import Settings
 
-_log = structlog.get_logger(__name__)
+# Through the standard logging: an application that has configured nothing is not to find us on its stdout.
+_log = structlog.wrap_logger(logging.getLogger(__name__))
 
 
 class Witness:

@@ -121,3 +121,13 @@ async def test_a_refusal_through_a_connection_of_the_users_own_can_be_noted(
     assert admin.execute("select reason, subject from fencepost.refusals").fetchall() == [
         ("not_owner", "door")
     ]
+
+
+def test_an_application_that_has_configured_no_log_hears_nothing(
+    facade: Facade, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A library that writes to stdout breaks the programs whose answer that is."""
+    with pytest.raises(NotFound):
+        facade.run(lease.fence("door", 9))
+
+    assert capsys.readouterr().out == ""
