@@ -25,23 +25,14 @@ MILLION = 1_000_000
 
 # What a connection has seen when it makes its plans, and what it works on later. The server tries this many
 # plans for the arguments at hand before it keeps one for all of them.
-HANDFUL = 20
+HANDFUL = 60
 GROWN = 20_000
 CUSTOM_PLANS = 5
 
 BIG_TABLES = frozenset(
-    {
-        "checkpoint",
-        "event",
-        "job",
-        "job_finished",
-        "job_running",
-        "job_unique",
-        "job_waiting",
-        "lease",
-        "marker",
-    }
-    | {"outbox", "outbox_settled", "refusal"}
+    {"checkpoint", "event", "lease", "marker", "outbox", "outbox_settled", "refusal"}
+    | {"job", "job_finished", "job_running", "job_unique", "job_waiting"}
+    | {"job_batch", "job_batch_member", "job_batch_part", "job_bucket", "job_tick"}
     | {f"marker_ring_{slot}" for slot in range(8)}
 )
 POPULATION = Path(__file__).with_name("population.sql")
@@ -179,7 +170,7 @@ def veteran(empty_house: House) -> Iterator[Veteran]:
         connection.execute("analyze")
         for call in HOT_CALLS:
             watcher.repeat(call, HANDFUL, times=CUSTOM_PLANS + 2)
-        for table in sorted(BIG_TABLES | {"job_queue"}):
+        for table in sorted(BIG_TABLES | {"job_queue", "job_rate", "job_schedule"}):
             connection.execute(sql.SQL("delete from fencepost.{}").format(sql.Identifier(table)))
         _populate(connection, GROWN)
         yield Veteran(watcher, House(house.database, GROWN))

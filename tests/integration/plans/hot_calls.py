@@ -57,10 +57,11 @@ def _sending(size: int) -> list[int]:
     return list(range(size // 20 * 10 + 8, size // 20 * 10 + 408, 10))
 
 
-def _time_ordered_key() -> str:
-    """A UUIDv7 of this moment."""
-    millis = f"{time.time_ns() // 1_000_000:012x}"
-    return f"{millis[:8]}-{millis[8:]}-7000-8000-{time.time_ns() % 2**48:012x}"
+def _time_ordered_key(number: int) -> str:
+    """A UUIDv7 of this hour."""
+    hour = int(time.time()) // 3600 * 3600
+    millis = f"{hour * 1000:012x}"
+    return f"{millis[:8]}-{millis[8:]}-7000-8000-{number:012x}"
 
 
 def _ones(ids: Sequence[int]) -> list[int]:
@@ -69,6 +70,14 @@ def _ones(ids: Sequence[int]) -> list[int]:
 
 def _finish(size: int) -> Arguments:
     return _running(size), _ones(_running(size)), "owner"
+
+
+def _one_running(size: int) -> Arguments:
+    return (_running(size)[0],)
+
+
+def _one_dead(size: int) -> Arguments:
+    return (2 * size + 50,)
 
 
 MARKERS = (
@@ -86,13 +95,19 @@ MARKERS = (
     HotCall(
         "claim_ordered",
         "select * from fencepost.claim_ordered('scope', %s)",
-        lambda _: (_time_ordered_key(),),
+        lambda _: (_time_ordered_key(0),),
     ),
     HotCall(
         "remember",
         "select * from fencepost.remember('scope-1', 'new', '{}')",
         _plain(),
         lambda _: [("select fencepost.claim('scope-1', 'new')", ())],
+    ),
+    HotCall(
+        "remember_ordered",
+        "select * from fencepost.remember_ordered('scope', %s, '{}')",
+        lambda _: (_time_ordered_key(1),),
+        lambda _: [("select fencepost.claim_ordered('scope', %s)", (_time_ordered_key(1),))],
     ),
     HotCall("marker_clean", "select * from fencepost.marker_clean('1 hour', %s)", _plain(BATCH)),
 )
@@ -249,6 +264,11 @@ LEASES = (
         lambda size: ([f"lease-{size // 2 + i}" for i in range(BATCH)], [1] * BATCH),
     ),
     HotCall(
+        "lease_acquire_many",
+        "select * from fencepost.lease_acquire_many(%s::text[], 'owner', '1 minute')",
+        lambda size: ([f"lease-{size // 2 + i}" for i in range(BATCH)],),
+    ),
+    HotCall(
         "lease_fence",
         "select * from fencepost.lease_fence(%s, 1)",
         lambda size: (f"lease-{size // 2 // 3 * 3 + 1}",),
@@ -263,7 +283,66 @@ CHECKPOINTS = (
         lambda size: (size + 1, '{"offset": 1}'),
         lambda _: [("select fencepost.checkpoint_begin('lease-1', 1)", ())],
     ),
+    HotCall(
+        "checkpoint_commit",
+        "select * from fencepost.checkpoint_commit('lease-1', 1, %s)",
+        lambda size: (size,),
+    ),
+    HotCall(
+        "checkpoint_abort",
+        "select * from fencepost.checkpoint_abort('lease-1', 1, %s)",
+        lambda size: (size + 1,),
+        lambda _: [("select fencepost.checkpoint_begin('lease-1', 1)", ())],
+    ),
     HotCall("checkpoint_restore", "select * from fencepost.checkpoint_restore('lease-1', 1)", _plain()),
+)
+
+FEATURES = (
+    HotCall(
+        "job_claim_many of a limited queue",
+        "select * from fencepost.job_claim_many(%s::bigint[], 'owner')",
+        lambda size: (list(range(20, size, 50))[:20],),
+    ),
+    HotCall(
+        "job_dispatch of a limited queue", "select * from fencepost.job_dispatch('queue-20', 1, 10)", _plain()
+    ),
+    HotCall("job_next_due", "select * from fencepost.job_next_due('hot')", _plain()),
+    HotCall(
+        "job_driven",
+        "select * from fencepost.job_driven('hot', 1, '1 minute', '2000-01-01', %s, %s)",
+        lambda size: (size // 2, BATCH),
+    ),
+    HotCall("job_outcome", "select * from fencepost.job_outcome(%s)", lambda size: (2 * size + 7,)),
+    HotCall("batch_make", "select * from fencepost.batch_make(%s::bigint[])", lambda size: (_pending(size),)),
+    HotCall("batch_prune", "select * from fencepost.batch_prune('5 days', 1)", _plain()),
+    HotCall("schedule_next", "select * from fencepost.schedule_next(%s)", _plain(BATCH)),
+    HotCall("schedule_prune", "select * from fencepost.schedule_prune('5 days', %s)", _plain(BATCH)),
+    HotCall("rate_prune", "select * from fencepost.rate_prune(%s)", _plain(BATCH)),
+)
+
+PEOPLE = (
+    HotCall("job_progress", "select * from fencepost.job_progress(%s, 1, 'owner', '{}')", _one_running),
+    HotCall("job_release", "select * from fencepost.job_release(%s, 1, 'owner')", _one_running),
+    HotCall("job_retry", "select * from fencepost.job_retry(%s, 1, 'owner', 'why', '1 s')", _one_running),
+    HotCall("job_bury", "select * from fencepost.job_bury(%s, 1, 'owner', 'why')", _one_running),
+    HotCall("job_reclaim_one", "select * from fencepost.job_reclaim_one(%s)", lambda size: (size + 1,)),
+    HotCall("job_cancel", "select * from fencepost.job_cancel(%s, 'person')", lambda size: (size // 2 + 1,)),
+    HotCall("job_hurry", "select * from fencepost.job_hurry(%s, 'person')", lambda size: (size // 2 + 1,)),
+    HotCall("job_replay", "select * from fencepost.job_replay(%s, 'person')", _one_dead),
+    HotCall("job_discard", "select * from fencepost.job_discard(%s, 'person')", _one_dead),
+    HotCall(
+        "dead_settle", "select * from fencepost.dead_settle(array[%s::bigint], 'replay', 'person')", _one_dead
+    ),
+    HotCall(
+        "outbox_resolve",
+        "select * from fencepost.outbox_resolve(%s, 'unknown', 'sent', 'person', 'seen')",
+        lambda size: (size // 20 * 10 + 9,),
+    ),
+    HotCall(
+        "lease_release",
+        "select * from fencepost.lease_release(%s, 'owner', 1)",
+        lambda size: (f"lease-{size // 2 // 3 * 3 + 1}",),
+    ),
 )
 
 HISTORY = (
@@ -288,4 +367,18 @@ HISTORY = (
     HotCall("history_prune", "select * from fencepost.history_prune('5 days', %s)", _plain(BATCH)),
 )
 
-HOT_CALLS = MARKERS + OUTBOX + JOBS + LEASES + CHECKPOINTS + HISTORY
+HOT_CALLS = MARKERS + OUTBOX + JOBS + LEASES + CHECKPOINTS + FEATURES + PEOPLE + HISTORY
+
+# Every other function, and why its plan needs no guard.
+NOT_HOT = {
+    "a function of the clock, or of few rows": (
+        "clock queue_bound queue_count queue_pause queue_rate queue_resume rate_declare result_prune "
+        "schedule_declare schedule_fire schedule_pause schedule_resume schedule_retire sleep_on wake_up"
+    ),
+    "a person asks for a page or a count, which costs what there is to see": "dead_count dead_ids job_page",
+    "it ends somebody who blocks: rare, and by one key": "job_evict lease_evict",
+    "it writes one row and reads none": "stream_poison",
+    "it empties a slot whole": "marker_ring_clean",
+    "it walks what it is to keep, once a minute": "job_prune_excess",
+    "it goes through the history of one resource, which it is there to shorten": "checkpoint_prune",
+}

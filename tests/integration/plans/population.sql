@@ -83,3 +83,29 @@ from generate_series(1, current_setting('plans.size')::bigint) i;
 insert into fencepost.refusal (at, reason, noun, subject)
 select clock_timestamp() - interval '20 days', 'stale_attempt', 'job', (i / 5)::text
 from generate_series(1, current_setting('plans.size')::bigint) i;
+
+-- Features of jobs: every finished job belonged to a batch that is complete, the running ones to batches that are open.
+insert into fencepost.job_batch (batch_id, size, made_at, completed_at)
+select b, 100, clock_timestamp(), case when b % 2 = 0 then clock_timestamp() - interval '20 days' end
+from generate_series(1, current_setting('plans.size')::bigint / 50 + 4) b;
+insert into fencepost.job_batch_part (batch_id, part, remaining)
+select b, p, case when b % 2 = 0 then 0 else 50 end
+from generate_series(1, current_setting('plans.size')::bigint / 50 + 4) b, generate_series(0, 1) p;
+insert into fencepost.job_batch_member (job_id, batch_id, part, counted)
+select i, i / 100 * 2 % greatest(2, n.size / 50) + case when i > 2 * n.size then 2 else 1 end, i % 2, i > 2 * n.size
+from (select current_setting('plans.size')::bigint as size) n, generate_series(n.size + 1, 3 * n.size) i;
+select setval('fencepost.job_batch_batch_id_seq', current_setting('plans.size')::bigint);
+
+insert into fencepost.job_schedule (name, expression, zone, missed, grace, queue, kind, payload, headers, lane, tries_max,
+                                    lease, next_tick, declared_at)
+select 'schedule-' || i, '* * * * *', 'UTC', 'skip', '0', 'hot', 'kind', '{}', '{}', 1, 5, '1 minute', clock_timestamp(),
+       clock_timestamp() from generate_series(1, 50) i;
+insert into fencepost.job_tick (schedule, tick, job_id, fired_at)
+select 'schedule-' || i % 50, clock_timestamp() - interval '20 days' + i * interval '1 second', i,
+       clock_timestamp() - interval '20 days'
+from generate_series(1, current_setting('plans.size')::bigint) i;
+
+insert into fencepost.job_rate (name, per_second, burst) values ('kind:limited', 1, 10), ('queue:queue-20', 1000, 10);
+insert into fencepost.job_bucket (name, key, tokens, refilled_at)
+select 'kind:limited', 'key-' || i, 1, clock_timestamp() - interval '1 hour'
+from generate_series(1, current_setting('plans.size')::bigint) i;

@@ -263,9 +263,9 @@ create or replace function fencepost.job_next_due(p_queue text) returns timestam
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
   select case when min(w.run_at) is not null then greatest(min(w.run_at), fencepost._rate_ready_at(p_queue, fencepost.clock())) end
-  from generate_series(0, 3) lane cross join lateral (
+  from generate_series(0, 3) l (lane) cross join lateral (
     select n.run_at from fencepost.job_waiting n
-    where n.queue = p_queue and n.lane = lane and n.dispatched_at is null
+    where n.queue = p_queue and n.lane = l.lane and n.dispatched_at is null
     order by n.run_at limit 1) w
   where not exists (select 1 from fencepost.job_queue q where q.queue = p_queue and q.paused_at is not null)
 $$;

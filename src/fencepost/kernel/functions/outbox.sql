@@ -94,8 +94,9 @@ begin
   )
   insert into fencepost.outbox (id, channel, key, payload, headers, ready, not_before, created_at)
   select p.id, p_channel, p.key, p.payload, coalesce(p.headers, '{}'),
-         p.key is null or (p.place_in_key = 1 and fencepost._sees_newest() and not exists (
-           select 1 from fencepost.outbox o where o.channel = p_channel and o.key = p.key)),
+         -- No "not exists": the planner may answer that from a hash over the whole channel.
+         p.key is null or (p.place_in_key = 1 and fencepost._sees_newest() and (
+           select true from fencepost.outbox o where o.channel = p_channel and o.key = p.key limit 1) is null),
          greatest(coalesce(p_not_before, v_now), v_now), v_now
   from put p order by p.id
   returning id;
