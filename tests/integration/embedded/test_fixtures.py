@@ -1,5 +1,6 @@
 """The fixtures and the flag that every test of this project relies on."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -74,12 +75,16 @@ def test_redis_is_empty_for_each_test(redis_url: str, turn: int) -> None:
 
 
 def run_sample(directory: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    conftest = Path(__file__).parents[2] / "conftest.py"
-    shutil.copy(conftest, directory / "conftest.py")
+    root = Path(__file__).parents[3]
+    shutil.copy(root / "tests" / "conftest.py", directory / "conftest.py")
     (directory / "test_sample.py").write_text(SAMPLE)
     (directory / "pyproject.toml").write_text(CONFIGURATION)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options]
-    return subprocess.run(command, cwd=directory, check=False, capture_output=True, text=True, timeout=60)
+    # The fixtures lean on the matrix beside them, which the sample's directory does not have.
+    environ = {**os.environ, "PYTHONPATH": str(root)}
+    return subprocess.run(
+        command, cwd=directory, env=environ, check=False, capture_output=True, text=True, timeout=100
+    )
 
 
 def test_long_tests_wait_for_the_flag_and_skips_are_listed_with_reasons(directory: Path) -> None:
