@@ -79,7 +79,8 @@ async def execute(
     except Exception as error:
         return leave(running, "bury", f"payload_missing_or_invalid: {describe(error)}")
     try:
-        async with asyncio.timeout(handler.timeout_seconds):
+        # A process has its own watch, which does not count the time in which it starts.
+        async with asyncio.timeout(None if handler.place == "process" else handler.timeout_seconds):
             result = await _invoke(active, handler, arguments, threads, processes)
     except asyncio.CancelledError:
         return _stopped(active, handler)

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from types import ModuleType
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from fencepost.settings import Settings
+
+BEGUN = "begun"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +93,15 @@ def serve(pipe: Connection[Any, Any], database_url: str, settings: Settings) -> 
             errand = Errand(**json.loads(pipe.recv_bytes()))
         except (EOFError, OSError):
             return
-        pipe.send_bytes(json.dumps(_answer(errand, database)).encode())
+        answer = _answer(errand, database, lambda: _tell(pipe, {BEGUN: True}))
+        _tell(pipe, answer)
 
 
-def _answer(errand: Errand, database: _Database) -> dict[str, Any]:
+def _tell(pipe: Connection[Any, Any], message: Mapping[str, Any]) -> None:
+    pipe.send_bytes(json.dumps(message).encode())
+
+
+def _answer(errand: Errand, database: _Database, begin: Callable[[], None]) -> dict[str, Any]:
     running = errand.claimed()
     job = Job(running, errand.owner, _no_loop, database.open)
     context = {
@@ -107,6 +114,7 @@ def _answer(errand: Errand, database: _Database) -> dict[str, Any]:
             handler = errand.handler()
         except Exception as error:
             return {"finished": False, "error": f"{type(error).__name__}: {error}", "retry_seconds": None}
+        begin()
         return {**_run(handler, job, running), "finished": job.finished}
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.errors import REFUSALS, Refusal
 from fencepost.jobs.policy import Bury, Retry, Verdict
-from fencepost.jobs.process_main import Errand, serve
+from fencepost.jobs.process_main import BEGUN, Errand, serve
 from fencepost.settings import Settings
 from fencepost.signals import announce
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from fencepost.kernel.job import Running
 
 GOODBYE_SECONDS = 5.0
+BEGIN_SECONDS = 60.0
 
 
 class FailedElsewhere(Exception):
@@ -59,7 +60,7 @@ class HandlerProcesses:
             child = self._idle.pop() if self._idle else await self._start()
             self._busy.add(child)
             try:
-                answer = await child.ask(Errand.of(handler, running, job.owner))
+                answer = await child.ask(Errand.of(handler, running, job.owner), handler.timeout_seconds)
             except BaseException:
                 child.kill()
                 announce("process.killed")
@@ -98,14 +99,23 @@ class _Child:
         # Now only the child has that end, and reading ours tells when it dies.
         theirs.close()
 
-    async def ask(self, errand: Errand) -> Mapping[str, Any]:
+    async def ask(self, errand: Errand, seconds: float | None) -> Mapping[str, Any]:
+        """What came of the errand. Its time runs from when the handler begins, not while Python starts."""
         try:
             self._pipe.send_bytes(json.dumps(errand.as_json()).encode())
-            await _readable(self._pipe)
-            return dict(json.loads(self._pipe.recv_bytes()))
-        except (EOFError, OSError):
+            async with asyncio.timeout(BEGIN_SECONDS):
+                told = await self._hear()
+            if BEGUN in told:
+                async with asyncio.timeout(seconds):
+                    told = await self._hear()
+        except (EOFError, ConnectionError):
             self._process.join(GOODBYE_SECONDS)
             raise ProcessDied(f"the process ended with {self._process.exitcode} in the middle") from None
+        return told
+
+    async def _hear(self) -> Mapping[str, Any]:
+        await _readable(self._pipe)
+        return dict(json.loads(self._pipe.recv_bytes()))
 
     def kill(self) -> None:
         with suppress(ValueError):  # It is closed already.

@@ -1,0 +1,91 @@
+"""Handlers that compute, at the top of a module, where a process finds them."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import psycopg
+import structlog
+
+from fencepost import Fencepost, Job, PermanentError, Rate, Retry
+from fencepost.jobs.policy import Verdict
+
+fp = Fencepost("postgresql://localhost/never-opened")
+
+
+@fp.job("compute", run_in="process")
+def square(job: Job, n: int) -> int:
+    return n * n
+
+
+@fp.job("compute", run_in="process")
+def who(job: Job) -> int:
+    return os.getpid()
+
+
+@fp.job("compute", run_in="process", timeout=0.5, attempts=1)
+def for_ever(job: Job, note: str) -> None:
+    Path(note).write_text(str(os.getpid()))
+    while True:
+        pass
+
+
+@fp.job("compute", run_in="process", attempts=1)
+def for_ever_without_timeout(job: Job, note: str) -> None:
+    Path(note).write_text(str(os.getpid()))
+    while True:
+        pass
+
+
+def soon(tries: int, error: Exception) -> Verdict:
+    """Looks at the exception itself, which only the process has."""
+    return Retry(0 if isinstance(error, ZeroDivisionError) else 3600)
+
+
+@fp.job("compute", run_in="process", retry=soon, attempts=3)
+def divide(job: Job, by: int) -> float:
+    return 1 / by if job.tries < 3 else 0.0
+
+
+@fp.job("compute", run_in="process")
+def give_up(job: Job) -> None:
+    raise PermanentError("of no use")
+
+
+@fp.job("compute", run_in="process", attempts=2, retry=lambda tries, error: Retry(0))
+def crash(job: Job) -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+@fp.job("compute", run_in="process", attempts=1)
+def leave(job: Job) -> None:
+    sys.exit(3)
+
+
+@fp.job("compute", run_in="process")
+def write(job: Job, text: str) -> None:
+    job.progress_sync({"half": True})
+    with job.finish_sync({"text": text}) as tx:
+        tx.execute("insert into note (text) values (%s)", (text,))
+
+
+@fp.job("compute", run_in="process")
+def zombie(job: Job, admin_url: str) -> None:
+    """Its lease is taken away while it computes; its finish comes too late."""
+    with psycopg.connect(admin_url, autocommit=True) as admin:
+        admin.execute("update fencepost.job_running set attempt = attempt + 1, owner = 'another'")
+    with job.finish_sync() as tx:
+        tx.execute("insert into note (text) values ('zombie')")
+
+
+@fp.job("compute", run_in="process", rate=Rate(1000))
+def traced(job: Job) -> object:
+    return structlog.contextvars.get_contextvars()
+
+
+def _renamed(job: Job) -> str:
+    return "found"
+
+
+another_name = fp.job("compute", run_in="process", kind="renamed")(_renamed)

@@ -1,0 +1,117 @@
+"""The direct path of OUTBOX_ENABLED=false: row, payload, entry; an error means that the job will not run."""
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from fencepost import Fencepost, Job, ServerUnavailable
+from fencepost.drive.connection import connect_sync
+from fencepost.drive.stream import Streams
+from fencepost.embedded import Database
+from fencepost.jobs.direct import envelope
+from fencepost.jobs.handler import Handler
+from fencepost.kernel import job as kernel_job
+from tests.integration.job_features.conftest import Working, quick
+from tests.integration.job_features.eyes import Eyes
+
+
+@pytest.fixture
+async def direct(database: Database, redis_url: str) -> AsyncIterator[Fencepost]:
+    settings = quick(outbox_enabled=False, payload_ttl_seconds=3600)
+    async with Fencepost(database.url, redis_url=redis_url, job_settings=settings) as fp:
+        yield fp
+
+
+@pytest.fixture
+def redis(redis_url: str) -> Any:
+    with connect_sync(redis_url, reply_seconds=5) as redis:
+        yield redis
+
+
+def declare(fp: Fencepost) -> Handler[[str]]:
+    @fp.job("default", lane="normal")
+    async def one(job: Job, text: str) -> str:
+        return text.upper()
+
+    return one
+
+
+def test_the_envelope_is_what_readers_of_the_stream_know() -> None:
+    sent = json.loads(envelope({"text": "grün"}))
+    assert {name: sent[name] for name in ("schema_version", "encoding", "content_type")} == {
+        "schema_version": 1,
+        "encoding": "base64",
+        "content_type": "application/json",
+    }
+    assert json.loads(base64.b64decode(sent["task_data_b64"])) == {"text": "grün"}
+
+
+async def test_row_payload_and_entry_are_written(direct: Fencepost, eyes: Eyes, redis: Any) -> None:
+    job = await direct.submit(declare(direct).submission("hello"))
+    ref = f"task:payload:{job.job_id}"
+    assert json.loads(redis.get(ref)) == json.loads(envelope({"text": "hello"}))
+    assert 3500 < redis.ttl(ref) <= 3600
+    [(entry_id, fields)] = redis.xrange("deepoj:jobs")
+    assert set(fields) == {"job_id", "enqueue_ts", "payload_ref", "priority"}
+    assert (fields["job_id"], fields["payload_ref"], fields["priority"]) == (str(job.job_id), ref, "1")
+    event = "select status, stream_entry_id from fencepost.outbox_events"
+    assert eyes.rows(event) == [("delivered", entry_id)]
+
+
+async def test_a_worker_runs_it_once(direct: Fencepost, eyes: Eyes, working: Working) -> None:
+    one = declare(direct)
+    async with working(direct):
+        jobs = [await direct.submit(one.submission("hello")) for _ in range(10)]
+        assert [await direct.result(job, within=20) for job in jobs] == ["HELLO"] * 10
+    assert eyes.column("select distinct attempt from fencepost.jobs") == [1]
+
+
+async def test_a_failed_entry_takes_the_payload_back_and_answers_an_error(
+    direct: Fencepost, eyes: Eyes, redis: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any) -> Any:
+        raise RedisConnectionError("gone")
+
+    monkeypatch.setattr(Streams, "dispatch", fail)
+    with pytest.raises(ServerUnavailable, match=r"Redis did not take job .*OUTBOX_ENABLED=true"):
+        await direct.submit(declare(direct).submission("hello"))
+    assert redis.keys("task:payload:*") == []
+    assert eyes.column("select state from fencepost.jobs") == ["cancelled"], "an error means: it does not run"
+
+
+async def test_without_redis_the_submission_fails(database: Database, eyes: Eyes) -> None:
+    settings = quick(outbox_enabled=False)
+    async with Fencepost(database.url, redis_url="redis://127.0.0.1:1/0", job_settings=settings) as fp:
+        with pytest.raises(ServerUnavailable):
+            await fp.submit(declare(fp).submission("hello"))
+    assert eyes.column("select state from fencepost.jobs") == ["cancelled"]
+
+
+async def test_a_job_that_somebody_drives_already_was_submitted(
+    direct: Fencepost, eyes: Eyes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dispatcher was faster, and then our own entry could not be written: it will run, so no error."""
+
+    async def fail(_: Any, __: str, ___: int, job_ids: list[int], ____: int) -> Any:
+        await direct.run(kernel_job.dispatched(job_ids, ["1-0"], "life"))
+        raise RedisConnectionError("gone")
+
+    monkeypatch.setattr(Streams, "dispatch", fail)
+    job = await direct.submit(declare(direct).submission("hello"))
+    assert eyes.state(job.job_id) == "dispatched"
+
+
+async def test_a_delayed_job_is_left_to_the_outbox(direct: Fencepost, eyes: Eyes, redis: Any) -> None:
+    await direct.submit(declare(direct).options(delay_seconds=60).submission("hello"))
+    assert eyes.column("select state from fencepost.jobs") == ["pending"]
+    assert redis.keys("*") == []
+
+
+async def test_with_the_outbox_nothing_is_written_to_redis(fp: Fencepost, eyes: Eyes, redis: Any) -> None:
+    await fp.submit(declare(fp).submission("hello"))
+    assert eyes.column("select status from fencepost.outbox_events") == ["pending"]
+    assert redis.keys("*") == []
