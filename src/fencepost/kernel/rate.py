@@ -22,8 +22,9 @@ def declare(limits: Mapping[str, Limit | None]) -> Call[None]:
         "select fencepost.rate_declare(%s::text[], %s::double precision[], %s::double precision[])",
         (
             [text("kind", kind) for kind in limits],
-            [limit and limit.per_second for limit in limits.values()],
-            [limit and limit.burst for limit in limits.values()],
+            # psycopg refuses a list of which some numbers are whole.
+            [limit and float(limit.per_second) for limit in limits.values()],
+            [limit and float(limit.burst) for limit in limits.values()],
         ),
         nothing,
     )
