@@ -14,8 +14,9 @@ from fencepost import Call, kernel, run
 from fencepost.embedded import Database
 from fencepost.kernel.call import nothing
 from fencepost.kernel.drivers import numbered
+from tests.integration.drivers.itinerary import WALKS
 from tests.integration.drivers.port import Port
-from tests.integration.drivers.walks import WALKS, Recorder, T
+from tests.integration.drivers.walking import Recorder, T
 
 
 def walk_all(port: Port) -> list[Call[object]]:
@@ -74,8 +75,8 @@ def test_no_call_of_the_kernel_is_left_out_of_the_walk(calls: list[Call[object]]
     modules = dict(modules_with_calls())
     named = set[str]().union(*(statements_of(module) for module in modules.values()))
 
-    assert set(modules) == set(WALKS), "each module that makes calls has a walk in walks.py"
-    assert named - {call.function for call in calls} == set(), "these functions have no example in walks.py"
+    assert set(modules) == set(WALKS), "each module that makes calls has a walk in itinerary.py"
+    assert named - {call.function for call in calls} == set(), "these functions have no example in any walk"
 
 
 def test_every_call_fits_a_function_of_the_catalog(calls: list[Call[object]], database: Database) -> None:

@@ -1,35 +1,24 @@
-"""A walk through every call of the kernel, with arguments that drivers like to get wrong.
+"""A walk through every call of the kernel but those of jobs.
 
 Each walk runs in one transaction and checks what comes back, so that a value which a driver bends on its way
 (a quoted comma in an array, a null among intervals, JSON encoded twice, bytes as text) is seen.
 """
 
-import uuid
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol, TypeVar
+from datetime import timedelta
 
-from fencepost import Call, NotOwner
+from fencepost import NotOwner
 from fencepost.errors import REFUSALS
-from fencepost.kernel import checkpoint, job, lease, marker, outbox, queue, refusal, stream, wake
-
-T = TypeVar("T")
-
-AWKWARD = "naïve 100 %s %(x)s $1 :x \"quoted\", {braced}, \\back\\slash, 'single', NULL, 日本"
-DOCUMENT: dict[str, Any] = {"text": AWKWARD, "list": [1, -2.5, None, True, {"deep": []}], "big": 2**53}
-AT_ONCE = 1e-6
-"""Seconds: over when the next statement looks at the clock."""
-LONG_AGO = datetime(2001, 2, 3, 4, 5, 6, 789_012, tzinfo=UTC)
-
-
-class Ask(Protocol):
-    """Makes a call in the present transaction."""
-
-    def __call__(self, call: Call[T], /) -> T: ...
-
-
-def is_moment(value: object) -> bool:
-    return isinstance(value, datetime) and value.utcoffset() is not None
+from fencepost.kernel import checkpoint, lease, marker, outbox, queue, refusal, stream, wake
+from tests.integration.drivers.walking import (
+    AT_ONCE,
+    AWKWARD,
+    DOCUMENT,
+    LONG_AGO,
+    NOBODY,
+    Ask,
+    is_moment,
+    time_ordered_key,
+)
 
 
 def walk_lease(ask: Ask) -> None:
@@ -103,127 +92,18 @@ def walk_outbox(ask: Ask) -> None:
                 outbox.Settlement(first, 1, "parked", error='needs, "a" person', delay_seconds=None),
                 outbox.Settlement(second, 1, "sent", result=DOCUMENT),
                 outbox.Settlement(third, 1, "queued", delay_seconds=AT_ONCE),
-                outbox.Settlement(10**12, 1, "unknown", delay_seconds=1.5),
+                outbox.Settlement(NOBODY, 1, "unknown", delay_seconds=1.5),
             ],
             "me",
         )
     )
-    assert {a.id: a.refusal for a in answers} == {first: None, second: None, third: None, 10**12: "not_found"}
+    assert {a.id: a.refusal for a in answers} == {first: None, second: None, third: None, NOBODY: "not_found"}
 
     ask(outbox.take("mail", "me", AT_ONCE, 10))
     assert ask(outbox.expire("mail", "unknown", 10)) == [third]
     assert [m.id for m in ask(outbox.take("mail", "me", 60, 10, unknown=True))] == [third]
     ask(outbox.resolve(first, "parked", "dead", "operator", AWKWARD, result=DOCUMENT))
     assert ask(outbox.prune(AT_ONCE, 10)) == 2
-
-
-def walk_job(ask: Ask) -> None:
-    assert ask(job.next_due("work")) is None
-    one = ask(
-        job.submit(
-            "work",
-            "kind",
-            DOCUMENT,
-            lane=2,
-            run_at=LONG_AGO,
-            tries_max=3,
-            lease_seconds=1.5,
-            unique_key=AWKWARD,
-            concurrency_key="tenant,1",
-            concurrency_limit=2,
-            headers={"trace": AWKWARD},
-        )
-    )
-    assert one.created
-    several = ask(
-        job.submit_many(
-            "work",
-            "kind",
-            [DOCUMENT, "text", [None], {}],
-            unique_keys=[AWKWARD, None, 'a"b', "NULL"],
-            concurrency_keys=[None, "x{}", None, None],
-            concurrency_limit=1,
-            headers=[{}, {"trace": AWKWARD}, {}, {}],
-        )
-    )
-    assert [s.created for s in several] == [False, True, True, True]
-    assert several[0].job_id == one.job_id
-    plain = [s.job_id for s in ask(job.submit_many("work", "kind", list(range(7)), lease_seconds=60))]
-    assert is_moment(ask(job.next_due("work")))
-
-    _walk_dispatch(ask, plain)
-    running = ask(job.claim(one.job_id, "me"))
-    assert (running.payload, running.headers, running.lease_seconds) == (DOCUMENT, {"trace": AWKWARD}, 1.5)
-    assert is_moment(running.expires_at)
-    _walk_running(ask, running)
-    _walk_leaving(ask, [ask(job.claim(job_id, "me", lease_seconds=60)) for job_id in plain[:6]], plain[6])
-
-
-def _walk_dispatch(ask: Ask, job_ids: list[int]) -> None:
-    due = ask(job.dispatch("work", 1, 100))
-    assert set(job_ids) <= {d.job_id for d in due}
-    assert ask(job.dispatched(job_ids[:2], ["1-0", "1-1"], AWKWARD)) == 2
-    driven = ask(job.driven("work", 1, age_seconds=0))
-    assert [(d.job_id, d.entry_id, d.incarnation) for d in driven] == [
-        (job_ids[0], "1-0", AWKWARD),
-        (job_ids[1], "1-1", AWKWARD),
-    ]
-    assert [d.job_id for d in ask(job.driven("work", 1, age_seconds=0, after=driven[0]))] == [job_ids[1]]
-    assert ask(job.recall(job_ids[:2], ["1-0", "another"])) == 1
-    assert ask(job.dispatch_failed(job_ids[2:3], AWKWARD, AT_ONCE)) == 1
-
-
-def _walk_running(ask: Ask, running: job.Running) -> None:
-    renewed = ask(job.renew(running.job_id, running.attempt, "me"))
-    assert (renewed.job_id, renewed.cancel_requested, renewed.refusal) == (running.job_id, False, None)
-    many = ask(job.renew_many([running.job_id, 10**12], [running.attempt, 1], "me"))
-    assert {r.job_id: r.refusal for r in many} == {running.job_id: None, 10**12: "not_found"}
-    ask(job.progress(running.job_id, running.attempt, "me", DOCUMENT))
-    ask(job.fence(running.job_id, running.attempt, "me"))
-    ask(job.finish(job.Finish(running.job_id, running.attempt, "accepted", DOCUMENT), "me"))
-    answers = ask(
-        job.finish_many(
-            [job.Finish(running.job_id, running.attempt), job.Finish(10**12, 1, "x", DOCUMENT)], "me"
-        )
-    )
-    assert {a.job_id: a.refusal for a in answers} == {
-        running.job_id: "already_finished",
-        10**12: "not_found",
-    }
-
-
-def _walk_leaving(ask: Ask, running: list[job.Running], waiting: int) -> None:
-    a, b, c, d, e, f = running
-    assert ask(job.release(a.job_id, a.attempt, "me", delay_seconds=3600)) == "pending"
-    assert ask(job.retry(b.job_id, b.attempt, "me", AWKWARD, 3600)) == "pending"
-    assert ask(job.bury(c.job_id, c.attempt, "me", AWKWARD)) == "dead"
-    left = ask(
-        job.leave_many(
-            [
-                job.Leave(d.job_id, d.attempt, "retry", error='a "b", c', delay_seconds=3600),
-                job.Leave(e.job_id, e.attempt, "bury", error=AWKWARD),
-                job.Leave(f.job_id, f.attempt, "release"),
-            ],
-            "me",
-        )
-    )
-    assert [x.state for x in left] == ["pending", "dead", "pending"]
-
-    many = ask(job.claim_many([f.job_id, 10**12], "me", lease_seconds=AT_ONCE))
-    assert {x.job_id: (x.outcome, x.refusal) for x in many} == {
-        f.job_id: ("claimed", None),
-        10**12: ("refused", "not_found"),
-    }
-    assert ask(job.blocked(10)) == []
-    assert [(r.job_id, r.owner, r.state) for r in ask(job.reclaim(10))] == [(f.job_id, "me", "pending")]
-    claimed = ask(job.claim_next("work", 1, "you", 100, lease_seconds=60, dispatched=True))
-    assert {waiting, f.job_id} <= {x.job_id for x in claimed}
-    assert all(x.running is None or x.running.payload is not None for x in claimed)
-
-    assert ask(job.cancel(waiting, "operator", expected="running")) == "requested"
-    ask(job.replay(c.job_id, "operator", expected="dead"))
-    ask(job.discard(e.job_id, "operator"))
-    assert ask(job.prune(AT_ONCE, 100, dead=True)) == 2
 
 
 def walk_queue(ask: Ask) -> None:
@@ -278,35 +158,3 @@ def walk_wake(ask: Ask) -> None:
 
 def walk_stream(ask: Ask) -> None:
     ask(stream.poison("stream", "1-0", "no job", {"field": AWKWARD, "with a NUL\0": "\0"}))
-
-
-WALKS: Mapping[str, Callable[[Ask], None]] = {
-    "lease": walk_lease,
-    "marker": walk_marker,
-    "outbox": walk_outbox,
-    "job": walk_job,
-    "queue": walk_queue,
-    "checkpoint": walk_checkpoint,
-    "refusal": walk_refusal,
-    "wake": walk_wake,
-    "stream": walk_stream,
-}
-"""By module of the kernel."""
-
-
-def time_ordered_key() -> str:
-    """A UUIDv7 of this moment."""
-    millis = int(datetime.now(UTC).timestamp() * 1000)
-    return str(uuid.UUID(int=(millis << 80) | (7 << 76) | (2 << 62) | uuid.uuid4().int & (2**62 - 1)))
-
-
-class Recorder:
-    """Makes calls and keeps them."""
-
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
-        self.calls: list[Call[Any]] = []
-
-    def __call__(self, call: Call[T], /) -> T:
-        self.calls.append(call)
-        return self._ask(call)
