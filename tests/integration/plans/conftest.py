@@ -130,7 +130,8 @@ STATISTICS: dict[str, Callable[[Database], None]] = {
 }
 
 
-@pytest.fixture(scope="session", params=STATISTICS)
+# A veteran's plans are made on statistics that are stale, so the quick form leaves these out.
+@pytest.fixture(scope="session", params=["fresh", "missing"])
 def street(request: pytest.FixtureRequest, small_house: House, crowded_house: House) -> Iterator[Street]:
     """A small house and a crowded one, with statistics of one kind."""
     with _open(small_house, crowded_house, request.param) as street:

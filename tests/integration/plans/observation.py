@@ -9,7 +9,7 @@ import psycopg
 from psycopg.errors import Diagnostic
 
 from fencepost.embedded import Database
-from tests.integration.plans.hot_calls import HotCall
+from tests.integration.plans.hot_call import HotCall
 from tests.integration.plans.plan_tree import Scan, has_scan, read_plan, scans, without_constants
 
 Connection = psycopg.Connection[tuple[Any, ...]]

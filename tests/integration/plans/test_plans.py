@@ -7,7 +7,8 @@ import pytest
 from psycopg import sql
 
 from tests.integration.plans.conftest import BIG_TABLES, House, Street, Veteran
-from tests.integration.plans.hot_calls import HOT_CALLS, NOT_HOT, HotCall
+from tests.integration.plans.hot_call import HotCall
+from tests.integration.plans.hot_calls import HOT_CALLS, NOT_HOT
 from tests.integration.plans.observation import Observation, observer
 
 
