@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import as_file, files
 from itertools import count
 from pathlib import Path
@@ -41,8 +41,9 @@ class Length:
     batch_calls: int
 
 
-QUICK = Length(rounds=2, single_calls=60, batch_calls=20)
-WHOLE = Length(rounds=5, single_calls=500, batch_calls=100)
+QUICK = Length(rounds=3, single_calls=30, batch_calls=12)
+WHOLE = Length(rounds=5, single_calls=250, batch_calls=60)
+WARM_UP_CALLS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +105,9 @@ class Arena:
     bases: count[int] = field(default_factory=lambda: count(_FIRST_ID, 10**8))
 
     def measure(self, load: Load, rounds: int) -> Rates:
-        """The median rates, after a round that nobody counts."""
-        self._by_python(load)
-        self._by_pgbench(load)
+        """The median rates, after a few calls that nobody counts."""
+        for side in (self._by_python, self._by_pgbench):
+            side(replace(load, calls=WARM_UP_CALLS))
         pairs = [(self._by_python(load), self._by_pgbench(load)) for _ in range(rounds)]
         return Rates(load, median(python for python, _ in pairs), median(pgbench for _, pgbench in pairs))
 
