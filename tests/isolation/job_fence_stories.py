@@ -47,10 +47,11 @@ class Taker:
     when_finished: str
     # What the fence of the old owner is told afterwards.
     fence_after: str
-    waits_for_fence: bool = False
+    # Whether it waits for an open fence or finish; otherwise it passes the job over.
+    waits: bool = False
 
     def judge(self, run: Run) -> Iterator[str]:
-        yield from self._judge_take(run)
+        yield from self._judge_take(run, shield="a.fence")
         taken = run["b.take"].answer == self.takes
         yield from _judge_fence(run, taken=taken, after=self.fence_after)
         fenced = run["a.fence"].answer == "done"
@@ -61,16 +62,31 @@ class Taker:
         )
         yield from run.expect_state(*((self.leaves,) if taken else finished))
 
-    def _judge_take(self, run: Run) -> Iterator[str]:
-        fenced, take = run["a.fence"].answer == "done", run["b.take"]
-        meets_the_fence = fenced and run.between("b.take", "a.fence", "a")
-        if fenced and run.committed("a") and run["a.commit"].ended < take.ended:
+    def judge_without_fence(self, run: Run) -> Iterator[str]:
+        """A bare finish is judged by the clock at its moment, and keeps takers out from then on."""
+        yield from self._judge_take(run, shield="a.finish")
+        taken = run["b.take"].answer == self.takes
+        if not run.before("time.later", "a.finish"):
+            yield from run.expect("a.finish", "done", waits=False)
+        else:
+            told = taken and run.before("b.commit", "a.finish")
+            yield from run.expect("a.finish", self.fence_after if told else LATE, waits=False)
+        finished = run["a.finish"].answer == "done" and run.committed("a")
+        yield from run.expect_state(
+            self.leaves if taken else "finished 1 by a" if finished else "running 1 by a"
+        )
+
+    def _judge_take(self, run: Run, *, shield: str) -> Iterator[str]:
+        """`shield` is the step that keeps takers out until its transaction ends."""
+        shielded, take = run[shield].answer == "done", run["b.take"]
+        meets_the_shield = shielded and run.between("b.take", shield, "a")
+        if shielded and run.committed("a") and run["a.commit"].ended < take.ended:
             answer = self.when_finished
-        elif meets_the_fence and not self.waits_for_fence:
+        elif meets_the_shield and not self.waits:
             answer = self.in_vain
         else:
             answer = self.takes if run["time.later"].ended < take.ended else self.in_vain
-        yield from run.expect("b.take", answer, waits=meets_the_fence and self.waits_for_fence)
+        yield from run.expect("b.take", answer, waits=meets_the_shield and self.waits)
 
 
 def _judge_fence(run: Run, *, taken: bool, after: str) -> Iterator[str]:
@@ -85,9 +101,7 @@ def _judge_fence(run: Run, *, taken: bool, after: str) -> Iterator[str]:
 
 BY_RECLAIM = Taker(RECLAIM, "pending", "pending 1", "nothing", "nothing", NOT_RUNNING)
 BY_CLAIM = Taker(CLAIM, "attempt 2", "running 2 by b", NOT_OWNER, FINISHED, "refused: stale_attempt")
-BY_RECLAIM_ONE = Taker(
-    RECLAIM_ONE, "pending", "pending 1", NOT_OWNER, FINISHED, NOT_RUNNING, waits_for_fence=True
-)
+BY_RECLAIM_ONE = Taker(RECLAIM_ONE, "pending", "pending 1", NOT_OWNER, FINISHED, NOT_RUNNING, waits=True)
 
 
 def a_fence_that_was_passed_wins_over_a_cancel(run: Run) -> Iterator[str]:
@@ -145,6 +159,22 @@ def an_undone_fence_is_no_fence(run: Run) -> Iterator[str]:
     yield from run.expect_state("finished 1 by a" if finished else "pending 1" if taken else "running 1 by a")
 
 
+def a_renewal_that_commits_keeps_the_job(run: Run) -> Iterator[str]:
+    """They begin at 30 s, and later it is 70 s: unrenewed, the lease ends at 60 s, renewed at 90 s."""
+    expired = run.before("time.later", "b.take")
+    if not run.before("time.later", "a.renew"):
+        yield from run.expect("a.renew", "renewed", waits=False)
+        kept = run["a.renew"].started < run["b.take"].started
+        kept = kept and (run.committed("a") or run.open_at("a", "b.take"))
+        taken = expired and not kept
+    else:
+        taken = expired
+        told = taken and run.before("b.commit", "a.renew")
+        yield from run.expect("a.renew", NOT_RUNNING if told else LATE, waits=False)
+    yield from run.expect("b.take", "pending" if taken else "nothing", waits=False)
+    yield from run.expect_state("pending 1" if taken else "running 1 by a")
+
+
 def two_takers_and_one_fence(run: Run) -> Iterator[str]:
     """A claim and a reclaim wait for nobody: the first after the expiry and the fence has the job."""
     may_claim, may_reclaim = run.before("a.rollback", "b.claim"), run.before("a.rollback", "c.reclaim")
@@ -159,6 +189,20 @@ def two_takers_and_one_fence(run: Run) -> Iterator[str]:
     )
 
 
+def _bare(title: str, taker: Taker, end: Step) -> Scenario:
+    worker = Session("a", (FINISH, end))
+    taking = Session("b", (taker.step, COMMIT))
+    return Scenario(title, RUNNING, (worker, taking, TIME), STATE, taker.judge_without_fence)
+
+
+def _renewal(title: str, end: Step) -> Scenario:
+    heart = Session("a", (Step("renew", RENEW), end))
+    time = Session("time", (Step("later", "select isolation.at(70)"),), begin=None)
+    sessions = (heart, Session("b", (RECLAIM, COMMIT)), time)
+    given = (*RUNNING, "select isolation.at(30)")
+    return Scenario(title, given, sessions, STATE, a_renewal_that_commits_keeps_the_job)
+
+
 def _against(title: str, taker: Taker, end: Step) -> Scenario:
     worker = Session("a", (FENCE, WRITE, FINISH, end))
     return Scenario(title, RUNNING, (worker, Session("b", (taker.step, COMMIT)), TIME), STATE, taker.judge)
@@ -171,6 +215,13 @@ STORIES = (
     _against("a fenced finish that rolls back and a takeover", BY_CLAIM, ROLLBACK),
     _against("a fenced finish and a reclaim that waits", BY_RECLAIM_ONE, COMMIT),
     _against("a fenced finish that rolls back and a reclaim that waits", BY_RECLAIM_ONE, ROLLBACK),
+    _bare("a bare finish and a reclaim", BY_RECLAIM, COMMIT),
+    _bare("a bare finish that rolls back and a reclaim", BY_RECLAIM, ROLLBACK),
+    _bare("a bare finish and a takeover", BY_CLAIM, COMMIT),
+    _bare("a bare finish that rolls back and a takeover", BY_CLAIM, ROLLBACK),
+    _bare("a bare finish and a reclaim that waits", BY_RECLAIM_ONE, COMMIT),
+    _renewal("a renewal that commits keeps the job", COMMIT),
+    _renewal("a renewal that rolls back loses the job", ROLLBACK),
     Scenario(
         "a fenced finish and a cancel",
         RUNNING,

@@ -127,9 +127,28 @@ JOB = (
         ),
     ),
     PlantedBug(
+        "jobs that end one by one are counted in their batches as they come",
+        "jobs: burials of many in two batches",
+        (
+            Edit(
+                "_batch_lock",
+                "if not exists (select 1 from fencepost.job_batch b where b.completed_at is null)",
+                "if true",
+            ),
+        ),
+    ),
+    PlantedBug(
         "many jobs are left in the caller's order",
         "jobs: leavings of many around a progress",
-        (Edit("job_leave_many", "order by a.job_id", ""),),
+        (
+            Edit("job_leave_many", "order by a.job_id", ""),
+            Edit(
+                "job_leave_many",
+                "perform 1 from fencepost.job_running r where r.job_id = any (p_ids) "
+                "and r.owner = p_owner order by r.job_id for update;",
+                "",
+            ),
+        ),
     ),
     PlantedBug(
         "many unique keys are taken in the caller's order",

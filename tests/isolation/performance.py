@@ -127,6 +127,13 @@ class Performance:
         player.go_on(self._next_moment())
         await self._settle()
 
+    async def abandon(self) -> None:
+        """End the sessions without an answer: a waiting backend does not notice that its client is gone."""
+        tasks = [player.task for player in self._unanswered() if player.task]
+        pids = [player.pid for player in self._unanswered()]
+        await self._watcher.execute("select pg_terminate_backend(pid) from unnest(%s::int[]) pid", (pids,))
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     def seen(self, state: tuple[str, ...]) -> Run:
         return Run(tuple(self._happened), tuple(self.choices), state)
 

@@ -6,6 +6,7 @@ from tests.isolation import (
     checkpoint_pairs,
     checkpoint_stories,
     job_batch_pairs,
+    job_features,
     job_fence_stories,
     job_key_pairs,
     job_lost_pairs,
@@ -30,7 +31,7 @@ _PAIRS: Mapping[str, Iterable[Pair]] = {
     "job": job_pairs.PAIRS,
     "running job": job_running_pairs.PAIRS,
     "lost job": job_lost_pairs.PAIRS,
-    "jobs": (*job_key_pairs.PAIRS, *job_batch_pairs.PAIRS),
+    "jobs": (*job_key_pairs.PAIRS, *job_batch_pairs.PAIRS, *job_features.PAIRS),
     "checkpoint": checkpoint_pairs.PAIRS,
 }
 _STORIES: Mapping[str, Iterable[Scenario]] = {
@@ -39,7 +40,7 @@ _STORIES: Mapping[str, Iterable[Scenario]] = {
     "outbox": (*outbox_stories.STORIES, *triangles.OUTBOX),
     "job": job_stories.STORIES,
     "running job": job_fence_stories.STORIES,
-    "jobs": triangles.JOBS,
+    "jobs": (*job_features.STORIES, *triangles.JOBS),
     "checkpoint": checkpoint_stories.STORIES,
 }
 

@@ -7,7 +7,7 @@ bring about are not counted.
 """
 
 import contextlib
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,17 +49,8 @@ class Stage:
     @contextlib.asynccontextmanager
     async def open(cls, database: Database, sessions: int = 3) -> AsyncGenerator["Stage"]:
         async with contextlib.AsyncExitStack() as stack:
-            watcher = await _connect(database.admin_url)
-            await stack.enter_async_context(watcher)
-            connections = [await _connect(database.url) for _ in range(sessions)]
-            # A backend that waits for a lock does not notice that its client is gone: it has to be ended.
-            pids = [connection.info.backend_pid for connection in connections]
-            try:
-                yield cls(watcher, tuple(connections))
-            finally:
-                await watcher.execute("select pg_terminate_backend(pid) from unnest(%s) pid", (pids,))
-                for connection in connections:
-                    await connection.close()
+            watcher = await _connect(database.admin_url, stack)
+            yield cls(watcher, tuple([await _connect(database.url, stack) for _ in range(sessions)]))
 
     async def explore_all(self, scenarios: Iterable[Scenario]) -> list[Run]:
         return [run for scenario in scenarios for run in await self.explore(scenario)]
@@ -78,17 +69,29 @@ class Stage:
         return runs
 
     async def play(self, scenario: Scenario, choices: Sequence[str] = ()) -> Run:
-        """Play one interleaving: the given choices, then always the first session that can go on."""
+        """Play one interleaving: the given choices, then always the first session that can go on.
+
+        After a Violation the stage is of no use any more: its sessions may have been ended.
+        """
         await self._set_up(scenario)
         performance = Performance(scenario, self._cast(scenario), self.watcher)
-        while possible := await performance.possible():
-            chosen = (
-                choices[len(performance.choices)] if len(performance.choices) < len(choices) else possible[0]
-            )
-            await performance.go_on(Choice(chosen, possible))
+        try:
+            await self._perform(performance, iter(choices))
+        except Violation:
+            await performance.abandon()
+            raise
         return performance.seen(await self._state(scenario))
 
+    async def _perform(self, performance: Performance, choices: Iterator[str]) -> None:
+        while possible := await performance.possible():
+            chosen = next(choices, possible[0])
+            assert chosen in possible, (
+                f"{chosen} could go on before, and cannot now: the scenario is not determined"
+            )
+            await performance.go_on(Choice(chosen, possible))
+
     def _cast(self, scenario: Scenario) -> dict[str, Player]:
+        assert len(scenario.sessions) <= len(self.connections)
         pairs = zip(scenario.sessions, self.connections, strict=False)
         return {session.name: Player(session, connection) for session, connection in pairs}
 
@@ -102,8 +105,10 @@ class Stage:
         return tuple(str(row[0]) for row in await cursor.fetchall())
 
 
-async def _connect(url: str) -> Connection:
-    return await psycopg.AsyncConnection.connect(url, autocommit=True)
+async def _connect(url: str, stack: contextlib.AsyncExitStack) -> Connection:
+    connection = await psycopg.AsyncConnection.connect(url, autocommit=True)
+    stack.push_async_callback(connection.close)
+    return connection
 
 
 def _other_choices(run: Run, given: int) -> list[tuple[str, ...]]:

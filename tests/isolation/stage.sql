@@ -45,28 +45,22 @@ begin
                from fencepost.outbox o where o.channel = p_channel order by o.id;
 end $$;
 
--- Back to an empty kernel whose ids begin at 1.
-create function isolation.reset() returns void
-language plpgsql volatile
-as $$
+-- Back to an empty kernel whose ids begin at 1. Written from the catalog, so that no new table is forgotten.
+do $$
+declare
+  v_deletes text := (
+    select string_agg(format('delete from %s;', c.oid::regclass), E'\n  ') from pg_class c
+    where c.relnamespace = 'fencepost'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+      and c.relname not in ('refusal_reason', 'migration', 'token_floor', 'marker_forgotten'));
 begin
-  delete from isolation.effect;
-  delete from fencepost.lease;
-  delete from fencepost.marker;
-  delete from fencepost.marker_ring;
-  delete from fencepost.outbox;
-  delete from fencepost.outbox_unpromoted;
-  delete from fencepost.outbox_settled;
-  delete from fencepost.job;
-  delete from fencepost.job_waiting;
-  delete from fencepost.job_running;
-  delete from fencepost.job_finished;
-  delete from fencepost.job_unique;
-  delete from fencepost.job_queue;
-  delete from fencepost.checkpoint;
-  delete from fencepost.event;
-  delete from fencepost.refusal;
-  update fencepost.marker_forgotten set slice = 0;
-  perform setval('isolation.seconds', 0), setval('fencepost.job_job_id_seq', 1, false),
-          setval('fencepost.outbox_id_seq', 1, false);
+  execute format($body$
+    create function isolation.reset() returns void language plpgsql volatile as $reset$
+    begin
+      delete from isolation.effect;
+      %s
+      update fencepost.marker_forgotten set slice = 0;
+      perform setval('isolation.seconds', 0), setval('fencepost.job_job_id_seq', 1, false),
+              setval('fencepost.outbox_id_seq', 1, false), setval('fencepost.job_batch_batch_id_seq', 1, false);
+    end $reset$
+  $body$, v_deletes);
 end $$;

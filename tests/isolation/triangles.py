@@ -57,6 +57,12 @@ class Triangle:
 
 SUBMIT_TWO = "select fencepost.job_submit_many('q', 'kind', array['{}', '{}']::jsonb[], p_lease => '60 s')"
 CLAIM_TWO = "select fencepost.job_claim_many(array[1, 2], 'a')"
+TWO_BATCHES = (
+    """select fencepost.job_submit_many('q', 'kind', array_fill('{}'::jsonb, array[5]), p_tries_max => 1,
+                                        p_lease => '60 s')""",
+    "select fencepost.batch_make(array[1, 4])",
+    "select fencepost.batch_make(array[2, 3, 5])",
+)
 FINISH_UP = """
 select string_agg(job_id || ' ' || coalesce(refusal, 'finished'), ', ' order by job_id)
 from fencepost.job_finish_many(array[1, 2], array[1, 1], 'a')
@@ -132,6 +138,36 @@ _JOBS = (
                                           p_unique_keys => array['v', 'u'])""",
         "true, true",
         "false, false",
+    ),
+    # Jobs of two batches: the ids run one way and the batches the other.
+    Triangle(
+        "burials of many in two batches",
+        (*TWO_BATCHES, "select fencepost.job_claim_many(array[1, 2, 3, 4, 5], 'a')"),
+        "select fencepost.job_finish(5, 1, 'a')",
+        """select string_agg(coalesce(refusal, state), ', ')
+           from fencepost.job_leave_many(array[1, 2], array[1, 1], 'a', array['bury', 'bury'])""",
+        """select string_agg(coalesce(refusal, state), ', ')
+           from fencepost.job_leave_many(array[3, 4], array[1, 1], 'a', array['bury', 'bury'])""",
+        "dead, dead",
+        "dead, dead",
+    ),
+    Triangle(
+        "a reclaim and a finish of many in two batches",
+        (
+            *TWO_BATCHES,
+            "select fencepost.job_claim_many(array[3], 'c', '50 s')",
+            "select fencepost.job_claim_many(array[4], 'c', '51 s')",
+            "select isolation.at(52)",
+            "select fencepost.job_claim_many(array[1, 2, 5], 'a')",
+        ),
+        "select fencepost.job_finish(5, 1, 'a')",
+        """select string_agg(coalesce(refusal, 'finished'), ', ')
+           from fencepost.job_finish_many(array[1, 2], array[1, 1], 'a')""",
+        "select string_agg(job_id || ' ' || state, ', ' order by job_id) from fencepost.job_reclaim(10)",
+        "finished, finished",
+        "finished, finished",
+        "3 dead, 4 dead",
+        "3 dead, 4 dead",
     ),
     Triangle(
         "records of dispatches around a cancel",
