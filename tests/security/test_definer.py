@@ -14,6 +14,8 @@ def attacker(service: Caller, admin: Caller) -> Caller:
     """A service with a schema of its own, in front of every other, full of false friends."""
     admin.execute("create schema evil authorization fencepost_service")
     false_friends: list[Any] = [
+        # Without it the owner would not even see them.
+        "grant usage on schema evil to public",
         """create function evil.clock_timestamp() returns timestamptz language sql
            as $$ select '2000-01-01'::timestamptz $$""",
         "create function evil.octet_length(text) returns int language sql immutable as $$ select 0 $$",
