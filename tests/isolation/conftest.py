@@ -27,6 +27,14 @@ def pausing_database(postgres: PostgresServer, template_database: Database) -> I
         yield database
 
 
+@pytest.fixture
+def scratch_database(postgres: PostgresServer, template_database: Database) -> Iterator[Database]:
+    """One to plant a bug in. Never behind a pooler: who waits for whom is read by the ids of the backends."""
+    with _copy(postgres, template_database) as database:
+        prepare(database)
+        yield database
+
+
 @contextlib.contextmanager
 def _copy(postgres: PostgresServer, template: Database) -> Generator[Database]:
     database = Database(postgres, f"isolation_{uuid.uuid4().hex}")

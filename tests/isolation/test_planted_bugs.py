@@ -10,28 +10,26 @@ from tests.isolation.inside import explore_inside
 from tests.isolation.planted_bug import PlantedBug
 from tests.isolation.repertoire import pairs, repertoire
 from tests.isolation.scenario import Violation
-from tests.isolation.stage import Stage, prepare, prepare_pauses
+from tests.isolation.stage import Stage, prepare_pauses
 
 # A bug that merely breaks its function would be noticed by anything.
 BROKEN = re.compile(r"error: (?!DeadlockDetected|UniqueViolation)")
 
 
 @pytest.mark.parametrize("bug", GALLERY, ids=lambda bug: bug.title)
-async def test_a_planted_bug_is_noticed(bug: PlantedBug, database: Database) -> None:
-    prepare(database)
-    bug.plant(database)
-    async with Stage.open(database) as stage:
+async def test_a_planted_bug_is_noticed(bug: PlantedBug, scratch_database: Database) -> None:
+    bug.plant(scratch_database)
+    async with Stage.open(scratch_database) as stage:
         with pytest.raises(Violation) as caught:
             await stage.explore_all(repertoire()[bug.noticed_by])
     assert not BROKEN.search(str(caught.value))
 
 
 @pytest.mark.parametrize("bug", INSIDE, ids=lambda bug: bug.title)
-async def test_a_bug_between_two_statements_is_noticed(bug: PlantedBug, database: Database) -> None:
-    prepare(database)
-    prepare_pauses(database)
-    bug.plant(database)
-    async with Stage.open(database) as stage:
+async def test_a_bug_between_two_statements_is_noticed(bug: PlantedBug, scratch_database: Database) -> None:
+    prepare_pauses(scratch_database)
+    bug.plant(scratch_database)
+    async with Stage.open(scratch_database) as stage:
         with pytest.raises(Violation) as caught:
             await explore_inside(stage, pairs()[bug.noticed_by])
     assert not BROKEN.search(str(caught.value))
