@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import typer
 
-from fencepost.cli import doctor, explain, migrate, status, up
+from fencepost.cli import doctor, explain, jobs, migrate, status, up, worker
 from fencepost.cli.exits import ExitCode, exit_code_for, exit_code_table
 from fencepost.cli.terminal import remark
 
@@ -31,6 +31,8 @@ app = typer.Typer(
       fencepost up                 everything, on an embedded PostgreSQL and Valkey
       fencepost status --watch     queues, leases, outbox and refusals, in another terminal
       fencepost explain job:7      the life of one job, with the reason of every refusal
+      fencepost worker shop.tasks  run the jobs of an application
+      fencepost jobs dead          what died, by cause; `jobs replay` runs it again
 
     \b
     Settings come from the environment, then from config.yaml:
@@ -46,6 +48,8 @@ app.command("migrate")(migrate.migrate)
 app.command("doctor")(doctor.doctor)
 app.command("status")(status.status)
 app.command("explain")(explain.explain)
+app.command("worker")(worker.worker)
+app.add_typer(jobs.app, name="jobs")
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -33,26 +33,31 @@ class House:
 
 
 @contextmanager
-def open_house(settings: Settings) -> Generator[House]:
+def open_house(settings: Settings, application: str | None = None) -> Generator[House]:
     """Everything runs inside the block, and nothing of it after."""
     elsewhere = whereabouts.of_settings(settings)
-    with _house_elsewhere(settings, elsewhere) if elsewhere else _embedded_house(settings) as house:
+    opened = (
+        _house_elsewhere(settings, elsewhere, application)
+        if elsewhere
+        else _embedded_house(settings, application)
+    )
+    with opened as house:
         yield house
 
 
 @contextmanager
-def _house_elsewhere(settings: Settings, place: Whereabouts) -> Generator[House]:
+def _house_elsewhere(settings: Settings, place: Whereabouts, application: str | None) -> Generator[House]:
     """Servers that run elsewhere are kept by somebody else."""
     _migrate_elsewhere(settings, place)
-    with _services(settings, place) as urls:
+    with _services(settings, place, application) as urls:
         yield House(_with_endpoint(place, urls), urls, keep_alive=lambda: None)
 
 
 @contextmanager
-def _embedded_house(settings: Settings) -> Generator[House]:
+def _embedded_house(settings: Settings, application: str | None) -> Generator[House]:
     with _embedded_pair(settings) as pair:
         place = _whereabouts_of(pair, settings)
-        with _services(settings, place) as urls:
+        with _services(settings, place, application) as urls:
             place = _with_endpoint(place, urls)
             with whereabouts.noted(settings.data_directory, place):
                 yield House(place, urls, Keeper(pair).keep_alive)
@@ -91,12 +96,16 @@ def _migrate_elsewhere(settings: Settings, place: Whereabouts) -> None:
 
 
 @contextmanager
-def _services(settings: Settings, place: Whereabouts) -> Generator[Mapping[str, str]]:
+def _services(
+    settings: Settings, place: Whereabouts, application: str | None
+) -> Generator[Mapping[str, str]]:
     """Every service, and where a person can open those that can be opened."""
-    ground, urls = Ground(settings, place, Metrics()), dict[str, str]()
+    ground, urls = Ground(settings, place, Metrics(), application), dict[str, str]()
     with ExitStack() as closing:
         for name, build in SERVICES.items():
             service = build(ground)
+            if service is None:
+                continue
             service.start()
             closing.callback(service.stop)
             if service.url is not None:

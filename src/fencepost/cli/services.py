@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fencepost.cli.health import HealthEndpoint
+from fencepost.cli.worker_service import WorkerService
 from fencepost.metrics import Metrics
 from fencepost.settings import Settings
 from fencepost.whereabouts import Whereabouts
@@ -19,6 +20,7 @@ class Ground:
     settings: Settings
     whereabouts: Whereabouts
     metrics: Metrics
+    application: str | None = None
 
 
 class Service(Protocol):
@@ -42,4 +44,9 @@ def _health(ground: Ground) -> Service:
     )
 
 
-SERVICES: Mapping[str, Callable[[Ground], Service]] = {"health": _health}
+def _worker(ground: Ground) -> Service | None:
+    """The jobs of an application, when one was named."""
+    return None if ground.application is None else WorkerService(ground.application, ground.whereabouts)
+
+
+SERVICES: Mapping[str, Callable[[Ground], Service | None]] = {"health": _health, "worker": _worker}

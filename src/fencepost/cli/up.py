@@ -30,6 +30,15 @@ def up(
             "--port", min=0, max=65_535, help="Where to listen; 0 takes a free port.", show_default=False
         ),
     ] = None,
+    application: Annotated[
+        str | None,
+        typer.Option(
+            "--app",
+            metavar="MODULE",
+            help="Also run the jobs of this application, as `fencepost worker` does.",
+            show_default=False,
+        ),
+    ] = None,
     json_output: JsonOption = False,
 ) -> None:
     """Start everything, print one URL, and wait. Ctrl-C stops it all.
@@ -43,6 +52,7 @@ def up(
     Examples:
       fencepost up
       fencepost up --port 8080
+      fencepost up --app shop.tasks        with a worker for the jobs of shop/tasks.py
       fencepost up --json | head -1        one line with the addresses, for a script
       DATABASE_URL=postgresql://app@db/shop MIGRATION_DATABASE_URL=postgresql://owner@db/shop fencepost up
 
@@ -56,7 +66,7 @@ def up(
     settings, ending = _settings(directory, port), Ending()
     configure_logging(level=settings.log_level, form=settings.log_format)
     with ending.listening():
-        with open_house(settings) as house:
+        with open_house(settings, application) as house:
             _announce(house, json_output=json_output)
             while not ending.wait(_LOOK_SECONDS):
                 house.keep_alive()

@@ -137,11 +137,11 @@ class Scheduler:
                 "schedule_not_fired",
                 kind=due.name,
                 schedule=due.name,
-                tick=due.next_tick,
+                tick=due.next_tick.isoformat(),
                 error=str(error),
             )
             return False
         for one in fired:
-            _log.info("schedule_fired", schedule=due.name, tick=one.tick, job_id=one.job_id)
+            _log.info("schedule_fired", schedule=due.name, tick=one.tick.isoformat(), job_id=one.job_id)
             announce("schedule.fired")
         return bool(fired)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from fencepost.kernel.call import (
     Call,
@@ -18,6 +19,7 @@ from fencepost.kernel.call import (
     text,
 )
 
+State = Literal["pending", "dispatched", "running", "finished", "dead", "cancelled"]
 FINAL = frozenset({"finished", "dead", "cancelled"})
 
 
@@ -25,7 +27,7 @@ FINAL = frozenset({"finished", "dead", "cancelled"})
 class Outcome:
     """The state of a job; when it is final, its result or its error."""
 
-    state: str
+    state: State
     final_status: str | None
     attempt: int
     tries: int

@@ -1,0 +1,70 @@
+"""`fencepost worker`: run the jobs of an application."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fencepost.cli.terminal import JsonOption
+
+
+def worker(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE",
+            help="Where the Fencepost value is: shop.tasks:fp. The attribute is needed if there are several.",
+        ),
+    ],
+    queues: Annotated[
+        str | None,
+        typer.Option(
+            "--queues", help="Only these queues, with commas between them.", metavar="A,B", show_default=False
+        ),
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(
+            "--concurrency",
+            min=1,
+            max=10_000,
+            help="Jobs at once in a process.",
+            show_default="JOB_CONCURRENCY",
+        ),
+    ] = None,
+    processes: Annotated[int, typer.Option("--processes", min=1, max=256, help="Worker processes.")] = 1,
+    json_output: JsonOption = False,
+) -> None:
+    """Run the jobs of an application, until Ctrl-C.
+
+    \b
+    The module is imported from this directory, or from wherever Python finds it. Every job that its Fencepost
+    declares is served, its schedules are fired, and what other workers have lost is brought back. Any number
+    of workers may run, on any number of machines.
+
+    \b
+    Ctrl-C or SIGTERM drains: nothing more is taken in, what runs may end (JOB_DRAIN_SEC), and what does not
+    is given back without a lost try. A second one leaves at once; then leases bring the jobs back.
+
+    \b
+    Examples:
+      fencepost worker shop.tasks
+      fencepost worker shop.tasks:fp --queues mail,reports --concurrency 20
+      fencepost worker shop.tasks --processes 4          one for each core; one that ends is started again
+      fencepost worker shop.tasks --json | head -1       one line that says what it serves
+
+    Settings: JOB_CONCURRENCY, JOB_LEASE_SEC, JOB_DRAIN_SEC, METRICS_PORT and more, in docs/reference/jobs.md.
+    """
+    chosen = [queue.strip() for queue in (queues or "").split(",") if queue.strip()]
+    if processes == 1:
+        from fencepost.cli.workplace import work  # noqa: PLC0415 - Loads everything, which --help need not.
+
+        work(target, queues=chosen, concurrency=concurrency, as_json=json_output)
+        return
+    from fencepost.cli.crew import lead  # noqa: PLC0415 - As above.
+
+    arguments = [target]
+    arguments += ["--queues", ",".join(chosen)] if chosen else []
+    arguments += [] if concurrency is None else ["--concurrency", str(concurrency)]
+    lead(arguments, target, processes, as_json=json_output)

@@ -1,0 +1,45 @@
+"""The worker that `fencepost up --app` runs beside the servers, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from fencepost.cli.crew import FAREWELL_SECONDS, LOOK_SECONDS, Crew
+from fencepost.jobs.settings import JobSettings
+from fencepost.whereabouts import Whereabouts
+
+
+class WorkerService:
+    """One `fencepost worker`, told where the servers are, and started again when it ends."""
+
+    url = None
+
+    def __init__(self, application: str, place: Whereabouts) -> None:
+        self._application = application
+        self._place = place
+        self._stopping = threading.Event()
+        self._crew: Crew | None = None
+        self._thread = threading.Thread(target=self._keep, name="fencepost-crew", daemon=True)
+
+    def start(self) -> None:
+        environment = {
+            **os.environ,
+            "DATABASE_URL": self._place.service_url,
+            "REDIS_URL": self._place.redis_url or "",
+            # That port is taken by the one who starts us.
+            "METRICS_PORT": "",
+        }
+        drain_seconds = JobSettings.load().drain_seconds + FAREWELL_SECONDS
+        self._crew = Crew([self._application], 1, environment, drain_seconds=drain_seconds)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join()
+        if self._crew is not None:
+            self._crew.stop()
+
+    def _keep(self) -> None:
+        while self._crew is not None and not self._stopping.wait(LOOK_SECONDS):
+            self._crew.keep_alive()

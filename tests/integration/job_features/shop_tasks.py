@@ -1,0 +1,31 @@
+"""An application as a user writes it, for `fencepost worker`."""
+
+import os
+import time
+from pathlib import Path
+
+from fencepost import Fencepost, Job, PermanentError
+
+fp = Fencepost.from_env()
+
+
+@fp.every(3600)
+@fp.job("mail")
+async def send(job: Job, to: str = "all") -> str:
+    return f"sent to {to}"
+
+
+@fp.job("reports", attempts=2)
+def report(job: Job, n: int) -> int:
+    if n == 3:
+        raise PermanentError("three is not possible")
+    return n * n
+
+
+@fp.job("reports")
+def slow(job: Job, begun: str, may_end: str) -> str:
+    """Runs until it may end, as a handler does that cannot be stopped in its middle."""
+    Path(begun).write_text(str(os.getpid()))
+    while not Path(may_end).exists():
+        time.sleep(0.01)
+    return "ended"

@@ -1,0 +1,272 @@
+"""`fencepost jobs`, as a person and as a script call it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.cli.app import run
+from fencepost.cli.exits import ExitCode
+from fencepost.embedded import Database
+from fencepost.kernel import drivers, queue, schedule
+from fencepost.kernel import job as kernel_job
+from tests.integration.cli.conftest import Answer
+from tests.integration.job_features.eyes import Eyes
+
+OWNER = "worker-1"
+Fencepost = Callable[..., Answer]
+
+
+@pytest.fixture
+def fencepost(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Fencepost:
+    """`fencepost("list", "--json")` is `fencepost jobs list --json`, as the services' role."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DATABASE_URL", database.url)
+
+    def call(*arguments: str) -> Answer:
+        code = run(["jobs", *arguments])
+        said = capsys.readouterr()
+        return Answer(code, said.out, said.err)
+
+    return call
+
+
+@pytest.fixture
+def send(database: Database) -> Callable[..., Any]:
+    def call(kernel_call: Any) -> Any:
+        with database.connect() as connection:
+            return drivers.run(connection, kernel_call)
+
+    return call
+
+
+Send = Callable[..., Any]
+
+
+def submit(send: Send, count: int = 1, *, name: str = "mail", kind: str = "send") -> list[int]:
+    return [job.job_id for job in send(kernel_job.submit_many(name, kind, [{"n": n} for n in range(count)]))]
+
+
+def bury(send: Send, job_ids: list[int], error: str) -> list[int]:
+    answers = send(kernel_job.claim_many(job_ids, OWNER))
+    leaves = [kernel_job.Leave(a.job_id, a.running.attempt, "bury", error) for a in answers]
+    send(kernel_job.leave_many(leaves, OWNER))
+    return job_ids
+
+
+def test_list_shows_jobs_page_by_page(fencepost: Fencepost, send: Send) -> None:
+    jobs = submit(send, 5)
+    first = fencepost("list", "--limit", "3", "--json").json
+    assert [job["job_id"] for job in first["jobs"]] == [*reversed(jobs[2:])]
+    assert first["next_before"] == jobs[2]
+    rest = fencepost("list", "--limit", "3", "--before", str(first["next_before"]), "--json").json
+    assert ([job["job_id"] for job in rest["jobs"]], rest["next_before"]) == ([jobs[1], jobs[0]], None)
+    screen = fencepost("list", "--limit", "3", "--queue", "mail")
+    assert f"More: fencepost jobs list --queue mail --limit 3 --before {jobs[2]}" in screen.out
+
+
+def test_list_filters_by_state_queue_and_kind(fencepost: Fencepost, send: Send) -> None:
+    [running] = submit(send)
+    send(kernel_job.claim(running, OWNER))
+    [other] = submit(send, name="reports", kind="report")
+    [dead] = bury(send, submit(send), "ValueError: no [red]such[/red] thing")
+
+    def listed(*options: str) -> list[int]:
+        return [job["job_id"] for job in fencepost("list", *options, "--json").json["jobs"]]
+
+    assert listed("--state", "running") == [running]
+    assert listed("--queue", "reports") == [other]
+    assert listed("--kind", "send", "--state", "dead") == [dead]
+    screen = fencepost("list").out
+    assert "dead (failed)" in screen
+    assert "[red]such[/red]" in screen, "what a handler wrote is text, not markup"
+    assert fencepost("list", "--queue", "none").out == "No job fits.\n"
+    assert fencepost("list", "--state", "asleep").code == ExitCode.USAGE
+
+
+def test_show_tells_everything_about_one(fencepost: Fencepost, send: Send) -> None:
+    [job] = submit(send)
+    shown = fencepost("show", str(job))
+    assert shown.code == ExitCode.OK
+    for expected in ('payload       {"n": 0}', "state         pending", "lane          normal"):
+        assert expected in shown.out
+    assert fencepost("show", str(job), "--json").json["payload"] == {"n": 0}
+    missing = fencepost("show", "999999")
+    assert missing.code == ExitCode.NOT_FOUND
+    assert "There is no job 999999" in missing.err
+
+
+def test_cancel_says_what_came_of_each(fencepost: Fencepost, send: Send, eyes: Eyes) -> None:
+    waiting, running = submit(send, 2)
+    send(kernel_job.claim(running, OWNER))
+    told = fencepost("cancel", str(waiting), str(running), "--actor", "alice")
+    assert told.code == ExitCode.OK
+    assert told.out.splitlines() == [
+        f"job {waiting}: cancelled",
+        f"job {running}: asked to stop; it ends as cancelled",
+    ]
+    assert eyes.events("job", waiting) == [("cancelled", "alice")]
+    again = fencepost("cancel", str(waiting), "--json")
+    assert (again.code, again.json[0]["refused"]) == (ExitCode.PROBLEM, "cancelled")
+    assert fencepost("cancel", "999999").code == ExitCode.NOT_FOUND
+
+
+def test_an_actor_is_named_even_if_nobody_names_him(fencepost: Fencepost, send: Send, eyes: Eyes) -> None:
+    [job] = submit(send)
+    fencepost("cancel", str(job))
+    [(_, actor)] = eyes.events("job", job)
+    assert actor is not None
+    assert "@" in actor
+
+
+def test_retry_hurries_what_waits_and_revives_what_is_dead(
+    fencepost: Fencepost, send: Send, eyes: Eyes
+) -> None:
+    delayed = send(kernel_job.submit("mail", "send", {}, delay_seconds=3600)).job_id
+    [dead] = bury(send, submit(send), "ValueError: no")
+    [running] = submit(send)
+    send(kernel_job.claim(running, OWNER))
+    told = fencepost("retry", str(delayed), str(dead), str(running))
+    assert told.code == ExitCode.PROBLEM
+    assert told.out.splitlines()[:2] == [
+        f"job {delayed}: is due now",
+        f"job {dead}: runs again, its tries from the beginning",
+    ]
+    assert eyes.value("select count(*) from fencepost.job_waiting where run_at <= now()") == 2
+
+
+def test_pause_and_resume_a_queue(fencepost: Fencepost, send: Send, eyes: Eyes) -> None:
+    submit(send)
+    assert fencepost("pause", "mail", "reports", "--actor", "alice").out == (
+        "queue mail: paused\nqueue reports: paused\n"
+    )
+    assert send(kernel_job.claim_next("mail", 1, OWNER, 10)) == []
+    assert fencepost("resume", "mail", "--json").json == [{"queue": "mail", "outcome": "resumed"}]
+    assert len(send(kernel_job.claim_next("mail", 1, OWNER, 10))) == 1
+    assert [event for event, _ in eyes.events("queue", "mail")] == ["paused", "resumed"]
+
+
+def test_dead_groups_by_cause(fencepost: Fencepost, send: Send) -> None:
+    assert fencepost("dead").out == "No dead letters.\n"
+    bury(send, submit(send, 3), "SMTPException: refused")
+    bury(send, submit(send, 1, name="reports"), "ValueError: no")
+    causes = fencepost("dead", "--json").json
+    assert [(c["queue"], c["cause"], c["jobs"]) for c in causes] == [
+        ("mail", "SMTPException", 3),
+        ("reports", "ValueError", 1),
+    ]
+    screen = fencepost("dead", "--queue", "mail").out
+    assert "SMTPException: refused" in screen
+    assert "ValueError" not in screen
+
+
+def test_replay_by_id(fencepost: Fencepost, send: Send, eyes: Eyes) -> None:
+    [dead] = bury(send, submit(send), "ValueError: no")
+    assert fencepost("replay", str(dead), "--actor", "alice").out == f"job {dead}: replayed\n"
+    assert eyes.events("job", dead)[-1] == ("replayed", "alice")
+    again = fencepost("replay", str(dead))
+    assert (again.code, again.out) == (ExitCode.PROBLEM, f"job {dead}: not replayed: mismatch\n")
+    assert fencepost("replay", "999999").code == ExitCode.NOT_FOUND
+
+
+def test_replay_by_filter_and_again(fencepost: Fencepost, send: Send, eyes: Eyes) -> None:
+    meant = bury(send, submit(send, 7), "SMTPException: refused")
+    [spared] = bury(send, submit(send), "ValueError: no")
+    told = fencepost("replay", "--cause", "SMTPException", "--yes", "--rate", "1000")
+    assert (told.code, told.out) == (ExitCode.OK, "7 replayed\n")
+    assert {eyes.state(job) for job in meant} == {"pending"}
+    assert eyes.state(spared) == "dead"
+    before = told.err.split("--before ")[1].strip().rstrip(".")
+    bury(send, meant[:2], "SMTPException: again")
+    answered = fencepost("replay", "--cause", "SMTPException", "--yes", "--before", before, "--json").json
+    assert (answered["meant"], answered["outcomes"]) == (0, {}), "what died again died later"
+    assert fencepost("replay", "--cause", "SMTPException", "--yes", "--json").json["outcomes"] == {
+        "replayed": 2
+    }
+
+
+def test_many_at_once_are_not_touched_without_a_yes(fencepost: Fencepost, send: Send, eyes: Eyes) -> None:
+    bury(send, submit(send, 2), "ValueError: no")
+    for how in ("replay", "discard"):
+        told = fencepost(how, "--all")
+        assert told.code == ExitCode.USAGE
+        assert "2 dead letters? Add --yes" in told.err
+    assert eyes.value("select count(*) from fencepost.dead_letters") == 2
+
+
+@pytest.mark.parametrize("arguments", [[], ["7", "--all"], ["7", "--queue", "mail"]])
+def test_either_ids_or_a_filter(fencepost: Fencepost, arguments: list[str]) -> None:
+    told = fencepost("replay", *arguments)
+    assert told.code == ExitCode.USAGE
+    assert "Say which" in told.err
+
+
+@pytest.mark.parametrize("moment", ["yesterday", "2030-01-31T12:00:00"])
+def test_a_moment_needs_its_zone(fencepost: Fencepost, moment: str) -> None:
+    assert fencepost("replay", "--all", "--yes", "--before", moment).code == ExitCode.USAGE
+
+
+def test_discard_gives_them_up(fencepost: Fencepost, send: Send, eyes: Eyes) -> None:
+    [one, *others] = bury(send, submit(send, 3), "ValueError: no")
+    assert fencepost("discard", str(one)).out == f"job {one}: discarded\n"
+    assert fencepost("discard", "--all", "--yes").out == "2 discarded\n"
+    assert {eyes.state(job) for job in [one, *others]} == {"cancelled"}
+    assert fencepost("discard", "--all", "--yes").out == "None is dead.\n"
+
+
+def test_schedules_are_shown_paused_and_resumed(fencepost: Fencepost, send: Send, eyes: Eyes) -> None:
+    assert "No schedules" in fencepost("schedules").out
+    nightly = schedule.Declaration(
+        name="nightly",
+        expression="0 3 * * *",
+        zone="Europe/Berlin",
+        missed="once",
+        grace_seconds=60,
+        queue="reports",
+        kind="report",
+        payload={},
+        lane=1,
+        tries_max=5,
+        lease_seconds=60,
+        unique_key=None,
+        concurrency_key=None,
+        concurrency_limit=None,
+        headers={},
+    )
+    send(schedule.declare(nightly, send(schedule.clock())))
+    told = fencepost("schedules", "--pause", "nightly", "--actor", "alice")
+    assert (told.code, told.out) == (ExitCode.OK, "schedule nightly: paused\n")
+    assert "paused by alice" in fencepost("schedules").out
+    assert fencepost("schedules", "--resume", "nightly").code == ExitCode.OK
+    [shown] = fencepost("schedules", "--json").json
+    assert (shown["name"], shown["zone"], shown["paused_at"]) == ("nightly", "Europe/Berlin", None)
+    assert fencepost("schedules", "--pause", "none").code == ExitCode.NOT_FOUND
+
+
+def test_a_viewer_may_look_and_not_decide(
+    fencepost: Fencepost, database: Database, send: Send, monkeypatch: pytest.MonkeyPatch, eyes: Eyes
+) -> None:
+    [job] = submit(send)
+    send(queue.pause("mail", "alice"))
+    monkeypatch.setenv("DATABASE_URL", database.viewer_url)
+    assert len(fencepost("list", "--json").json["jobs"]) == 1
+    assert fencepost("dead").code == fencepost("schedules").code == fencepost("show", str(job)).code == 0
+    refused = fencepost("cancel", str(job))
+    assert refused.code == ExitCode.PROBLEM
+    assert "may not" in refused.err
+    assert "Traceback" not in refused.err
+    assert eyes.state(job) == "pending"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["list", "show", "cancel", "retry", "pause", "resume", "dead", "replay", "discard", "schedules"],
+)
+def test_every_help_teaches_by_examples(fencepost: Fencepost, command: str) -> None:
+    told = fencepost(command, "--help")
+    assert told.code == ExitCode.OK
+    assert f"fencepost jobs {command}" in told.out
+    assert "Examples:" in told.out
