@@ -14,6 +14,9 @@ from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import wake
 
+PATIENCE_SECONDS = 4.0
+"""A dispatcher that stands still keeps its jobs locked, and whoever was given their entries waits for it.
+PostgreSQL ends it when it has idled for half of this."""
 CROWDED_SECONDS = 0.1
 """How long to wait when jobs are due and cannot be driven: the stream is full, or another dispatcher has
 them."""
@@ -74,7 +77,9 @@ class Dispatcher:
 
     async def _write(self, streams: Streams, stream: str, lane: int, limit: int) -> int:
         async with self._database.transaction() as tx:
-            due = await tx.run(kernel_job.dispatch(self._queue, lane, limit))
+            due = await tx.run(
+                kernel_job.dispatch(self._queue, lane, limit, patience_seconds=PATIENCE_SECONDS)
+            )
             if not due:
                 return 0
             job_ids = [job.job_id for job in due]

@@ -34,7 +34,7 @@ class Active:
     entry: Entry | None
     job: Job
     deadline: float
-    task: asyncio.Task[Any] | None = None
+    task: asyncio.Task[Outcome] | None = None
     lost: bool = False
     cancelled: bool = False
     outcome_known: bool = False
@@ -90,6 +90,18 @@ async def execute(
         # SystemExit too: a handler that calls a command line must not end the worker.
         return _failed(active, handler, error)
     return Committed() if active.job.finished else _finish(running, result)
+
+
+def outcome_of(active: Active, task: asyncio.Task[Outcome]) -> Outcome:
+    """What a task that ran `execute` came to, also if it never did."""
+    if task.cancelled():
+        return Lost() if active.lost else leave(active.running, "release")
+    error = task.exception()
+    if error is None:
+        return task.result()
+    _log.error("execution_failed", job_id=active.running.job_id, error=describe(error))
+    # Left to its lease: nobody knows what state this process is in.
+    return Lost()
 
 
 def leave(

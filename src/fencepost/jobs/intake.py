@@ -128,7 +128,9 @@ class Intake:
         pairs = [(job_id, entry.entry_id) for job_id, several in by_id.items() for entry in several]
         if pairs:
             job_ids, entry_ids = zip(*pairs, strict=True)
+            crash_point("jobs.give_back.before_commit")
             await self._database.run(kernel_job.recall(job_ids, entry_ids))
+            crash_point("jobs.give_back.after_commit")
 
     async def leave(self) -> None:
         """This consumer reads no more. What it was delivered and never claimed is given back."""
@@ -190,6 +192,7 @@ class Intake:
 
     async def _claim_next(self, place: tuple[str, int], limit: int) -> list[kernel_job.Running]:
         queue, lane = place
+        crash_point("jobs.claim_next.before_commit")
         answers = await self._database.run(
             kernel_job.claim_next(queue, lane, self._owner, limit, dispatched=True)
         )

@@ -107,6 +107,7 @@ class Job:
     def finish_sync(self, result: Json = None, *, final_status: str = "ok") -> Generator[SyncTransaction]:
         """`finish` for handlers without an event loop."""
         with self._sync_database().transaction() as tx:
+            crash_point("jobs.finish_sync.before_fence")
             tx.run(self._fence())
             crash_point("jobs.finish_sync.after_fence")
             yield tx

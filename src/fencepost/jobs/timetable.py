@@ -55,12 +55,14 @@ def every(seconds: float) -> str:
 def read_timetable(expression: str, zone: str) -> Timetable:
     """The timetable of an expression. Raises InvalidInput for one that names no moment."""
     try:
+        known = ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError):
+        raise InvalidInput(f"{zone!r} is no time zone; write one like Europe/Berlin.", field="zone") from None
+    try:
         if expression.startswith(_EVERY):
             return Interval(timedelta(seconds=float(expression.removeprefix(_EVERY).removesuffix("s"))))
-        calendar = Calendar(expression, ZoneInfo(zone))
+        calendar = Calendar(expression, known)
         calendar.after(_EPOCH)
-    except ZoneInfoNotFoundError:
-        raise InvalidInput(f"{zone!r} is no time zone; write one like Europe/Berlin.", field="zone") from None
     except (CronSimError, ValueError) as error:
         raise InvalidInput(f"{expression!r} is no cron expression: {error}.", field="expression") from None
     except StopIteration:

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import structlog
@@ -21,7 +22,7 @@ from fencepost.drive.stream import Entry
 from fencepost.jobs.capacity import Capacity
 from fencepost.jobs.dispatcher import Dispatcher
 from fencepost.jobs.drive_link import DriveLink
-from fencepost.jobs.execution import Active, execute, leave
+from fencepost.jobs.execution import Active, Outcome, execute, leave, outcome_of
 from fencepost.jobs.handler import Handler, Handlers
 from fencepost.jobs.heartbeat import Beat, Heartbeat
 from fencepost.jobs.intake import Intake, Taken
@@ -212,13 +213,15 @@ class Worker:
             job = Job(running, self.owner, self._database, self._sync_database)
             active = Active(running, entry, job, taken.asked_at + running.lease_seconds)
             # We may be our own successor: an older attempt that still runs here is a zombie.
-            self._lose([self._latest[running.job_id]] if running.job_id in self._latest else [])
+            older = self._latest.get(running.job_id)
+            self._lose([] if older is None or older.ended else [older])
             self._latest[running.job_id] = self._active[running.job_id, running.attempt] = active
             handler = self._handlers.get(running.kind)
             if handler is None:
                 self._give_up(active)
             else:
                 active.task = asyncio.create_task(self._execute(active, handler))
+                active.task.add_done_callback(partial(self._ended, active))
         self._metrics.active.set(len(self._active))
 
     def _give_up(self, active: Active) -> None:
@@ -230,13 +233,16 @@ class Worker:
         active.outcome_known = True
         self._settler.add(active, leave(running, "release", None, min(delay, UNKNOWN_KIND_SECONDS_MAX)))
 
-    async def _execute(self, active: Active, handler: Handler[...]) -> None:
+    async def _execute(self, active: Active, handler: Handler[...]) -> Outcome:
         running = active.running
         trace_id = running.headers.get("trace_id") or secrets.token_hex(16)
         with log_context(job_id=running.job_id, attempt=running.attempt, trace_id=str(trace_id)):
-            outcome = await execute(active, handler, self._threads, self._processes)
+            return await execute(active, handler, self._threads, self._processes)
+
+    def _ended(self, active: Active, task: asyncio.Task[Outcome]) -> None:
+        """By callback, because a task that is cancelled before it has begun runs none of its code."""
         active.outcome_known = True
-        self._settler.add(active, outcome)
+        self._settler.add(active, outcome_of(active, task))
 
     def _settled(self, active: Active) -> None:
         running = active.running

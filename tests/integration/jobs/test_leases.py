@@ -5,7 +5,7 @@ import time
 
 from fencepost.embedded import Database
 from fencepost.jobs.job import Job
-from fencepost.testing import Proxy, Signals
+from fencepost.testing import Proxy, Signals, at_crash_point
 from tests.integration.jobs.scene import Scene, open_scene, quick
 
 
@@ -152,3 +152,26 @@ async def test_progress_after_a_takeover_is_refused(scene: Scene) -> None:
     assert refusals == ["StaleAttempt"]
     assert scene.metric("worker_stale_attempt_total") == 1
     assert scene.rows("select progress from fencepost.job_running") == [(None,)]
+
+
+async def test_a_claim_whose_answer_comes_after_its_lease_frees_its_place(scene: Scene) -> None:
+    """The handler is told to stop before it has begun; one place, so a place that is not freed stops all."""
+
+    @scene.fp.job("default", lease=0.5)
+    async def nothing(job: Job) -> None: ...
+
+    async with scene.fp.transaction() as tx:
+        jobs = [(await nothing.submit(tx)).job_id for _ in range(3)]
+    worker = scene.fp.worker(quick(concurrency=1))
+
+    def stall_and_stop_what_comes() -> None:
+        time.sleep(0.7)
+        # As the loop that watches the leases does, in the same turn in which the handler was to begin.
+        asyncio.get_running_loop().call_soon(lambda: asyncio.ensure_future(worker._watch_leases()))  # pyright: ignore[reportPrivateUsage]
+
+    with at_crash_point("jobs.claim.after_commit", stall_and_stop_what_comes):
+        running = asyncio.create_task(worker.run())
+        await scene.until_all_ended()
+    worker.stop()
+    await asyncio.wait_for(running, 30)
+    assert [scene.job(job_id).state for job_id in jobs] == ["finished"] * 3

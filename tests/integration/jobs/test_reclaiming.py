@@ -140,16 +140,15 @@ async def test_an_expired_job_is_found_in_postgresql_whatever_redis_holds(
     assert decisions(scene)["pending", "worker_lost"] == 1
 
 
-async def test_entries_past_the_first_batch_are_reached(scene: Scene, ran: list[int]) -> None:
-    """The first ones stay pending: from 0-0 each time, the others would never be met."""
-    held = [await submit(scene) for _ in range(6)]
-    for job_id in held:
+async def test_an_abandoned_entry_behind_many_fresh_ones_is_reached(scene: Scene, ran: list[int]) -> None:
+    """One call scans ten entries: from 0-0 each time, what lies behind would never be met."""
+    for _ in range(15):
+        job_id = await submit(scene)
         claim(scene, job_id)
-        abandoned(scene, job_id)
+        abandoned(scene, job_id, "alive", idle_ms=0)
     last = await submit(scene)
-    recorded(scene, last, abandoned(scene, last))
-    # Not touched by the sweep, because it is pending; reached by the cursor alone.
-    async with scene.working(quick(reclaim_count=2)):
+    recorded(scene, last, abandoned(scene, last, idle_ms=3 * 3_600_000))
+    async with scene.working(quick(reclaim_count=1, lease_seconds=3600)):
         await scene.until_state(last, "finished")
     assert ran == [last]
 

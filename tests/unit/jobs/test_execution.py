@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fencepost.errors import Cancelled, Duplicate, LeaseExpired, Refusal
-from fencepost.jobs.execution import Active, Committed, Lost, Outcome, Refused, describe, execute
+from fencepost.jobs.execution import Active, Committed, Lost, Outcome, Refused, describe, execute, outcome_of
 from fencepost.jobs.job import Job
 from fencepost.jobs.policy import Bury, PermanentError, Retry, RetryPolicy, Verdict
 from fencepost.jobs.threads import HandlerThreads
@@ -17,7 +17,7 @@ from fencepost.kernel.job import Finish, Leave
 from tests.unit.jobs.stand_ins import handler_of, held
 
 
-async def outcome_of(function: Callable[..., Any], active: Active | None = None, **options: Any) -> Outcome:
+async def ran(function: Callable[..., Any], active: Active | None = None, **options: Any) -> Outcome:
     threads = HandlerThreads(lambda: None)
     try:
         return await execute(active or held(), handler_of(function, **options), threads)
@@ -26,7 +26,7 @@ async def outcome_of(function: Callable[..., Any], active: Active | None = None,
 
 
 async def leave_of(function: Callable[..., Any], active: Active | None = None, **options: Any) -> Leave:
-    outcome = await outcome_of(function, active, **options)
+    outcome = await ran(function, active, **options)
     assert isinstance(outcome, Leave)
     return outcome
 
@@ -42,7 +42,7 @@ async def test_the_result_of_the_handler_is_the_result_of_the_job() -> None:
     async def handler(job: Job, x: int) -> dict[str, int]:
         return {"doubled": x * 2}
 
-    assert await outcome_of(handler, held(payload={"x": 21})) == Finish(7, 1, "ok", {"doubled": 42})
+    assert await ran(handler, held(payload={"x": 21})) == Finish(7, 1, "ok", {"doubled": 42})
 
 
 async def test_a_payload_that_does_not_fit_is_buried_with_its_cause() -> None:
@@ -186,8 +186,8 @@ def refusal(kind: type[Refusal], noun: str, subject: str) -> Refusal:
 
 
 async def test_a_refusal_of_this_attempt_is_its_end() -> None:
-    assert await outcome_of(raising(refusal(LeaseExpired, "job", "7"))) == Refused("lease_expired")
-    assert await outcome_of(raising(refusal(Cancelled, "job", "7"))) == Refused("cancelled")
+    assert await ran(raising(refusal(LeaseExpired, "job", "7"))) == Refused("lease_expired")
+    assert await ran(raising(refusal(Cancelled, "job", "7"))) == Refused("cancelled")
 
 
 async def test_a_refusal_about_something_else_is_an_error_like_any_other() -> None:
@@ -203,4 +203,27 @@ async def test_what_fails_after_the_finish_does_not_undo_it(error: BaseException
         job.finished = True
         raise error
 
-    assert await outcome_of(handler, active) == Committed()
+    assert await ran(handler, active) == Committed()
+
+
+async def never(_active: Active) -> Outcome:
+    raise AssertionError("it has begun")
+
+
+@pytest.mark.parametrize(("lost", "outcome"), [(True, Lost()), (False, Leave(7, 1, "release", None, 0.0))])
+async def test_a_task_that_is_cancelled_before_it_has_begun_has_an_outcome_too(
+    lost: bool, outcome: Outcome
+) -> None:
+    """None of its code runs, so nothing in it could report: the job would be held for ever."""
+    active = held()
+    active.lost = lost
+    task = asyncio.create_task(never(active))
+    task.cancel()
+    await asyncio.wait([task])
+    assert outcome_of(active, task) == outcome
+
+
+async def test_an_execution_that_breaks_leaves_its_job_to_the_lease() -> None:
+    task = asyncio.create_task(never(held()))
+    await asyncio.wait([task])
+    assert outcome_of(held(), task) == Lost()
