@@ -1,7 +1,7 @@
 """What the worker processes of these tests run.
 
-A key is asked for once, and takes effect once. Some handlers write the effect in the transaction that finishes the
-job; the bare ones leave it to the worker to finish, and a trigger of the test's counts the finishing writes.
+A key is asked for once, and takes effect once. Some handlers write the effect in the transaction that
+finishes the job; the bare ones leave it to the worker to finish, and a trigger counts the finishing writes.
 """
 
 import asyncio
@@ -110,7 +110,9 @@ async def zombie(url: str, redis_url: str, bare: bool) -> None:
         return {"key": key}
 
     async with fp:
-        worker = fp.worker(JobSettings(**(SETTINGS | {"concurrency": 1, "worker_id": "zombie"})))
+        # It does not reclaim its own job when it wakes: that is for others to do, or not.
+        changes: dict[str, Any] = {"concurrency": 1, "worker_id": "zombie", "reclaim_interval_seconds": 3600}
+        worker = fp.worker(JobSettings(**(SETTINGS | changes)))
         _on_line("go on", told.set, "stop", worker.stop)
         await worker.run()
     say("stopped")

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from typing import Any
 from unittest import mock
 
-from fencepost.drive.stream import Entry
 from fencepost.jobs.execution import Active, Outcome
-from fencepost.jobs.intake import Intake, Taken
+from fencepost.jobs.intake import Intake
 from fencepost.jobs.reclaimer import START, Reclaimer
 from fencepost.jobs.settlement import Settler
 from fencepost.jobs.sweeper import Sweeper
@@ -33,17 +33,27 @@ def _ack_before_commit() -> Iterator[Any]:
     yield mock.patch.object(Settler, "_settle", wrong)
 
 
-def _claim_without_gate() -> Iterator[Any]:
-    """Whatever an entry names is run, whoever holds it."""
-    right = Intake._claim  # pyright: ignore[reportPrivateUsage]
+def _run_without_claim() -> Iterator[Any]:
+    """Whatever an entry names is run, also when the claim was refused."""
+    right = Intake._ask  # pyright: ignore[reportPrivateUsage]
 
-    async def wrong(self: Intake, entries: Sequence[Entry]) -> Taken:
-        taken = await right(self, entries)
-        claimed = [running for running, _ in taken.claimed]
-        again = [(running, entry) for running in claimed for entry in taken.done]
-        return Taken([*taken.claimed, *again], taken.done, taken.refusals, taken.asked_at)
+    async def wrong(self: Intake, job_ids: Sequence[int]) -> Sequence[kernel_job.ClaimAnswer]:
+        now = datetime.now(UTC)
+        return [
+            answer
+            if answer.running is not None
+            else kernel_job.ClaimAnswer(
+                answer.job_id,
+                "claimed",
+                None,
+                kernel_job.Running(
+                    answer.job_id, 1, 1, "default", 1, "own", {"key": "again"}, {}, 60, now, now
+                ),
+            )
+            for answer in await right(self, job_ids)
+        ]
 
-    yield mock.patch.object(Intake, "_claim", wrong)
+    yield mock.patch.object(Intake, "_ask", wrong)
 
 
 def _cursor_from_the_beginning() -> Iterator[Any]:
@@ -64,7 +74,7 @@ def _sweeper_that_never_recalls() -> Iterator[Any]:
 
 MUTANTS: Mapping[str, Callable[[], Iterator[Any]]] = {
     "ack before commit": _ack_before_commit,
-    "claim without gate": _claim_without_gate,
+    "run without claim": _run_without_claim,
     "cursor always from 0-0": _cursor_from_the_beginning,
     "sweeper that never recalls": _sweeper_that_never_recalls,
 }

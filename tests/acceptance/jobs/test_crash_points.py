@@ -1,0 +1,99 @@
+"""A worker dies, or stands still past its leases, at every named crash point: nothing is lost or doubled.
+
+The victim works alone until it comes to the point. Then the database's clock passes the end of its leases,
+and another worker does what is left. A victim that stood still is woken after that, and goes on as if nothing
+had happened.
+"""
+
+from pathlib import Path
+
+import pytest
+
+import fencepost
+from fencepost.testing import Child, Clock, points_in
+from tests.acceptance.jobs import crew
+from tests.acceptance.jobs.stage import Stage
+
+POINTS = sorted(
+    str(point.name)
+    for point in points_in(Path(fencepost.__file__).parent / "jobs")
+    if point.hook == "crash_point" and not str(point.name).startswith("jobs.schedule.")
+)
+WITHOUT_REDIS = frozenset({"jobs.claim_next.before_commit", "jobs.claim_next.after_commit"})
+WHEN_LEAVING = frozenset({"jobs.give_back.before_commit", "jobs.give_back.after_commit"})
+
+# Standing still is slower than dying: these are always tried, and the others with --full.
+ALWAYS_STOPPED = frozenset(
+    {
+        "jobs.dispatch.after_add",
+        "jobs.claim.after_commit",
+        "jobs.finish.before_commit",
+        "jobs.finish_sync.before_commit",
+        "jobs.settle.before_finish",
+        "jobs.settle.before_leave",
+        "jobs.renew.before_commit",
+    }
+)
+
+
+def prepare(stage: Stage) -> None:
+    """Work that leads a worker past every point."""
+    for kind in crew.KINDS:
+        stage.ask(kind, [f"{kind}-{n}" for n in range(3)])
+        stage.ask(kind, [f"{kind}-stumbling"], fail=1)
+        # Long enough for a heartbeat.
+        stage.ask(kind, [f"{kind}-long"], linger=0.5)
+    # An entry that nobody can read.
+    stage.entry_for("seven")
+    # A job that was driven in a life of Redis that is over.
+    [wiped] = stage.ask("own", ["own-wiped"])
+    stage.record(wiped, "1-1", "a former life")
+    # A job whose entry was delivered to somebody who died before the claim.
+    [abandoned] = stage.ask("bare", ["bare-abandoned"])
+    entry_id = stage.entry_for(abandoned)
+    stage.deliver(entry_id, "long gone", idle_ms=3_600_000)
+    # A job that somebody holds, with an entry that was given to the victim: to be given back when it leaves.
+    [held] = stage.ask("own", ["own-held"])
+    with stage.database.connect() as holder:
+        holder.execute("select * from fencepost.job_claim(%s, 'somebody')", (held,))
+        holder.execute("select * from fencepost.job_renew(%s, 1, 'somebody')", (held,))
+    stage.deliver(stage.entry_for(held), "victim")
+
+
+def victim(stage: Stage, order: str) -> Child:
+    point = order.partition(":")[0]
+    child = stage.child(crash=order, redis=point not in WITHOUT_REDIS, stream_consumer="victim")
+    if point in WHEN_LEAVING:
+        child.line("working")
+        child.say("stop")
+    return child
+
+
+@pytest.mark.parametrize("point", POINTS)
+async def test_killed_at(point: str, stage: Stage, clock: Clock) -> None:
+    prepare(stage)
+    with victim(stage, f"{point}:kill") as child:
+        child.be_killed(within=30)
+    clock.advance(crew.LEASE_SECONDS + 1)
+    async with stage.survivor():
+        await stage.until_nothing_is_left()
+    stage.check()
+
+
+@pytest.mark.parametrize(
+    "point",
+    [pytest.param(p, marks=() if p in ALWAYS_STOPPED else pytest.mark.full) for p in POINTS],
+)
+async def test_stopped_past_the_lease_at(point: str, stage: Stage, clock: Clock) -> None:
+    prepare(stage)
+    with victim(stage, f"{point}:stop") as child:
+        child.wait_until_stopped(within=30)
+        clock.advance(crew.LEASE_SECONDS + 1)
+        async with stage.survivor():
+            await stage.until_nothing_is_left()
+        stage.check()
+        child.resume()
+        child.say("stop")
+        child.succeed(within=30)
+    assert stage.left() == 0
+    stage.check()
