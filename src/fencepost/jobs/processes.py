@@ -103,18 +103,20 @@ class _Child:
         """What came of the errand. Its time runs from when the handler begins, not while Python starts."""
         try:
             self._pipe.send_bytes(json.dumps(errand.as_json()).encode())
-            async with asyncio.timeout(BEGIN_SECONDS):
-                told = await self._hear()
+            told = await self._hear(BEGIN_SECONDS, "begun")
             if BEGUN in told:
-                async with asyncio.timeout(seconds):
-                    told = await self._hear()
+                told = await self._hear(seconds, "ended")
         except (EOFError, ConnectionError):
             self._process.join(GOODBYE_SECONDS)
             raise ProcessDied(f"the process ended with {self._process.exitcode} in the middle") from None
         return told
 
-    async def _hear(self) -> Mapping[str, Any]:
-        await _readable(self._pipe)
+    async def _hear(self, seconds: float | None, what: str) -> Mapping[str, Any]:
+        try:
+            async with asyncio.timeout(seconds):
+                await _readable(self._pipe)
+        except TimeoutError:
+            raise TimeoutError(f"the handler had not {what} after {seconds:g} s") from None
         return dict(json.loads(self._pipe.recv_bytes()))
 
     def kill(self) -> None:

@@ -11,6 +11,18 @@ from fencepost.kernel.rate import Limit
 from fencepost.logs import log_context
 
 
+def doubled(user: int) -> int:
+    return user * 2
+
+
+def both(name: str, user: int) -> str:
+    return f"{name}{user}"
+
+
+def of_nobody(nobody: str) -> str:
+    return nobody
+
+
 @pytest.fixture
 def fp() -> Fencepost:
     return Fencepost("postgresql://localhost/never-opened")
@@ -49,8 +61,8 @@ def test_options_do_not_change_the_handler(fp: Fencepost) -> None:
         ("user:{user}", "user:7"),
         ("{user}/{name}", "7/ann"),
         ("{name.upper}", None),
-        (lambda user: user * 2, "14"),
-        (lambda name, user: f"{name}{user}", "ann7"),
+        (doubled, "14"),
+        (both, "ann7"),
         ("constant", "constant"),
         (lambda: 3, "3"),
     ],
@@ -64,7 +76,7 @@ def test_a_key_is_made_of_the_arguments_that_it_names(fp: Fencepost, key: Any, m
 
 
 @pytest.mark.parametrize("where", ["unique", "concurrency_key", "rate"])
-@pytest.mark.parametrize("key", ["{nobody}", lambda nobody: nobody])
+@pytest.mark.parametrize("key", ["{nobody}", of_nobody])
 def test_a_key_that_names_an_argument_that_there_is_not_is_refused(
     fp: Fencepost, where: str, key: Any
 ) -> None:

@@ -1,7 +1,6 @@
 """When schedules tick: calendars, intervals, clock changes, and which missed ticks are taken."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -20,9 +19,9 @@ def utc(text: str) -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
-def due(now: datetime, next_tick: datetime, missed: Missed, **terms: Any) -> Due:
-    values = {"name": "n", "expression": "*/5 * * * *", "zone": "UTC", "grace": timedelta(0), "paused": False}
-    return Due(**{**values, **terms, "missed": missed, "next_tick": next_tick, "now": now})
+def due(now: datetime, next_tick: datetime, missed: Missed, *, grace_seconds: float = 0) -> Due:
+    grace = timedelta(seconds=grace_seconds)
+    return Due("n", "*/5 * * * *", "UTC", missed, grace, next_tick, paused=False, now=now)
 
 
 def test_a_tick_is_later_than_the_moment_it_follows() -> None:
@@ -121,7 +120,7 @@ def test_which_ticks_are_taken(missed: Missed, grace_seconds: int, taken: list[i
         NOON + timedelta(minutes=23),
         NOON + timedelta(minutes=5),
         missed,
-        grace=timedelta(seconds=grace_seconds),
+        grace_seconds=grace_seconds,
     )
     planned = plan(asked, read_timetable("*/5 * * * *", "UTC"), ticks_max=100)
     assert planned.ticks == tuple(NOON + timedelta(minutes=number) for number in taken)
