@@ -42,7 +42,7 @@ class Length:
 
 
 QUICK = Length(rounds=3, single_calls=30, batch_calls=12)
-WHOLE = Length(rounds=5, single_calls=250, batch_calls=60)
+WHOLE = Length(rounds=5, single_calls=100, batch_calls=40)
 WARM_UP_CALLS = 5
 
 
