@@ -53,6 +53,6 @@ def test_the_reference_has_every_variable_with_its_key_and_its_default() -> None
     page = PAGE.read_text()
     for field, source in JobSettings.sources().items():
         default = JobSettings.model_fields[field].default
-        shown = {None: "", True: "true"}.get(default, f"{default}")
+        shown = "" if default is None else "true" if default is True else f"{default}"
         row = f"| `{source.env}` | `{source.file}` | {f'`{shown}`' if isinstance(default, str) else shown} |"
         assert row in page, row
