@@ -23,7 +23,7 @@ PAGES = {
     "how-to/jobs-batches.md": 1,
     "how-to/jobs-limits.md": 1,
     "how-to/jobs-compute.md": 1,
-    "how-to/jobs-dead-letters.md": 6,
+    "how-to/jobs-dead-letters.md": 7,
     "how-to/jobs-direct-path.md": 1,
 }
 """With the number of commands that each runs to their end."""
