@@ -12,10 +12,10 @@ select number || ' ' || status || coalesce(' at ' || frontier::text, '')
 from fencepost.checkpoint where number = 1
 """
 
-HOLD = "select fencepost.lease_acquire('r', 'a', '60 s')"
+HOLD = "select fencepost.lease_acquire('r', 'a', '1 hour')"
 BEGIN_ONE = "select fencepost.checkpoint_begin('r', 1)"
 STORE_ONE = "select fencepost.checkpoint_store('r', 1, 1, null, '10', 'x')"
-EXPIRE = "select isolation.at(61)"
+EXPIRE = "select isolation.at(3601)"
 NONE = Given((HOLD,), "", STATE)
 BEGUN = Given((HOLD, BEGIN_ONE), "1 begun", STATE)
 ONE_BEGUN = Given((HOLD, BEGIN_ONE), "1 begun", STATE_OF_ONE)
@@ -44,7 +44,7 @@ RESTORE = Call(
     "select number || ' ' || status from fencepost.checkpoint_restore('r', 1)",
     "1 begun",
 )
-ACQUIRE = Call("acquire by b", "select token from fencepost.lease_acquire('r', 'b', '60 s')", "2")
+ACQUIRE = Call("acquire by b", "select token from fencepost.lease_acquire('r', 'b', '1 hour')", "2")
 
 FINISHED = Second(committed="refused: already_finished")
 MISMATCH = Second(committed="refused: mismatch")

@@ -6,15 +6,15 @@ from tests.isolation.scenario import COMMIT, ROLLBACK, Run, Scenario, Session, S
 
 STATE = "select number || ' ' || status || ' under ' || token from fencepost.checkpoint order by number"
 
-HOLD = "select fencepost.lease_acquire('r', 'a', '60 s')"
+HOLD = "select fencepost.lease_acquire('r', 'a', '1 hour')"
 BEGIN = "select fencepost.checkpoint_begin('r', 1)"
 
 STORE = Step("store", "select fencepost.checkpoint_store('r', 1, 1, null, '10', 'x')")
 CONFIRM = Step("confirm", "select fencepost.checkpoint_commit('r', 1, 1)")
-ACQUIRE = Step("acquire", "select token from fencepost.lease_acquire('r', 'b', '60 s')")
+ACQUIRE = Step("acquire", "select token from fencepost.lease_acquire('r', 'b', '1 hour')")
 RESTORE = Step("restore", "select number || ' ' || status from fencepost.checkpoint_restore('r', 2)")
 ABANDON = Step("abort", "select fencepost.checkpoint_abort('r', 2, 1)")
-TIME = Session("time", (Step("later", "select isolation.at(61)"),), begin=None)
+TIME = Session("time", (Step("later", "select isolation.at(3601)"),), begin=None)
 
 NOT_OWNER = "refused: not_owner"
 LATE = "refused: lease_expired"

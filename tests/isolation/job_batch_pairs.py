@@ -4,7 +4,7 @@ from tests.isolation.job_calls import STATE
 from tests.isolation.pairs import Call, Given, Pair, Second
 
 SUBMIT = """
-select fencepost.job_submit_many('q', 'kind', array['{}', '{}', '{}']::jsonb[], p_lease => '60 s')
+select fencepost.job_submit_many('q', 'kind', array['{}', '{}', '{}']::jsonb[], p_lease => '1 hour')
 """
 WAITING = Given((SUBMIT,), "pending 0; pending 0; pending 0", STATE)
 RUNNING = Given(

@@ -8,12 +8,12 @@ select state || ' ' || attempt || coalesce(' by ' || owner, '')
 from fencepost.jobs order by job_id, state
 """
 
-SUBMIT = "select fencepost.job_submit('q', 'kind', '{}', p_lease => '60 s')"
+SUBMIT = "select fencepost.job_submit('q', 'kind', '{}', p_lease => '1 hour')"
 CLAIMED = "select fencepost.job_claim(1, 'a')"
 
 WAITING = Given((SUBMIT,), "pending 0", STATE)
 RUNNING = Given((SUBMIT, CLAIMED), "running 1 by a", STATE)
-LOST = Given((SUBMIT, CLAIMED, "select isolation.at(61)"), "running 1 by a", STATE)
+LOST = Given((SUBMIT, CLAIMED, "select isolation.at(3601)"), "running 1 by a", STATE)
 DEAD = Given((SUBMIT, CLAIMED, "select fencepost.job_bury(1, 1, 'a', 'no')"), "dead 1 by a", STATE)
 
 CLAIM_A = Call(
@@ -46,7 +46,7 @@ CLAIM_NEXT_B = Call(
     "attempt 1",
     {"attempt 1": "running 1 by b", "attempt 2": "running 2 by b"},
 )
-DISPATCH = Call("dispatch", "select job_id from fencepost.job_dispatch('q', 1, 10)", "1")
+DISPATCH = Call("dispatch", "select job_id from fencepost.job_dispatch('q', 1, 10, '1 hour')", "1")
 DISPATCHED = Call(
     "dispatched",
     "select fencepost.job_dispatched(array[1], array['1-0'], 'redis')",

@@ -8,7 +8,7 @@ from tests.isolation.scenario import COMMIT, ROLLBACK, Run, Scenario, Session, S
 
 # Jobs 1 and 2 are a batch, and job 3 is called when both have ended.
 SUBMIT_THREE = """
-select fencepost.job_submit_many('q', 'kind', array['{}', '{}', '{}']::jsonb[], p_lease => '60 s')
+select fencepost.job_submit_many('q', 'kind', array['{}', '{}', '{}']::jsonb[], p_lease => '1 hour')
 """
 BATCH = (
     SUBMIT_THREE,
@@ -60,7 +60,7 @@ CLAIM_2 = Call(
 DUE = Given(
     (
         """select fencepost.schedule_declare('s', '* * * * *', 'UTC', 'once', '1 hour',
-             '2030-01-01 00:01:00+00', 'q', 'kind', '{}', 1, 5, '60 s', null, null, null, '{}')""",
+             '2030-01-01 00:01:00+00', 'q', 'kind', '{}', 1, 5, '1 hour', null, null, null, '{}')""",
         "select isolation.at(60)",
     ),
     "",

@@ -19,7 +19,7 @@ WRITE = Step("write", "insert into isolation.effect values ('a') returning 'writ
 FINISH = Step("finish", "select fencepost.job_finish(1, 1, 'a')")
 SAVEPOINT = Step("savepoint", "savepoint s")
 UNDO = Step("undo", "rollback to s")
-LATER = Step("later", "select isolation.at(61)")
+LATER = Step("later", "select isolation.at(3601)")
 CLAIM = Step("take", "select 'attempt ' || attempt from fencepost.job_claim(1, 'b')")
 RECLAIM = Step("take", "select state from fencepost.job_reclaim(10)")
 RECLAIM_ONE = Step("take", "select fencepost.job_reclaim_one(1)")
@@ -160,7 +160,7 @@ def an_undone_fence_is_no_fence(run: Run) -> Iterator[str]:
 
 
 def a_renewal_that_commits_keeps_the_job(run: Run) -> Iterator[str]:
-    """They begin at 30 s, and later it is 70 s: unrenewed, the lease ends at 60 s, renewed at 90 s."""
+    """They begin at 0:30, and later it is 1:10: unrenewed, the lease ends at 1:00, renewed at 1:30."""
     expired = run.before("time.later", "b.take")
     if not run.before("time.later", "a.renew"):
         yield from run.expect("a.renew", "renewed", waits=False)
@@ -197,9 +197,9 @@ def _bare(title: str, taker: Taker, end: Step) -> Scenario:
 
 def _renewal(title: str, end: Step) -> Scenario:
     heart = Session("a", (Step("renew", RENEW), end))
-    time = Session("time", (Step("later", "select isolation.at(70)"),), begin=None)
+    time = Session("time", (Step("later", "select isolation.at(4200)"),), begin=None)
     sessions = (heart, Session("b", (RECLAIM, COMMIT)), time)
-    given = (*RUNNING, "select isolation.at(30)")
+    given = (*RUNNING, "select isolation.at(1800)")
     return Scenario(title, given, sessions, STATE, a_renewal_that_commits_keeps_the_job)
 
 

@@ -39,12 +39,12 @@ REPLAY = Call("replay", "select fencepost.job_replay(1, 'anna')", "done", {"done
 
 # Jobs 1 and 2 may not run at the same time.
 SUBMIT_TWO = """
-select fencepost.job_submit_many('q', 'kind', array['{}', '{}']::jsonb[], p_lease => '60 s',
+select fencepost.job_submit_many('q', 'kind', array['{}', '{}']::jsonb[], p_lease => '1 hour',
                                  p_concurrency_keys => array['x', 'x'], p_concurrency_limit => 1)
 """
 TWO_WAIT = Given((SUBMIT_TWO,), "pending 0; pending 0", STATE)
 ONE_RUNS = Given((SUBMIT_TWO, CLAIMED), "running 1 by a; pending 0", STATE)
-ONE_LOST = Given((*ONE_RUNS.statements, "select isolation.at(61)"), "running 1 by a; pending 0", STATE)
+ONE_LOST = Given((*ONE_RUNS.statements, "select isolation.at(3601)"), "running 1 by a; pending 0", STATE)
 CLAIM_1 = Call(
     "claim 1",
     "select outcome from fencepost.job_claim_many(array[1], 'a')",

@@ -8,7 +8,7 @@ from tests.isolation.scenario import COMMIT, Run, Scenario, Session, Step
 DISPATCHER = Session(
     "dispatcher",
     (
-        Step("dispatch", "select job_id from fencepost.job_dispatch('q', 1, 10)"),
+        Step("dispatch", "select job_id from fencepost.job_dispatch('q', 1, 10, '1 hour')"),
         Step("record", "select fencepost.job_dispatched(array[1], array['1-0'], 'redis')"),
         COMMIT,
     ),

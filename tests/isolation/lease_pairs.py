@@ -4,24 +4,24 @@ from tests.isolation.pairs import Call, Given, Pair, Second
 
 STATE = "select coalesce(owner, 'free') || ' ' || token from fencepost.lease order by resource"
 
-HOLD = "select fencepost.lease_acquire('r', 'a', '60 s')"
+HOLD = "select fencepost.lease_acquire('r', 'a', '1 hour')"
 UNKNOWN = Given((), "", STATE)
 HELD = Given((HOLD,), "a 1", STATE)
-EXPIRED = Given((HOLD, "select isolation.at(61)"), "a 1", STATE)
+EXPIRED = Given((HOLD, "select isolation.at(3601)"), "a 1", STATE)
 FREE = Given((HOLD, "select fencepost.lease_release('r', 'a', 1)"), "free 1", STATE)
 
 LEFT_BY_A = {"1": "a 1", "2": "a 2"}
 LEFT_BY_B = {"1": "b 1", "2": "b 2"}
 ACQUIRE_A = Call(
-    "acquire by a", "select token from fencepost.lease_acquire('r', 'a', '60 s')", "1", LEFT_BY_A
+    "acquire by a", "select token from fencepost.lease_acquire('r', 'a', '1 hour')", "1", LEFT_BY_A
 )
 ACQUIRE_B = Call(
-    "acquire by b", "select token from fencepost.lease_acquire('r', 'b', '60 s')", "2", LEFT_BY_B
+    "acquire by b", "select token from fencepost.lease_acquire('r', 'b', '1 hour')", "2", LEFT_BY_B
 )
 ACQUIRE_C = Call(
-    "acquire by c", "select token from fencepost.lease_acquire('r', 'c', '60 s')", "2", {"2": "c 2"}
+    "acquire by c", "select token from fencepost.lease_acquire('r', 'c', '1 hour')", "2", {"2": "c 2"}
 )
-RENEW = Call("renew", "select token from fencepost.lease_renew('r', 'a', 1, '60 s')", "1")
+RENEW = Call("renew", "select token from fencepost.lease_renew('r', 'a', 1, '1 hour')", "1")
 RELEASE = Call("release", "select fencepost.lease_release('r', 'a', 1)", "done", {"done": "free 1"})
 FENCE = Call("fence", "select fencepost.lease_fence('r', 1)", "done")
 

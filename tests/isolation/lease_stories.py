@@ -8,15 +8,15 @@ STATE = """
 select coalesce(owner, 'free') || ' ' || token from fencepost.lease
 union all select 'written by ' || writer from isolation.effect
 """
-HELD = ("select fencepost.lease_acquire('r', 'a', '60 s')",)
+HELD = ("select fencepost.lease_acquire('r', 'a', '1 hour')",)
 
 FENCE = Step("fence", "select fencepost.lease_fence('r', 1)")
 WRITE = Step("write", "insert into isolation.effect values ('a') returning 'written'")
-RENEW = Step("renew", "select token from fencepost.lease_renew('r', 'a', 1, '60 s')")
+RENEW = Step("renew", "select token from fencepost.lease_renew('r', 'a', 1, '1 hour')")
 RELEASE = Step("release", "select fencepost.lease_release('r', 'a', 1)")
-ACQUIRE_B = Step("acquire", "select token from fencepost.lease_acquire('r', 'b', '60 s')")
-ACQUIRE_C = Step("acquire", "select token from fencepost.lease_acquire('r', 'c', '60 s')")
-LATER = Step("later", "select isolation.at(61)")
+ACQUIRE_B = Step("acquire", "select token from fencepost.lease_acquire('r', 'b', '1 hour')")
+ACQUIRE_C = Step("acquire", "select token from fencepost.lease_acquire('r', 'c', '1 hour')")
+LATER = Step("later", "select isolation.at(3601)")
 
 TIME = Session("time", (LATER,), begin=None)
 TAKER = Session("b", (ACQUIRE_B, COMMIT))
@@ -57,7 +57,7 @@ def a_takeover_waits_for_the_fenced_write(run: Run) -> Iterator[str]:
 
 
 def a_renewal_that_commits_keeps_the_lease(run: Run) -> Iterator[str]:
-    """They begin at 30 s, and later it is 70 s: unrenewed, the lease ends at 60 s, renewed at 90 s."""
+    """They begin at 0:30, and later it is 1:10: unrenewed, the lease ends at 1:00, renewed at 1:30."""
     renewed_first = run["a.renew"].started < run["b.acquire"].started
     late = run.before("time.later", "b.acquire")
     if not run.before("time.later", "a.renew"):
@@ -132,22 +132,22 @@ STORIES = (
     ),
     Scenario(
         "a renewal that commits keeps the lease",
-        (*HELD, "select isolation.at(30)"),
+        (*HELD, "select isolation.at(1800)"),
         (
             Session("a", (RENEW, COMMIT)),
             TAKER,
-            Session("time", (Step("later", "select isolation.at(70)"),), begin=None),
+            Session("time", (Step("later", "select isolation.at(4200)"),), begin=None),
         ),
         STATE,
         a_renewal_that_commits_keeps_the_lease,
     ),
     Scenario(
         "a renewal that rolls back loses the lease",
-        (*HELD, "select isolation.at(30)"),
+        (*HELD, "select isolation.at(1800)"),
         (
             Session("a", (RENEW, ROLLBACK)),
             TAKER,
-            Session("time", (Step("later", "select isolation.at(70)"),), begin=None),
+            Session("time", (Step("later", "select isolation.at(4200)"),), begin=None),
         ),
         STATE,
         a_renewal_that_commits_keeps_the_lease,

@@ -9,39 +9,39 @@ from fencepost.outbox_messages order by id
 
 PUT = "select fencepost.outbox_put('c', 'k', '{}')"
 QUEUED = Given((PUT,), "1 queued 0", STATE)
-TAKEN = Given((PUT, "select fencepost.outbox_take('c', 'w', '60 s', 10)"), "1 sending 1 by w", STATE)
-SILENT = Given((*TAKEN.statements, "select isolation.at(61)"), "1 sending 1 by w", STATE)
+TAKEN = Given((PUT, "select fencepost.outbox_take('c', 'w', '1 hour', 10)"), "1 sending 1 by w", STATE)
+SILENT = Given((*TAKEN.statements, "select isolation.at(3601)"), "1 sending 1 by w", STATE)
 UNSURE = Given(
     (*TAKEN.statements, "select fencepost.outbox_settle(1, 1, 'w', 'unknown')"), "1 unknown 1", STATE
 )
 RECONCILED = Given(
-    (*UNSURE.statements, "select fencepost.outbox_take('c', 'r', '60 s', 10, true)"),
+    (*UNSURE.statements, "select fencepost.outbox_take('c', 'r', '1 hour', 10, true)"),
     "1 unknown 2 by r",
     STATE,
 )
 
 TAKE_V = Call(
     "take by v",
-    "select take from fencepost.outbox_take('c', 'v', '60 s', 10)",
+    "select take from fencepost.outbox_take('c', 'v', '1 hour', 10)",
     "1",
     {"1": "1 sending 1 by v"},
 )
 TAKE_W = Call(
     "take by w",
-    "select take from fencepost.outbox_take('c', 'w', '60 s', 10)",
+    "select take from fencepost.outbox_take('c', 'w', '1 hour', 10)",
     "1",
     {"1": "1 sending 1 by w"},
 )
-HOLD = Call("hold", "select id from fencepost.outbox_hold('c', 10)", "1")
+HOLD = Call("hold", "select id from fencepost.outbox_hold('c', 10, '1 hour')", "1")
 RECONCILE_Q = Call(
     "reconcile by q",
-    "select take from fencepost.outbox_take('c', 'q', '60 s', 10, true)",
+    "select take from fencepost.outbox_take('c', 'q', '1 hour', 10, true)",
     "2",
     {"2": "1 unknown 2 by q"},
 )
 RECONCILE_R = Call(
     "reconcile by r",
-    "select take from fencepost.outbox_take('c', 'r', '60 s', 10, true)",
+    "select take from fencepost.outbox_take('c', 'r', '1 hour', 10, true)",
     "2",
     {"2": "1 unknown 2 by r"},
 )
@@ -63,7 +63,7 @@ SETTLE_RECONCILED = Call(
 )
 RENEW = Call(
     "renew",
-    "select coalesce(refusal, 'renewed') from fencepost.outbox_renew(array[1], array[1], 'w', '60 s')",
+    "select coalesce(refusal, 'renewed') from fencepost.outbox_renew(array[1], array[1], 'w', '1 hour')",
     "renewed",
 )
 EXPIRE = Call("expire", "select fencepost.outbox_expire('c', 'unknown', 10)", "1", {"1": "1 unknown 2"})
@@ -86,14 +86,14 @@ PUT_ONE = "select fencepost.outbox_put('c', 'k', '\"one\"')"
 PUT_TWO = "select fencepost.outbox_put('c', 'k', '\"two\"')"
 BEGIN_OLD = "begin isolation level repeatable read"
 NOTED_BEHIND_HEAD = Given(
-    (PUT_ONE, "select fencepost.outbox_take('c', 'w', '60 s', 10)", BEGIN_OLD, PUT_TWO, "commit"),
+    (PUT_ONE, "select fencepost.outbox_take('c', 'w', '1 hour', 10)", BEGIN_OLD, PUT_TWO, "commit"),
     "one is sending by w; two is queued",
     DELIVERED,
 )
 NOTED_HEAD = Given((BEGIN_OLD, PUT_ONE, PUT_TWO, "commit"), "one; two", DELIVERED)
 TAKE_NOTED = Call(
     "take by v",
-    "select payload #>> '{}' from fencepost.outbox_take('c', 'v', '60 s', 10)",
+    "select payload #>> '{}' from fencepost.outbox_take('c', 'v', '1 hour', 10)",
     "nothing",
     {"one": "one is sending by v; two is queued", "two": "two is sending by v"},
 )

@@ -8,7 +8,7 @@ from tests.isolation.scenario import COMMIT, ROLLBACK, Run, Scenario, Session, S
 DELIVERED = "select isolation.drain('c')"
 
 PUT_ONE = "select fencepost.outbox_put('c', 'k', '\"one\"')"
-TAKE_ONE = "select fencepost.outbox_take('c', 'w', '60 s', 10)"
+TAKE_ONE = "select fencepost.outbox_take('c', 'w', '1 hour', 10)"
 
 
 PUT = Step("put", "select 'put' from fencepost.outbox_put('c', 'k', '\"two\"')")
@@ -16,8 +16,8 @@ PUT_MORE = Step("put more", "select 'put' from fencepost.outbox_put('c', 'k', '\
 PUT_OTHER = Step("put", "select 'put' from fencepost.outbox_put('c', 'k', '\"other\"')")
 LOOK = Step("look", "select count(*) from fencepost.outbox_messages")
 SETTLE = Step("settle", "select fencepost.outbox_settle(1, 1, 'w', 'sent')")
-TAKE = Step("take", "select payload #>> '{}' from fencepost.outbox_take('c', 'v', '60 s', 10)")
-HOLD = Step("hold", "select payload #>> '{}' from fencepost.outbox_hold('c', 10)")
+TAKE = Step("take", "select payload #>> '{}' from fencepost.outbox_take('c', 'v', '1 hour', 10)")
+HOLD = Step("hold", "select payload #>> '{}' from fencepost.outbox_hold('c', 10, '1 hour')")
 SETTLE_HELD = Step("settle", "select fencepost.outbox_settle(1, 0, null, 'sent')")
 
 

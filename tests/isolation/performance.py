@@ -19,7 +19,7 @@ Connection = psycopg.AsyncConnection[tuple[Any, ...]]
 # How long a statement is watched from here before the lock table is asked about it.
 GLANCE_SECONDS = 0.002
 # How long a statement may be neither answered nor waiting, or all may wait for each other.
-HANG_SECONDS = 20.0
+HANG_SECONDS = 60.0
 
 
 class Player:

@@ -4,6 +4,9 @@ The search is by replay: a run is played from the beginning with a given list of
 point the first session that can go on does. Every other session that could have gone on there is a run still
 to be played. A session whose statement waits for a lock cannot go on, so interleavings that no client could
 bring about are not counted.
+
+The scenarios lease for an hour of the stage's clock. The kernel ends a session that idles inside a fence for
+half its lease, and that in real time: a machine that stands still for a while must not fail a test.
 """
 
 import contextlib

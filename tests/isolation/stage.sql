@@ -37,7 +37,7 @@ begin
   loop
     select string_agg(t.payload #>> '{}', ', ' order by t.id) into v_taken from (
       select o.id, o.payload, fencepost.outbox_settle(o.id, o.take, 'drain', 'sent')
-      from fencepost.outbox_take(p_channel, 'drain', '60 s', 10) o) t;
+      from fencepost.outbox_take(p_channel, 'drain', '1 hour', 10) o) t;
     exit when v_taken is null;
     return next v_taken;
   end loop;

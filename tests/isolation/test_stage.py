@@ -9,7 +9,7 @@ from tests.isolation.scenario import COMMIT, Run, Scenario, Session, Step, Viola
 from tests.isolation.stage import Stage
 
 STATE = "select writer from isolation.effect order by writer"
-WRITE_TWO = ("select fencepost.lease_acquire_many(array['r', 's'], 'a', '60 s')",)
+WRITE_TWO = ("select fencepost.lease_acquire_many(array['r', 's'], 'a', '1 hour')",)
 LOCK_R = Step("r", "select fencepost.lease_release('r', 'a', 1)")
 LOCK_S = Step("s", "select fencepost.lease_release('s', 'a', 1)")
 

@@ -55,11 +55,11 @@ class Triangle:
             yield f"the obstacle must not fail: {run['obstacle.call'].answer}"
 
 
-SUBMIT_TWO = "select fencepost.job_submit_many('q', 'kind', array['{}', '{}']::jsonb[], p_lease => '60 s')"
+SUBMIT_TWO = "select fencepost.job_submit_many('q', 'kind', array['{}', '{}']::jsonb[], p_lease => '1 hour')"
 CLAIM_TWO = "select fencepost.job_claim_many(array[1, 2], 'a')"
 TWO_BATCHES = (
     """select fencepost.job_submit_many('q', 'kind', array_fill('{}'::jsonb, array[5]), p_tries_max => 1,
-                                        p_lease => '60 s')""",
+                                        p_lease => '1 hour')""",
     "select fencepost.batch_make(array[1, 4])",
     "select fencepost.batch_make(array[2, 3, 5])",
 )
@@ -105,7 +105,7 @@ _JOBS = (
     Triangle(
         "claims of many around a dispatch",
         (SUBMIT_TWO, "select fencepost.job_dispatched(array[1], array['1-0'], 'redis')"),
-        "select job_id from fencepost.job_dispatch('q', 1, 10)",
+        "select job_id from fencepost.job_dispatch('q', 1, 10, '1 hour')",
         """select string_agg(job_id || ' ' || coalesce(refusal, outcome), ', ' order by job_id)
            from fencepost.job_claim_many(array[1, 2], 'a')""",
         """select string_agg(job_id || ' ' || coalesce(refusal, outcome), ', ' order by job_id)
@@ -155,9 +155,9 @@ _JOBS = (
         "a reclaim and a finish of many in two batches",
         (
             *TWO_BATCHES,
-            "select fencepost.job_claim_many(array[3], 'c', '50 s')",
-            "select fencepost.job_claim_many(array[4], 'c', '51 s')",
-            "select isolation.at(52)",
+            "select fencepost.job_claim_many(array[3], 'c', '50 minutes')",
+            "select fencepost.job_claim_many(array[4], 'c', '51 minutes')",
+            "select isolation.at(3120)",
             "select fencepost.job_claim_many(array[1, 2, 5], 'a')",
         ),
         "select fencepost.job_finish(5, 1, 'a')",
@@ -182,7 +182,7 @@ _JOBS = (
 
 PUT_PLAIN = "select fencepost.outbox_put('c', null, '{}')"
 PUT_KEYED = "select fencepost.outbox_put('c', 'k', '{}')"
-TAKE = "select fencepost.outbox_take('c', 'w', '60 s', 10)"
+TAKE = "select fencepost.outbox_take('c', 'w', '1 hour', 10)"
 SETTLE_UP = """
 select string_agg(id || ' ' || coalesce(refusal, 'settled'), ', ' order by id)
 from fencepost.outbox_settle_many(array[1, 2], array[1, 1], 'w', array['sent', 'sent'])
@@ -195,7 +195,7 @@ _OUTBOX = (
     Triangle(
         "settlements of many around a renewal",
         (PUT_PLAIN, PUT_PLAIN, TAKE),
-        "select refusal from fencepost.outbox_renew(array[2], array[1], 'w', '60 s')",
+        "select refusal from fencepost.outbox_renew(array[2], array[1], 'w', '1 hour')",
         SETTLE_UP,
         SETTLE_DOWN,
         "1 settled, 2 settled",
@@ -205,10 +205,10 @@ _OUTBOX = (
     Triangle(
         "a settlement of many and a renewal of many",
         (PUT_KEYED, PUT_PLAIN, TAKE),
-        "select refusal from fencepost.outbox_renew(array[1], array[1], 'w', '60 s')",
+        "select refusal from fencepost.outbox_renew(array[1], array[1], 'w', '1 hour')",
         SETTLE_UP,
         """select string_agg(id || ' ' || coalesce(refusal, 'renewed'), ', ' order by id)
-           from fencepost.outbox_renew(array[2, 1], array[1, 1], 'w', '60 s')""",
+           from fencepost.outbox_renew(array[2, 1], array[1, 1], 'w', '1 hour')""",
         "1 settled, 2 settled",
         "1 settled, 2 settled",
         "1 renewed, 2 renewed",
@@ -225,17 +225,17 @@ _OUTBOX = (
     ),
 )
 
-HOLD_TWO = "select fencepost.lease_acquire_many(array['r', 's'], 'a', '60 s')"
+HOLD_TWO = "select fencepost.lease_acquire_many(array['r', 's'], 'a', '1 hour')"
 
 _LEASES = (
     Triangle(
         "takeovers of many leases",
-        (HOLD_TWO, "select isolation.at(61)"),
+        (HOLD_TWO, "select isolation.at(3601)"),
         "select fencepost.lease_release('s', 'a', 1)",
         """select string_agg(resource || ' ' || coalesce(refusal, token::text), ', ' order by resource)
-           from fencepost.lease_acquire_many(array['r', 's'], 'b', '60 s')""",
+           from fencepost.lease_acquire_many(array['r', 's'], 'b', '1 hour')""",
         """select string_agg(resource || ' ' || coalesce(refusal, token::text), ', ' order by resource)
-           from fencepost.lease_acquire_many(array['s', 'r'], 'c', '60 s')""",
+           from fencepost.lease_acquire_many(array['s', 'r'], 'c', '1 hour')""",
         "r 2, s 2",
         "r not_owner, s not_owner",
     ),
@@ -244,9 +244,9 @@ _LEASES = (
         (HOLD_TWO,),
         "select fencepost.lease_release('s', 'a', 1)",
         """select string_agg(resource || ' ' || coalesce(refusal, 'renewed'), ', ' order by resource)
-           from fencepost.lease_renew_many(array['r', 's'], 'a', array[1, 1], '60 s')""",
+           from fencepost.lease_renew_many(array['r', 's'], 'a', array[1, 1], '1 hour')""",
         """select string_agg(resource || ' ' || coalesce(refusal, 'renewed'), ', ' order by resource)
-           from fencepost.lease_renew_many(array['s', 'r'], 'a', array[1, 1], '60 s')""",
+           from fencepost.lease_renew_many(array['s', 'r'], 'a', array[1, 1], '1 hour')""",
         "r renewed, s renewed",
         "r renewed, s renewed",
     ),

@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.testing.clock import Clock
+from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller
 
 EVICT = "select fencepost.lease_evict('shard:1', %s, '0')"

@@ -9,9 +9,10 @@ from contextlib import contextmanager
 class Capacity:
     """Places for jobs. Two loops claim: a place that one of them has asked for is not the other's."""
 
-    def __init__(self, places: int, used: Callable[[], int]) -> None:
+    def __init__(self, places: int, used: Callable[[], int], on_release: Callable[[], None]) -> None:
         self._places = places
         self._used = used
+        self._on_release = on_release
         self._reserved = 0
 
     @property
@@ -27,3 +28,5 @@ class Capacity:
             yield places
         finally:
             self._reserved -= places
+            # Whoever saw no free place because of us looks again: perhaps nothing was claimed.
+            self._on_release()

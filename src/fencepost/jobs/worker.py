@@ -19,6 +19,7 @@ import structlog
 
 from fencepost.drive.refresher import Refresher
 from fencepost.drive.stream import Entry
+from fencepost.errors import InvalidInput
 from fencepost.jobs.capacity import Capacity
 from fencepost.jobs.dispatcher import Dispatcher
 from fencepost.jobs.drive_link import DriveLink
@@ -68,6 +69,8 @@ class Worker:
         chores: Mapping[str, Callable[[], Awaitable[float]]] | None = None,
     ) -> None:
         """`prepare` runs before the first job; `chores` are loops that go on beside the others."""
+        if not handlers.queues:
+            raise InvalidInput("A worker needs a handler: declare one with @fp.job(...).", field="handlers")
         self.owner = owner_name(settings.worker_id or "worker")
         self._consumer = settings.stream_consumer or settings.worker_id or self.owner
         self._handlers = handlers
@@ -85,7 +88,9 @@ class Worker:
         self._threads = HandlerThreads(self._room.set)
         self._processes = processes
         self._prepare = prepare
-        self._capacity = Capacity(settings.concurrency, lambda: len(self._active) + self._threads.left_behind)
+        self._capacity = Capacity(
+            settings.concurrency, lambda: len(self._active) + self._threads.left_behind, self._room.set
+        )
         self._link = DriveLink(redis_url, metrics, settings, reply_seconds=redis_reply_seconds)
         self._listener = Listener(listen_url)
         self._settler = Settler(

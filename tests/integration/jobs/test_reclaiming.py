@@ -6,6 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from fencepost.errors import InvalidInput
 from fencepost.jobs.job import Job
 from fencepost.testing import Clock, Signals
 from tests.integration.jobs.scene import Scene, quick
@@ -190,3 +191,23 @@ async def test_a_full_worker_takes_nothing_over(scene: Scene) -> None:
         go_on.set()
         await scene.until_all_ended()
     assert scene.job(first).state == "finished"
+
+
+async def test_a_takeover_that_comes_to_nothing_leaves_the_place_free(scene: Scene, ran: list[int]) -> None:
+    """The only place is reserved for an idle entry at the moment when the worker looks for one."""
+    finished = await submit(scene)
+    attempt = claim(scene, finished)
+    with scene.database.connect() as connection:
+        connection.execute("select fencepost.job_finish(%s, %s, 'other')", (finished, attempt))
+    abandoned(scene, finished)
+    async with scene.working(quick(concurrency=1)):
+        await scene.until_empty()
+        # From here on nothing ends that could tell the worker of a free place.
+        last = await submit(scene)
+        await scene.until_state(last, "finished")
+    assert ran == [last]
+
+
+async def test_a_worker_without_handlers_is_refused(scene: Scene) -> None:
+    with pytest.raises(InvalidInput, match="needs a handler"):
+        scene.fp.worker(quick())

@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.embedded.database import SERVICE
-from fencepost.testing.clock import Clock
+from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller
 
 # A full hour, so that the slices of the marker ring begin where a reader expects them.

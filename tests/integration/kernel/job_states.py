@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import fencepost.kernel
-from fencepost.testing.clock import Clock
+from fencepost.testing import Clock
 from tests.integration.kernel import job_calls
 from tests.integration.kernel.caller import Caller
 from tests.integration.kernel.job_calls import OWNER, RIVAL

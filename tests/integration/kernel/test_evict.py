@@ -5,7 +5,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from fencepost.testing.clock import Clock
+from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller
 from tests.integration.kernel.overlap import begun, wait_until_blocked, wait_until_gone
 

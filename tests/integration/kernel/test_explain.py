@@ -1,6 +1,6 @@
 """The life of one thing, oldest first, with every refusal that was recorded."""
 
-from fencepost.testing.clock import Clock
+from fencepost.testing import Clock
 from tests.integration.kernel import job_calls
 from tests.integration.kernel.caller import Caller
 from tests.integration.kernel.job_calls import OWNER, RIVAL

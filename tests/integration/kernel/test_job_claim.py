@@ -6,7 +6,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from fencepost.testing.clock import Clock
+from fencepost.testing import Clock
 from tests.integration.kernel import job_calls
 from tests.integration.kernel.caller import Caller, refusal_counts
 from tests.integration.kernel.job_calls import OWNER, RIVAL

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psycopg
 
-from fencepost.testing.clock import Clock
+from fencepost.testing import Clock
 from tests.integration.kernel import job_calls
 from tests.integration.kernel.caller import Caller
 from tests.integration.kernel.conftest import NOON

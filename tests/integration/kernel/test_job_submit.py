@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.testing.clock import Clock
+from fencepost.testing import Clock
 from tests.integration.kernel import job_calls
 from tests.integration.kernel.caller import Caller
 from tests.integration.kernel.overlap import begun, wait_until_blocked

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.testing.clock import Clock
+from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller, refusal_counts
 
 MINUTE = timedelta(minutes=1)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fencepost.testing.clock import Clock
+from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller, refusal_counts
 from tests.integration.kernel.overlap import begun, wait_until_blocked
 

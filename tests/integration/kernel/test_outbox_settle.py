@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.testing.clock import Clock
+from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller, refusal_counts
 
 TAKE = "select * from fencepost.outbox_take('orders', %s, '30 seconds', 10)"

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from fencepost.errors import REFUSALS
-from fencepost.testing.clock import Clock
+from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller, refusal_counts
 
 RECORD = "select fencepost.refusal_record(%s, 'job', '7', 'worker-1', '{\"attempt\": 1}', '{\"attempt\": 2}')"

@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.embedded.database import SERVICE
-from fencepost.testing.clock import Clock
+from fencepost.testing import Clock
 from tests.integration.kernel import job_calls
 from tests.integration.kernel.caller import Caller
 from tests.integration.kernel.job_calls import OWNER
