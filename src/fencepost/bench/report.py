@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
-from rich.console import Console
+from rich.console import Console, ConsoleOptions
 from rich.table import Table
 
 Cell = str | int | float
@@ -86,12 +86,18 @@ def show(report: Report, console: Console) -> None:
         table.add_column(name, justify="right" if numeric else "left", no_wrap=True)
     for row in report.rows:
         table.add_row(*(_figure(row.get(name, "")) for name in columns))
+    # A figure that was cut off to fit the screen is worse than a line that wraps.
+    console.width = max(console.width, console.measure(table, options=_unbounded(console)).maximum)
     console.print(table)
     for goal in report.goals:
         style, verdict = ("green", "met") if goal.met else ("red", "NOT MET")
         console.print(f"[{style}]{verdict:>7}[/{style}]  {goal.describe()}", highlight=False, soft_wrap=True)
     facts = "; ".join(f"{name} {value}" for name, value in report.machine.items())
     console.print(facts, highlight=False, soft_wrap=True)
+
+
+def _unbounded(console: Console) -> ConsoleOptions:
+    return console.options.update(max_width=1000)
 
 
 def write(report: Report, directory: Path = DIRECTORY) -> Path:

@@ -1,0 +1,170 @@
+"""bench-jobs: the whole life of a job, ours beside the libraries that a team would use instead.
+
+Submit, dispatch, claim, an empty handler, the finish, the acknowledgement: on one PostgreSQL with durable
+commits and one Valkey, one library after another, each in an environment of its own. What is measured, and
+how each is set, is in docs/explanation/jobs-performance.md.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from fencepost.bench import jobs_contest as contest
+from fencepost.bench import jobs_scale as scale
+from fencepost.bench import jobs_zombie as zombie
+from fencepost.bench.jobs_arena import Contestant, Servers, servers
+from fencepost.bench.jobs_peers import (
+    OURSELVES,
+    STRANGERS,
+    CannotTakePart,
+    Environment,
+    Peer,
+    ready_ones,
+)
+from fencepost.bench.report import Cell, Goal, Report, Row, machine
+from fencepost.bench.stage import server_facts
+
+TIMES_THE_BEST_MIN = 3
+TIMES_REDIS_MIN = 1
+P50_MS_MAX = 10
+QUICK_STRANGERS = ("pgqueuer", "saq")
+PGBENCH_CONNECTIONS = 4
+
+JOBS = "jobs/s"
+NOT_INVITED = "make bench-jobs without QUICK"
+_console = Console(stderr=True)
+
+
+def run(*, quick: bool) -> Report:
+    """Measure ourselves, then every peer, then how our own figures hold."""
+    with servers() as pair:
+        ours = _measured(pair, OURSELVES, quick=quick)
+        invited = _invited(quick=quick)
+        strangers = [_stranger(pair, peer, quick=quick) for peer in invited]
+        held = _held(pair, float(ours[JOBS]), quick=quick)
+        facts = machine(**server_facts(pair.database_for(OURSELVES)))
+    absent = [_absent(peer, NOT_INVITED) for peer in STRANGERS if peer not in invited]
+    rows = [ours, *strangers, *absent, *held.rows()]
+    return Report("jobs", quick, rows, [*goals(ours, strangers), *held.goals()], facts)
+
+
+def _invited(*, quick: bool) -> Sequence[Peer]:
+    """All of them; in the quick form one of each kind, if its environment is there already."""
+    if not quick:
+        return STRANGERS
+    return ready_ones(peer for peer in STRANGERS if peer.name in QUICK_STRANGERS)
+
+
+def _stranger(pair: Servers, peer: Peer, *, quick: bool) -> Row:
+    """Its row, or why there is none: nobody is skipped in silence."""
+    try:
+        Environment(peer).make()
+        return _measured(pair, peer, quick=quick)
+    except (CannotTakePart, TimeoutError) as error:
+        return _absent(peer, str(error))
+
+
+def _absent(peer: Peer, why: str) -> Row:
+    return {"system": peer.title, "truth": peer.truth, "note": why}
+
+
+def _measured(pair: Servers, peer: Peer, *, quick: bool) -> Row:
+    length = contest.QUICK if quick else contest.WHOLE
+    _tell(f"{peer.title}: throughput")
+    with _on_stage(pair, peer) as contestant:
+        bare = contest.throughput(contestant, "empty", length)
+        written = contest.throughput(contestant, "write", length)
+        _tell(f"{peer.title}: {bare.jobs_per_second:,.0f} jobs/s; waiting time, statements")
+        waited = contest.waits(contestant, length)
+        statements = contest.statements_per_job(contestant, length)
+    row: dict[str, Cell] = {"system": peer.title, "truth": peer.truth}
+    row |= contest.cells(bare, written, waited, statements)
+    if peer.truth == "Redis":
+        row |= _durable(pair, peer, length)
+    _tell(f"{peer.title}: memory")
+    with _on_stage(pair, peer) as contestant:
+        held = contest.memory(contestant, length)
+    row |= {"worker MB": round(held.megabytes), "waiting": held.waiting}
+    return row | ({} if quick else _exhibit(pair, peer))
+
+
+def _durable(pair: Servers, peer: Peer, length: contest.Length) -> Mapping[str, Cell]:
+    """A store in Redis with every command on disk before its answer, as PostgreSQL has its commits."""
+    pair.keep_redis_durable(True)
+    try:
+        with _on_stage(pair, peer) as contestant:
+            return {
+                "durable Redis, jobs/s": round(
+                    contest.throughput(contestant, "empty", length).jobs_per_second
+                )
+            }
+    finally:
+        pair.keep_redis_durable(False)
+
+
+def _exhibit(pair: Servers, peer: Peer) -> dict[str, Cell]:
+    """Whether the zombie's late finish is refused, in both scenes, and how many effects the job had."""
+    endings: dict[str, zombie.Ending] = {}
+    for scene in ("during", "after"):
+        _tell(f"{peer.title}: the zombie, {scene}")
+        with _on_stage(pair, peer) as contestant:
+            try:
+                endings[scene] = zombie.play(contestant, scene)
+            except zombie.NeverRanElsewhere:
+                return {"zombie's finish": "never ran elsewhere", "effects": 1}
+    return {
+        "zombie's finish": zombie.verdict(endings["during"], endings["after"]),
+        "effects": max(ending.effects for ending in endings.values()),
+    }
+
+
+def _held(pair: Servers, guess: float, *, quick: bool) -> scale.Held:
+    """Our own figures again: pgbench beside us, more workers, a long history, a long queue."""
+    how_far = scale.QUICK if quick else scale.WHOLE
+    with _on_stage(pair, OURSELVES) as contestant:
+        _tell("fencepost: pgbench, workers")
+        pgbench = scale.pgbench_rate(contestant, how_far, PGBENCH_CONNECTIONS)
+        by_workers = {
+            workers: scale.rate_with(contestant, workers, how_far, guess) for workers in scale.WORKERS
+        }
+        _tell(f"fencepost: {how_far.finished:,} finished")
+        scale.add_history(contestant, how_far.finished)
+        after_history = scale.rate_with(contestant, 1, how_far, guess)
+    queues: list[float] = []
+    for waiting in (how_far.short_queue, how_far.waiting):
+        _tell(f"fencepost: {waiting:,} waiting")
+        with _on_stage(pair, OURSELVES) as contestant:
+            queues.append(scale.drain_rate(contestant, waiting, how_far))
+    return scale.Held(how_far, pgbench, by_workers, after_history, *queues)
+
+
+@contextmanager
+def _on_stage(pair: Servers, peer: Peer) -> Generator[Contestant]:
+    """A fresh database, an empty Redis and an empty ledger."""
+    with tempfile.TemporaryDirectory(prefix="fencepost-ledger-") as folder:
+        contestant = Contestant(peer, pair.database_for(peer), pair.valkey.url, Path(folder))
+        contestant.prepare()
+        yield contestant
+
+
+def _tell(what: str) -> None:
+    _console.print(what, highlight=False)
+
+
+def goals(ours: Row, strangers: Sequence[Row]) -> list[Goal]:
+    """What was promised, beside what was measured. Without anybody to compare with there is no goal."""
+    found = [Goal("p50 from submit to start, ms", float(ours["p50 ms"]), P50_MS_MAX, at_most=True)]
+    rivals = (
+        ("PostgreSQL", "times the best whose truth is PostgreSQL", TIMES_THE_BEST_MIN),
+        ("Redis", "times the best that has only Redis", TIMES_REDIS_MIN),
+    )
+    for truth, name, least in rivals:
+        rates = [float(row[JOBS]) for row in strangers if row["truth"] == truth and JOBS in row]
+        if rates:
+            found.append(Goal(name, round(float(ours[JOBS]) / max(rates), 2), least))
+    return found

@@ -1,0 +1,135 @@
+"""How our own throughput holds: more workers, a long history, a long queue; and the limit, by pgbench."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from statistics import median
+
+from fencepost.bench.jobs_arena import Contestant
+from fencepost.bench.jobs_contest import WARM_UP, rate, warm
+from fencepost.bench.pgbench import Pgbench
+from fencepost.bench.report import Goal, Row
+
+SHARE_OF_PGBENCH_MIN = 0.5
+SHARE_KEPT_MIN = 0.8
+BATCH = 500
+"""What the worker takes and finishes at once when there is enough, and what one submission holds."""
+WORKERS = (1, 2, 4)
+PIECE = 1_000_000
+
+# As a submission, a claim and a finish leave them, long ago and one after another.
+FINISHED = """
+with made as (
+  insert into fencepost.job (job_id, queue, kind, lane, payload, tries_max, lease, submitted_at)
+  select i, 'bench', 'empty', 1, '{}', 5, interval '60 s', clock_timestamp() - interval '1 hour'
+  from generate_series(%(first)s::bigint, %(last)s::bigint) i
+  returning job_id, queue, submitted_at
+)
+insert into fencepost.job_finished (job_id, state, final_status, queue, attempt, tries, owner, claimed_at,
+                                    finished_at)
+select m.job_id, 'finished', 'ok', m.queue, 1, 1, 'somebody', m.submitted_at, m.submitted_at from made m
+"""
+# Below every id that the sequence hands out.
+FIRST_OLD_ID = -(10**12)
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How far to go."""
+
+    round_seconds: float
+    rounds: int
+    finished: int
+    short_queue: int
+    waiting: int
+    pgbench_calls: int
+
+
+QUICK = Scale(0.7, 1, 50_000, 5_000, 20_000, 10)
+WHOLE = Scale(6.0, 3, 10_000_000, 100_000, 1_000_000, 60)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Jobs a second, under each strain."""
+
+    scale: Scale
+    pgbench: float
+    by_workers: Mapping[int, float]
+    after_history: float
+    short_queue: float
+    long_queue: float
+
+    def rows(self) -> list[Row]:
+        by_title = {
+            f"pgbench, the same functions by {BATCH}": self.pgbench,
+            **{f"fencepost, workers: {workers}": rate for workers, rate in self.by_workers.items()},
+            f"fencepost after {self.scale.finished:,} finished": self.after_history,
+            f"fencepost out of a short queue ({self.scale.short_queue:,})": self.short_queue,
+            f"fencepost out of {self.scale.waiting:,} waiting": self.long_queue,
+        }
+        return [
+            {"system": title, "truth": "PostgreSQL", "jobs/s": round(rate)}
+            for title, rate in by_title.items()
+        ]
+
+    def goals(self) -> list[Goal]:
+        alone = self.by_workers[1]
+        return [
+            Goal("share of pgbench", round(alone / self.pgbench, 2), SHARE_OF_PGBENCH_MIN),
+            Goal("share kept with the history", round(self.after_history / alone, 2), SHARE_KEPT_MIN),
+            Goal(
+                "share kept with the long queue", round(self.long_queue / self.short_queue, 2), SHARE_KEPT_MIN
+            ),
+        ]
+
+
+def rate_with(contestant: Contestant, workers: int, scale: Scale, guess: float) -> float:
+    """Whole lives a second with so many worker processes."""
+    count = max(WARM_UP, round(guess * scale.round_seconds))
+    with ExitStack() as stack:
+        for number in range(workers):
+            stack.enter_context(contestant.worker(f"W{number}"))
+        warm(contestant, "empty")
+        return median(rate(contestant, "empty", count) for _ in range(scale.rounds))
+
+
+def drain_rate(contestant: Contestant, waiting: int, scale: Scale) -> float:
+    """Jobs a second that one worker takes out of a queue that was filled before; the first do not count."""
+    contestant.call("fill", count=waiting, deadline_seconds=600)
+    before = contestant.ledger.total()
+    with contestant.worker("D") as worker:
+        while contestant.ledger.total() - before < WARM_UP:
+            worker.require_alive()
+            time.sleep(0.01)
+        began, counted = time.monotonic(), contestant.ledger.total()
+        while (
+            time.monotonic() - began < scale.round_seconds
+            and contestant.ledger.total() - before < waiting - WARM_UP
+        ):
+            time.sleep(0.02)
+        return (contestant.ledger.total() - counted) / (time.monotonic() - began)
+
+
+def add_history(contestant: Contestant, count: int) -> None:
+    """So many finished jobs, straight into the tables, and the statistics that time would have made."""
+    with contestant.database.connect_admin() as connection:
+        for done in range(0, count, PIECE):
+            first = FIRST_OLD_ID + done
+            last = FIRST_OLD_ID + min(count, done + PIECE) - 1
+            connection.execute(FINISHED, {"first": first, "last": last})
+        connection.execute("vacuum analyze fencepost.job, fencepost.job_finished")
+        connection.execute("checkpoint")
+
+
+def pgbench_rate(contestant: Contestant, scale: Scale, connections: int) -> float:
+    """Whole lives a second when pgbench calls the same functions with the same batches."""
+    with as_file(files("fencepost.bench").joinpath("scripts", "job_life_many.sql")) as script:
+        rate = Pgbench(contestant.database).rate(
+            script, connections=connections, calls=scale.pgbench_calls, variables={"batch": BATCH}
+        )
+    return rate * BATCH

@@ -1,0 +1,136 @@
+# mypy: ignore-errors
+# pyright: basic, reportMissingImports=false
+# ruff: noqa: ANN001, ANN201, ANN202
+# Its neighbours are found by the script's directory, which the checkers do not know.
+"""Fencepost itself, measured by the same parts as everybody else."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import psycopg
+from handlers import WRITE, AsyncHandlers
+from redis.asyncio import Redis
+from runner import Order, play, run_until_told
+
+from fencepost.house import Fencepost
+from fencepost.jobs.job import Job
+from fencepost.jobs.settings import JobSettings
+from fencepost.kernel import job as kernel_job
+
+QUEUE = "bench"
+BATCH = 500
+STREAM = "bench:jobs"
+UNFINISHED = (
+    "select (select count(*) from fencepost.job_waiting) + (select count(*) from fencepost.job_running)"
+)
+
+
+def _house(order: Order) -> Fencepost:
+    return Fencepost(order.postgres_url, redis_url=order.redis_url)
+
+
+class Us:
+    def prepare(self, order: Order) -> None:
+        """The schema is there: the one who measures has migrated it."""
+
+    def work(self, order: Order) -> None:
+        asyncio.run(self._work(order))
+
+    async def _work(self, order: Order) -> None:
+        fp = _house(order)
+        _declare(fp, order)
+        settings = JobSettings(
+            stream_key=STREAM,
+            lease_seconds=order.lease_seconds,
+            heartbeat_seconds=order.lease_seconds / 3,
+            reclaim_interval_seconds=min(5, order.lease_seconds / 3),
+            reclaim_grace_seconds=min(15, order.lease_seconds / 3),
+            concurrency=1000,
+        )
+        worker = fp.worker(settings)
+        async with fp:
+            await run_until_told(worker.run(), worker.stop)
+
+    @asynccontextmanager
+    async def client(self, order: Order):
+        async with (
+            _house(order) as fp,
+            await psycopg.AsyncConnection.connect(order.admin_url, autocommit=True) as admin,
+        ):
+            redis = Redis.from_url(order.redis_url)
+            yield OurClient(fp, _declare(fp, order), admin, redis, order)
+            await redis.aclose()
+
+
+def _declare(fp: Fencepost, order: Order):
+    handlers = AsyncHandlers(order)
+
+    @fp.job(QUEUE, lease=order.lease_seconds)
+    async def empty(job: Job) -> None:
+        handlers.ledger.count()
+
+    @fp.job(QUEUE, lease=order.lease_seconds)
+    async def timed(job: Job, at: float) -> None:
+        handlers.ledger.waited(at)
+
+    @fp.job(QUEUE, lease=order.lease_seconds)
+    async def write(job: Job) -> None:
+        async with job.finish() as tx:
+            await tx.execute(WRITE, ("load", handlers.who))
+        handlers.ledger.count()
+
+    @fp.job(QUEUE, lease=order.lease_seconds)
+    async def zombie(job: Job) -> None:
+        handlers.ledger.act(handlers.who, "started")
+        await handlers.gate()
+        async with job.finish(handlers.who) as tx:
+            await tx.execute(WRITE, ("zombie", handlers.who))
+        handlers.ledger.act(handlers.who, "wrote")
+
+    return {"empty": empty, "timed": timed, "write": write, "zombie": zombie}
+
+
+class OurClient:
+    def __init__(self, fp, jobs, admin, redis, order: Order) -> None:
+        self._fp = fp
+        self._jobs = jobs
+        self._admin = admin
+        self._redis = redis
+        self._order = order
+
+    async def submit_many(self, kind: str, count: int) -> None:
+        handler = self._jobs[kind]
+        payload = handler.payload()
+        for first in range(0, count, BATCH):
+            async with self._fp.transaction() as tx:
+                await tx.run(
+                    kernel_job.submit_many(
+                        QUEUE,
+                        kind,
+                        [payload] * min(BATCH, count - first),
+                        lease_seconds=self._order.lease_seconds,
+                    )
+                )
+
+    async def submit(self, kind: str, at: float) -> None:
+        arguments = {"at": at} if kind == "timed" else {}
+        async with self._fp.transaction() as tx:
+            await self._jobs[kind].submit(tx, **arguments)
+
+    async def unfinished(self) -> int:
+        rows = await (await self._admin.execute(UNFINISHED)).fetchone()
+        return rows[0] + await self._redis.xlen(f"{STREAM}:q:{QUEUE}")
+
+    async def outcome(self):
+        row = await (
+            await self._admin.execute(
+                "select state, result from fencepost.job_finished order by job_id desc limit 1"
+            )
+        ).fetchone()
+        return {"finished": row is not None, "by": None if row is None else row[1]}
+
+
+if __name__ == "__main__":
+    play(Us())
