@@ -1,7 +1,8 @@
 """Structured logs: one event, its fields, and the job that it belongs to.
 
 Nothing happens on import. A process calls `configure_logging` once; libraries that use the standard `logging`
-come out in the same form. Events go to stderr, because stdout belongs to what a command answers.
+come out in the same form. Events go to stderr, because stdout belongs to what a command answers. An
+application that does not call it hears of us through its own `logging`.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, TextIO, cast
 
 import structlog
-from structlog.types import EventDict, Processor, WrappedLogger
+from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
 
 from fencepost.redaction import redact_named
 
@@ -51,6 +52,15 @@ def configure_logging(
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(number)
+
+
+def get_logger(name: str) -> FilteringBoundLogger:
+    """The logger of a module: every module of ours takes it from here.
+
+    It speaks through the standard logging. structlog's own default prints to stdout, where an application
+    that has configured nothing must not find us.
+    """
+    return cast("FilteringBoundLogger", structlog.wrap_logger(logging.getLogger(name)))
 
 
 def log_context(

@@ -7,21 +7,18 @@ miss nothing.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 
 import psycopg
-import structlog
 
 from fencepost.errors import Refusal
 from fencepost.kernel import refusal as refusals
 from fencepost.kernel.drivers import run
-from fencepost.logs import FloodGate
+from fencepost.logs import FloodGate, get_logger
 
-# Through the standard logging: an application that has configured nothing is not to find us on its stdout.
-_log = structlog.wrap_logger(logging.getLogger(__name__))
+_log = get_logger(__name__)
 _OUTAGE_PAUSE_SECONDS = 1.0
 
 

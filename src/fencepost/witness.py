@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-import structlog
-
 from fencepost.errors import Refusal
 from fencepost.kernel.call import Call
-from fencepost.logs import FloodGate
+from fencepost.logs import FloodGate, get_logger
 from fencepost.metrics import KernelMetrics, Metrics
 from fencepost.recorder import RefusalRecorder
 from fencepost.settings import Settings
 
-# Through the standard logging: an application that has configured nothing is not to find us on its stdout.
-_log = structlog.wrap_logger(logging.getLogger(__name__))
+_log = get_logger(__name__)
 
 
 class Witness:

@@ -10,16 +10,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import structlog
-
 from fencepost.cli.application import find_application
 from fencepost.cli.ending import Ending
 from fencepost.cli.exits import ExitCode
 from fencepost.cli.lifeline import VARIABLE as LIFELINE
 from fencepost.cli.terminal import answer, answer_json, remark
-from fencepost.logs import configure_logging
+from fencepost.logs import configure_logging, get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 _ENTRY = "from fencepost.cli.app import main; main()"
 FIRST_REST_SECONDS = 0.5
 REST_SECONDS_MAX = 30.0

@@ -10,7 +10,6 @@ import base64
 import json
 from contextlib import suppress
 
-import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
@@ -22,8 +21,9 @@ from fencepost.jobs.settings import JobSettings
 from fencepost.jobs.submission import Submission
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Json
+from fencepost.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 ACTOR = "direct submission"
 
 

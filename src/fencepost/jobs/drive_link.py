@@ -9,16 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import structlog
 from redis.exceptions import RedisError
 
 from fencepost.drive.connection import connect
 from fencepost.drive.stream import Streams
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.settings import JobSettings
+from fencepost.logs import get_logger
 from fencepost.signals import announce
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 PROBE_SECONDS = 1.0
 LONGEST_PROBE_SECONDS = 30.0
 STEADY_SECONDS = 10.0

@@ -9,8 +9,6 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-import structlog
-
 from fencepost.drive.stream import Entry
 from fencepost.errors import InvalidInput, Refusal
 from fencepost.jobs.handler import Handler
@@ -20,8 +18,9 @@ from fencepost.jobs.processes import FailedElsewhere, HandlerProcesses
 from fencepost.jobs.threads import HandlerThreads
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import document
+from fencepost.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 ERROR_CHARACTERS_MAX = 2000
 DELAY_SECONDS_MAX = 365 * 86_400.0
 

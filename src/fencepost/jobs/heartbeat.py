@@ -12,7 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import psycopg
-import structlog
 
 from fencepost.crashpoints import crash_point
 from fencepost.drive.refresher import Refresher
@@ -20,9 +19,10 @@ from fencepost.jobs.execution import Active
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.drivers import run
+from fencepost.logs import get_logger
 from fencepost.signals import announce
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 CONNECT_SECONDS = 5
 LONGEST_STEP_SECONDS = 1.0
 CLOSE_SECONDS = 5.0

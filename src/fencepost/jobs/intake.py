@@ -12,8 +12,6 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-import structlog
-
 from fencepost.crashpoints import crash_point
 from fencepost.drive.lanes import LANES, stream_of
 from fencepost.drive.stream import Entry, Streams, is_missing_group
@@ -25,8 +23,9 @@ from fencepost.jobs.settings import JobSettings
 from fencepost.jobs.turns import Turns
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import stream as kernel_stream
+from fencepost.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 FIELDS = ("job_id", "enqueue_ts", "payload_ref", "priority")
 BLOCK_MS = 2000
 OWN_ENTRIES = 1000

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 
 import psycopg
-import structlog
 
 from fencepost.crashpoints import crash_point
 from fencepost.drive.stream import Entry, Streams, is_missing_group
@@ -20,9 +19,10 @@ from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.policy import RECLAIM_DECISIONS
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
+from fencepost.logs import get_logger
 from fencepost.signals import announce
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 BATCH = 500
 EVICTIONS = 10
 START = "0-0"

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from fencepost.crashpoints import crash_point
 from fencepost.errors import FencepostError, InvalidInput
 from fencepost.jobs.handler import Handler, Handlers
@@ -15,10 +13,10 @@ from fencepost.jobs.job import Database
 from fencepost.jobs.timetable import plan, read_timetable
 from fencepost.kernel import rate as kernel_rate
 from fencepost.kernel import schedule as kernel_schedule
-from fencepost.logs import FloodGate
+from fencepost.logs import FloodGate, get_logger
 from fencepost.signals import announce
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 LOOK_SECONDS_MAX = 30.0
 AGAIN_SECONDS = 1.0
 LOOK_COUNT = 100

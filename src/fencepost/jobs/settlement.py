@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import psycopg
-import structlog
 
 from fencepost.crashpoints import crash_point
 from fencepost.drive.stream import Entry, Streams
@@ -24,8 +23,9 @@ from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.policy import ACKNOWLEDGED, LABELS
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call
+from fencepost.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 T = TypeVar("T")
 Finishes = Sequence[tuple[Active, kernel_job.Finish]]
 Leaves = Sequence[tuple[Active, kernel_job.Leave]]

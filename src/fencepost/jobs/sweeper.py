@@ -12,8 +12,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import LiteralString
 
-import structlog
-
 from fencepost.crashpoints import crash_point
 from fencepost.drive.lanes import LANES, stream_of
 from fencepost.drive.stream import Look, Streams, entry_order
@@ -25,9 +23,10 @@ from fencepost.kernel import job as kernel_job
 from fencepost.kernel import queue as kernel_queue
 from fencepost.kernel import refusal as kernel_refusal
 from fencepost.kernel.call import Call
+from fencepost.logs import get_logger
 from fencepost.signals import announce
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 BATCH = 1000
 PENDING: LiteralString = "select pending from fencepost.queue_status where queue = %s"
 BATCHES_PER_TICK = 20
