@@ -26,6 +26,8 @@
     ├── SettingsError           a setting is wrong; names the variable and what is allowed
     └── ServerUnavailable       PostgreSQL or Redis cannot be found, started or reached
 
+Below ServerUnavailable hangs whatever befalls an embedded server; `embedded/errors.py` draws that branch.
+
 A refusal is an answer, not an accident: it carries the reason, and the row that the database saw at that
 moment. Codes are stable; they are the rows of the table `fencepost.refusal_reason`.
 """

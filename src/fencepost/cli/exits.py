@@ -48,23 +48,17 @@ def exit_code_for(error: Exception) -> ExitCode | None:
         case SchemaError():
             return ExitCode.SCHEMA
         case ServerUnavailable():
-            return ExitCode.UNREACHABLE
+            return _code_of_a_server(error)
         case FencepostError():
             return ExitCode.PROBLEM
         case _:
-            return _code_of_an_embedded_error(error)
-
-
-def _code_of_an_embedded_error(error: Exception) -> ExitCode | None:
-    from fencepost.embedded.errors import DirectoryInUseError, EmbeddedError  # noqa: PLC0415 - Only after an error.
-
-    match error:
-        case DirectoryInUseError():
-            return ExitCode.IN_USE
-        case EmbeddedError():
-            return ExitCode.UNREACHABLE
-        case _:
             return None
+
+
+def _code_of_a_server(error: ServerUnavailable) -> ExitCode:
+    from fencepost.embedded.errors import DirectoryInUseError  # noqa: PLC0415 - Only after an error.
+
+    return ExitCode.IN_USE if isinstance(error, DirectoryInUseError) else ExitCode.UNREACHABLE
 
 
 def exit_code_table() -> str:

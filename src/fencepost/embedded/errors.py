@@ -1,15 +1,18 @@
-"""What can go wrong with an embedded server.
+"""What can go wrong with an embedded server. To a caller each of them is a server that is unavailable.
 
-EmbeddedError
-├── BinaryMissingError    no server of this kind is installed; the message says what to install
-├── DirectoryInUseError   a live process holds the directory; the message names it
-├── IdentityError         this account cannot run the server, and no other account can be taken on
-├── ServerStartError      the server ended, or was not ready in time; the message ends with its log
-└── NotRunningError       the call needs a running server
+ServerUnavailable
+└── EmbeddedError
+    ├── BinaryMissingError    no server of this kind is installed; the message says what to install
+    ├── DirectoryInUseError   a live process holds the directory; the message names it
+    ├── IdentityError         this account cannot run the server, and no other account can be taken on
+    ├── ServerStartError      the server ended, or was not ready in time; the message ends with its log
+    └── NotRunningError       the call needs a running server
 """
 
+from fencepost.errors import ServerUnavailable
 
-class EmbeddedError(RuntimeError):
+
+class EmbeddedError(ServerUnavailable):
     """An embedded server could not do what was asked."""
 
 
