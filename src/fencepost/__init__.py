@@ -2,7 +2,12 @@
 
 `Fencepost` carries the pools and declares jobs; `run` makes a kernel call on a connection that you already
 have. The calls are values, made by the modules of `fencepost.kernel`: lease, marker, outbox, job, checkpoint.
+
+Importing it loads nothing but the errors: the drivers come with the first name that needs them.
 """
+
+import importlib
+import typing
 
 from fencepost.errors import (
     AlreadyFinished,
@@ -31,16 +36,18 @@ from fencepost.errors import (
     TooOld,
     WrongIsolation,
 )
-from fencepost.house import Fencepost, SyncFencepost
-from fencepost.jobs.handler import Handler
-from fencepost.jobs.job import Job
-from fencepost.jobs.policy import Bury, PermanentError, Rate, Retry, exponential
-from fencepost.jobs.results import JobFailed
-from fencepost.kernel.call import Call
-from fencepost.kernel.drivers import run
-from fencepost.kernel.lease import Lease, owner_name
-from fencepost.kernel.marker import Claim, digest
-from fencepost.transaction import SyncTransaction, Transaction
+
+if typing.TYPE_CHECKING:
+    from fencepost.house import Fencepost, SyncFencepost
+    from fencepost.jobs.handler import Handler
+    from fencepost.jobs.job import Job
+    from fencepost.jobs.policy import Bury, PermanentError, Rate, Retry, exponential
+    from fencepost.jobs.results import JobFailed
+    from fencepost.kernel.call import Call
+    from fencepost.kernel.drivers import run
+    from fencepost.kernel.lease import Lease, owner_name
+    from fencepost.kernel.marker import Claim, digest
+    from fencepost.transaction import SyncTransaction, Transaction
 
 __all__ = [
     "AlreadyFinished",
@@ -87,3 +94,40 @@ __all__ = [
     "owner_name",
     "run",
 ]
+
+_HOMES = {
+    "Bury": "fencepost.jobs.policy",
+    "Call": "fencepost.kernel.call",
+    "Claim": "fencepost.kernel.marker",
+    "Fencepost": "fencepost.house",
+    "Handler": "fencepost.jobs.handler",
+    "Job": "fencepost.jobs.job",
+    "JobFailed": "fencepost.jobs.results",
+    "Lease": "fencepost.kernel.lease",
+    "PermanentError": "fencepost.jobs.policy",
+    "Rate": "fencepost.jobs.policy",
+    "Retry": "fencepost.jobs.policy",
+    "SyncFencepost": "fencepost.house",
+    "SyncTransaction": "fencepost.transaction",
+    "Transaction": "fencepost.transaction",
+    "digest": "fencepost.kernel.marker",
+    "exponential": "fencepost.jobs.policy",
+    "owner_name": "fencepost.kernel.lease",
+    "run": "fencepost.kernel.drivers",
+}
+"""Where the other names live. Type checkers read the imports above; a test compares the two."""
+
+
+if not typing.TYPE_CHECKING:  # A checker that saw it would take every name for granted.
+
+    def __getattr__(name: str) -> typing.Any:
+        """Called for what is not here yet, once for each name (PEP 562)."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -43,6 +43,7 @@ class Mistake:
 
 
 MISTAKES = (
+    Mistake("a name that is not exported", "from fencepost import Leese"),
     Mistake("numbers for texts", "run(connection, marker.claim(1, 2))"),
     Mistake("a text for a token", 'run(connection, lease.fence("door", "1"))'),
     Mistake("an unknown outcome", 'outbox.Settlement(1, 1, "lost")'),

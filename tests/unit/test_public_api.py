@@ -4,6 +4,8 @@ import ast
 import importlib
 import inspect
 import re
+import subprocess
+import sys
 import textwrap
 from collections.abc import Callable
 from typing import Any
@@ -91,6 +93,39 @@ def test_nothing_but_the_promised_names_and_modules_is_visible() -> None:
     visible = {name for name in vars(fencepost) if not name.startswith("_")}
 
     assert [n for n in visible - PROMISED if not inspect.ismodule(getattr(fencepost, n))] == []
+
+
+def run_alone(code: str) -> str:
+    """What a fresh interpreter prints."""
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_importing_the_package_loads_no_driver() -> None:
+    """A program that only catches our errors does not wait for drivers that it does not use."""
+    heavy = {"psycopg", "psycopg_pool", "pydantic", "redis", "structlog", "prometheus_client"}
+    code = "import sys, fencepost; fencepost.Refusal; print(*sys.modules)"
+
+    assert heavy.isdisjoint(run_alone(code).split())
+
+
+def test_a_star_import_brings_every_promised_name() -> None:
+    code = "from fencepost import *; print(*(name for name in dir() if not name.startswith('_')))"
+
+    assert set(run_alone(code).split()) == PROMISED
+
+
+def test_a_name_that_is_not_there_is_missed_as_usual() -> None:
+    with pytest.raises(AttributeError, match="module 'fencepost' has no attribute 'Nothing'"):
+        getattr(fencepost, "Nothing")  # noqa: B009 - A checker would refuse it, written as an attribute.
+    assert set(dir(fencepost)) >= PROMISED
+
+
+def test_what_comes_late_is_what_the_type_checkers_see() -> None:
+    tree = ast.parse(inspect.getsource(fencepost))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+
+    assert {alias.name: node.module for node in imports for alias in node.names} == vars(fencepost)["_HOMES"]
 
 
 def public_methods(cls: type[Any]) -> dict[str, inspect.Signature]:
