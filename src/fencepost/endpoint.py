@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
-import structlog
-
 from fencepost.errors import ServerUnavailable
+from fencepost.logs import get_logger
 
 TEXT = "text/plain; charset=utf-8"
 _CLIENT_SECONDS = 5.0
@@ -46,7 +45,7 @@ class Endpoint:
     @property
     def url(self) -> str:
         assert self._server is not None, "the endpoint has no address before it is started"
-        return f"http://{_reachable(self._address)}:{self._server.server_address[1]}"
+        return f"http://{reachable(self._address)}:{self._server.server_address[1]}"
 
     def start(self) -> None:
         self._server = _listen(self._address, self._port, self._routes)
@@ -72,11 +71,11 @@ def answer(routes: Mapping[str, Route], path: str) -> Page:
     try:
         return route()
     except Exception:
-        structlog.get_logger(__name__).exception("endpoint failed", path=urlsplit(path).path)
+        get_logger(__name__).exception("endpoint failed", path=urlsplit(path).path)
         return Page(b"Failed; the reason is in the log.\n", status=500)
 
 
-def _reachable(address: str) -> str:
+def reachable(address: str) -> str:
     """What a browser can open: not the wildcard, and IPv6 in brackets."""
     bare = address.strip("[]")
     bare = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bare, bare)  # noqa: S104 - Compared, not listened on.

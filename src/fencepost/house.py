@@ -16,7 +16,6 @@ from fencepost.drive.connection import connect
 from fencepost.errors import Backpressure, InvalidInput
 from fencepost.jobs.direct import DirectPath
 from fencepost.jobs.handler import Function, Handler, Handlers, Place
-from fencepost.jobs.listener import Listener
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.policy import Rate, RetryPolicy, exponential
 from fencepost.jobs.processes import HandlerProcesses
@@ -33,6 +32,7 @@ from fencepost.kernel import queue as kernel_queue
 from fencepost.kernel.call import Json
 from fencepost.kernel.job import Submitted
 from fencepost.kernel.schedule import Missed
+from fencepost.listener import Listener
 from fencepost.metrics import Metrics
 from fencepost.settings import Settings
 from fencepost.whereabouts import of_this_directory

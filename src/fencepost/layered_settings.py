@@ -33,7 +33,11 @@ if TYPE_CHECKING:
 CONFIG_VARIABLE = "FENCEPOST_CONFIG"
 CONFIG_DEFAULT = "config.yaml"
 
-READERS: tuple[str, ...] = ("fencepost.settings:Settings", "fencepost.jobs.settings:JobSettings")
+READERS: tuple[str, ...] = (
+    "fencepost.settings:Settings",
+    "fencepost.jobs.settings:JobSettings",
+    "fencepost.web.settings:WebSettings",
+)
 """Every class that reads config.yaml.
 
 By name, because the arrows point down: a class is imported only to judge a key that the loading class does

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import typer
 
-from fencepost.cli import doctor, explain, jobs, migrate, status, up, worker
+from fencepost.cli import doctor, explain, jobs, migrate, serve, status, up, worker
 from fencepost.cli.exits import ExitCode, exit_code_for, exit_code_table
 from fencepost.cli.terminal import remark
 
@@ -32,6 +32,7 @@ app = typer.Typer(
       fencepost status --watch     queues, leases, outbox and refusals, in another terminal
       fencepost explain job:7      the life of one job, with the reason of every refusal
       fencepost worker shop.tasks  run the jobs of an application
+      fencepost serve              the services over HTTP
       fencepost jobs dead          what died, by cause; `jobs replay` runs it again
 
     \b
@@ -49,6 +50,7 @@ app.command("doctor")(doctor.doctor)
 app.command("status")(status.status)
 app.command("explain")(explain.explain)
 app.command("worker")(worker.worker)
+app.command("serve")(serve.serve)
 app.add_typer(jobs.app, name="jobs")
 
 

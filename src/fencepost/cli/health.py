@@ -1,4 +1,4 @@
-"""The endpoint for health, metrics and the status page.
+"""The pages for health, metrics and the status of the whole.
 
 `/healthz` says that the process lives; `/readyz` that it can work, which needs PostgreSQL with a schema that
 fits. Redis only makes things prompt, so its absence is told and does not make the system unready.
@@ -7,6 +7,7 @@ fits. Redis only makes things prompt, so its absence is told and does not make t
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import redis
 
@@ -14,7 +15,7 @@ from fencepost.cli.board import Board, read_board
 from fencepost.cli.board_metrics import BoardCollector
 from fencepost.cli.board_page import board_page
 from fencepost.cli.reading import first_line, reading
-from fencepost.endpoint import Endpoint, Page
+from fencepost.endpoint import Page, Route
 from fencepost.errors import FencepostError
 from fencepost.kernel.migrate import check_version, schema_version
 from fencepost.metrics import Metrics
@@ -24,35 +25,19 @@ HTML = "text/html; charset=utf-8"
 JSON = "application/json"
 
 
-class HealthEndpoint:
-    """One small HTTP server in threads of its own."""
+class HealthPages:
+    """Fixed paths, and what is there."""
 
-    def __init__(
-        self, whereabouts: Whereabouts, metrics: Metrics, *, address: str, port: int, connect_seconds: float
-    ) -> None:
+    def __init__(self, whereabouts: Whereabouts, metrics: Metrics, *, connect_seconds: float) -> None:
         self._place = whereabouts
         self._connect_seconds = connect_seconds
         metrics.registry.register(BoardCollector(self._board))
-        self._endpoint = Endpoint(
-            {
-                "/": self._status,
-                "/metrics": metrics.page,
-                "/healthz": lambda: Page(b"ok\n"),
-                "/readyz": self._ready,
-            },
-            address=address,
-            port=port,
-        )
-
-    @property
-    def url(self) -> str:
-        return self._endpoint.url
-
-    def start(self) -> None:
-        self._endpoint.start()
-
-    def stop(self) -> None:
-        self._endpoint.stop()
+        self.routes: Mapping[str, Route] = {
+            "/": self._status,
+            "/metrics": metrics.page,
+            "/healthz": lambda: Page(b"ok\n"),
+            "/readyz": self._ready,
+        }
 
     def _board(self) -> Board:
         with reading(self._place.service_url, seconds=self._connect_seconds) as connection:

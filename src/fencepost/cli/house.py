@@ -114,7 +114,7 @@ def _services(
 
 
 def _with_endpoint(place: Whereabouts, urls: Mapping[str, str]) -> Whereabouts:
-    return replace(place, endpoint_url=urls.get("health"))
+    return replace(place, endpoint_url=urls.get("web"))
 
 
 class Keeper:

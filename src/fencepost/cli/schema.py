@@ -6,31 +6,28 @@ from dataclasses import dataclass
 
 from fencepost import whereabouts
 from fencepost.cli.reading import reading
-from fencepost.kernel.migrate import Migrated, kernel, migrate, schema_version
+from fencepost.kernel.migrate import KERNEL, Migrated, components, kernel, migrate, schema_version
 from fencepost.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`found` is None when there is no schema at all."""
+    """The kernel's version, and what every component still lacks. No schema at all is `found` None."""
 
     found: int | None
     wanted: int
+    pending: tuple[str, ...]
 
     @property
     def fits(self) -> bool:
-        return self.found == self.wanted
-
-    @property
-    def pending(self) -> tuple[str, ...]:
-        return tuple(f"{s.version:04}_{s.name}" for s in kernel().steps if s.version > (self.found or 0))
+        return self.found == self.wanted and not self.pending
 
     def describe(self) -> str:
         if self.fits:
             return f"The schema has version {self.found}, which this code wants."
         if self.found is None:
             return f"There is no schema; this code brings version {self.wanted}. Run `fencepost migrate`."
-        if self.found < self.wanted:
+        if self.pending:
             steps = ", ".join(self.pending)
             return f"The schema has version {self.found}; to apply: {steps}. Run `fencepost migrate`."
         return (
@@ -46,7 +43,14 @@ def migration_url(settings: Settings | None = None) -> str:
 
 def compare(url: str) -> Comparison:
     with reading(url):
-        return Comparison(schema_version(url), kernel().version)
+        found = {known.name: schema_version(url, known.name) for known in components()}
+        pending = [
+            known.title(step)
+            for known in components()
+            for step in known.steps
+            if step.version > (found[known.name] or 0)
+        ]
+        return Comparison(found[KERNEL], kernel().version, tuple(pending))
 
 
 def bring_up(url: str) -> Migrated:

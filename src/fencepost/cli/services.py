@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from fencepost.cli.health import HealthEndpoint
+from fencepost.cli.web_service import web_service
 from fencepost.cli.worker_service import WorkerService
 from fencepost.metrics import Metrics
 from fencepost.settings import Settings
@@ -34,14 +34,8 @@ class Service(Protocol):
         ...
 
 
-def _health(ground: Ground) -> Service:
-    return HealthEndpoint(
-        ground.whereabouts,
-        ground.metrics,
-        address=ground.settings.metrics_address,
-        port=ground.settings.metrics_port,
-        connect_seconds=ground.settings.connect_seconds,
-    )
+def _web(ground: Ground) -> Service:
+    return web_service(ground.settings, ground.whereabouts, ground.metrics)
 
 
 def _worker(ground: Ground) -> Service | None:
@@ -49,4 +43,4 @@ def _worker(ground: Ground) -> Service | None:
     return None if ground.application is None else WorkerService(ground.application, ground.whereabouts)
 
 
-SERVICES: Mapping[str, Callable[[Ground], Service | None]] = {"health": _health, "worker": _worker}
+SERVICES: Mapping[str, Callable[[Ground], Service | None]] = {"web": _web, "worker": _worker}

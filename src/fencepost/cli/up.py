@@ -77,10 +77,10 @@ def up(
 def _settings(directory: Path | None, port: int | None) -> Settings:
     from fencepost.settings import Settings  # noqa: PLC0415 - As above.
 
-    given = {"FENCEPOST_DATA_DIR": directory, "METRICS_PORT": port}
-    return Settings.load(
-        os.environ | {name: str(value) for name, value in given.items() if value is not None}
-    )
+    # The services read their own settings from the environment, as everybody does.
+    given = {"FENCEPOST_DATA_DIR": directory, "HTTP_PORT": port}
+    os.environ.update({name: str(value) for name, value in given.items() if value is not None})
+    return Settings.load()
 
 
 def _announce(house: House, *, json_output: bool) -> None:

@@ -10,10 +10,11 @@ from typing import Any
 
 from fencepost.cli.application import find_application
 from fencepost.cli.ending import Ending
-from fencepost.cli.health import HealthEndpoint
+from fencepost.cli.health import HealthPages
 from fencepost.cli.lifeline import hold
 from fencepost.cli.spans import span
 from fencepost.cli.terminal import answer, answer_json, remark
+from fencepost.endpoint import Endpoint
 from fencepost.house import Fencepost
 from fencepost.jobs.handler import Handlers
 from fencepost.jobs.scheduler import Schedules
@@ -34,13 +35,8 @@ def work(target: str, *, queues: Sequence[str], concurrency: int | None, as_json
     ending = Ending()
     with ending.listening(), ExitStack() as closing:
         hold(os.environ)
-        endpoint = HealthEndpoint(
-            _whereabouts(fp),
-            fp.metrics,
-            address=fp.settings.metrics_address,
-            port=fp.settings.metrics_port,
-            connect_seconds=fp.settings.connect_seconds,
-        )
+        pages = HealthPages(_whereabouts(fp), fp.metrics, connect_seconds=fp.settings.connect_seconds)
+        endpoint = Endpoint(pages.routes, address=fp.settings.metrics_address, port=fp.settings.metrics_port)
         endpoint.start()
         closing.callback(endpoint.stop)
         service = Service(fp, settings, handlers, endpoint.url)

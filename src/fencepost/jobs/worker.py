@@ -28,8 +28,6 @@ from fencepost.jobs.handler import Handler, Handlers
 from fencepost.jobs.heartbeat import Beat, Heartbeat
 from fencepost.jobs.intake import Intake, Taken
 from fencepost.jobs.job import Database, Job, SyncDatabase
-from fencepost.jobs.listener import Listener
-from fencepost.jobs.loop import Loop
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.processes import HandlerProcesses
 from fencepost.jobs.reclaimer import Reclaimer
@@ -39,7 +37,9 @@ from fencepost.jobs.sweeper import Sweeper
 from fencepost.jobs.threads import HandlerThreads
 from fencepost.kernel.eviction import evict_job
 from fencepost.kernel.lease import owner_name
+from fencepost.listener import Listener
 from fencepost.logs import FloodGate, log_context
+from fencepost.loop import Loop
 from fencepost.signals import announce
 
 _log = structlog.get_logger(__name__)

@@ -4,8 +4,10 @@ One transaction under an advisory lock holds everything: the schema files that a
 function file again, and the grants. A failure leaves the database as it was; a second process waits and finds
 nothing to do.
 
-Each component (the kernel, later each service) is a folder with `schema/NNNN_name.sql` and `functions/*.sql`.
-A schema file that was applied never changes again; its digest is kept, and a difference is refused.
+Each component (the kernel, and each service) is a folder with `schema/NNNN_name.sql` and `functions/*.sql`,
+and has versions of its own. All of them live in the schema `fencepost`, under the kernel's grants: those are
+by rule, so there is no second list of rights. A schema file that was applied never changes again; its digest
+is kept, and a difference is refused.
 """
 
 from __future__ import annotations
@@ -24,6 +26,9 @@ from fencepost.errors import MigrationFailed, SchemaMissing, SchemaTooNew, Schem
 
 # Two processes that migrate one database take turns on this advisory lock.
 _TURN = 0x66656E6365
+KERNEL = "kernel"
+_HERE = Path(__file__).parent
+_GRANTS = _HERE / "grants.sql"
 _FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
 
 
@@ -53,6 +58,11 @@ class Component:
     def version(self) -> int:
         return self.steps[-1].version
 
+    def title(self, step: Step) -> str:
+        # The kernel is what everybody has, so it goes without saying.
+        prefix = "" if self.name == KERNEL else f"{self.name}/"
+        return f"{prefix}{step.version:04}_{step.name}"
+
     @classmethod
     def read(cls, name: str, folder: Path) -> Component:
         files = sorted((folder / "schema").glob("*.sql"))
@@ -62,26 +72,39 @@ class Component:
         functions = tuple(
             (file.name, file.read_text()) for file in sorted((folder / "functions").glob("*.sql"))
         )
-        return cls(name, steps, functions, (folder / "grants.sql").read_text())
+        return cls(name, steps, functions, _GRANTS.read_text())
 
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """What a migration did: the steps it applied, and the version the database has now."""
+    """What a migration did: the steps it applied, and the version that the kernel has now."""
 
     applied: tuple[str, ...]
     version: int
 
 
 @cache
+def components() -> tuple[Component, ...]:
+    """Everything that has a schema: the kernel, then each package beside it that brings schema files."""
+    folders = sorted(folder.parent for folder in _HERE.parent.glob("*/schema") if folder.parent != _HERE)
+    return (
+        Component.read(KERNEL, _HERE),
+        *(Component.read(folder.name, folder) for folder in folders),
+    )
+
+
+def component(name: str) -> Component:
+    return next(known for known in components() if known.name == name)
+
+
 def kernel() -> Component:
     """The kernel's own files."""
-    return Component.read("kernel", Path(__file__).parent)
+    return component(KERNEL)
 
 
-def migrate(url: str, component: Component | None = None) -> Migrated:
+def migrate(url: str, *wanted: Component) -> Migrated:
     """Migrate the database at `url`; needs a login that may create roles, or roles that exist already."""
-    component = component or kernel()
+    wanted = wanted or components()
     try:
         connection = psycopg.connect(url, autocommit=False)
     except psycopg.OperationalError as error:
@@ -89,16 +112,14 @@ def migrate(url: str, component: Component | None = None) -> Migrated:
     with connection:
         try:
             _prepare_roles(connection)
-            return _migrate_in(connection, component)
+            return _migrate_in(connection, wanted)
         except psycopg.errors.InsufficientPrivilege as error:
             raise MigrationFailed(_say_rights(connection, error)) from error
         except psycopg.Error as error:
-            raise MigrationFailed(
-                f"The migration of {component.name} failed and nothing of it was kept: {error}"
-            ) from error
+            raise MigrationFailed(f"The migration failed and nothing of it was kept: {error}") from error
 
 
-def schema_version(url: str, component: str = "kernel") -> int | None:
+def schema_version(url: str, component: str = KERNEL) -> int | None:
     """The version of the schema in the database at `url`, or None when there is none."""
     try:
         connection = psycopg.connect(url, autocommit=True)
@@ -112,7 +133,8 @@ def check_version(installed: int | None, component: Component | None = None) -> 
     """Refuse a schema that this code cannot work with. One version apart works: that is a rolling upgrade."""
     component = component or kernel()
     if installed is None:
-        raise SchemaMissing("The database has no Fencepost schema. Run `fencepost migrate`.")
+        what = "Fencepost schema" if component.name == KERNEL else f"schema of {component.name}"
+        raise SchemaMissing(f"The database has no {what}. Run `fencepost migrate`.")
     if installed < component.version - 1:
         raise SchemaTooOld(
             f"The database has schema version {installed} of {component.name}; this code needs "
@@ -123,6 +145,11 @@ def check_version(installed: int | None, component: Component | None = None) -> 
             f"The database has schema version {installed} of {component.name}; this code works with "
             f"{component.version} or {component.version + 1}. Upgrade this process."
         )
+
+
+def require(url: str, name: str) -> None:
+    """Refuse a database whose schema of this component does not fit: a service asks this when it opens."""
+    check_version(schema_version(url, name), component(name))
 
 
 VERSION_QUERY: LiteralString = (
@@ -197,18 +224,26 @@ def _try(connection: psycopg.Connection, statement: LiteralString) -> None:
         pass
 
 
-def _migrate_in(connection: psycopg.Connection, component: Component) -> Migrated:
+def _migrate_in(connection: psycopg.Connection, wanted: tuple[Component, ...]) -> Migrated:
     with connection.transaction():
         connection.execute("select pg_advisory_xact_lock(%s)", (_TURN,))
         _make_ground(connection)
-        known = _known(connection, component.name)
-        _refuse_unknown(known, component)
-        applied = [
-            _apply(connection, component.name, step) for step in component.steps if step.version not in known
-        ]
-        for name, text in (*component.functions, ("grants.sql", component.grants)):
-            _run_file(connection, name, text)
-        return Migrated(tuple(applied), component.version)
+        applied = [title for component in wanted for title in _bring(connection, component)]
+        for grants in dict.fromkeys(component.grants for component in wanted):
+            _run_file(connection, "grants.sql", grants)
+        return Migrated(tuple(applied), wanted[0].version)
+
+
+def _bring(connection: psycopg.Connection, component: Component) -> list[str]:
+    """One component's missing steps, and all of its functions again."""
+    known = _known(connection, component.name)
+    _refuse_unknown(known, component)
+    missing = [step for step in component.steps if step.version not in known]
+    for step in missing:
+        _apply(connection, component.name, step)
+    for name, text in component.functions:
+        _run_file(connection, name, text)
+    return [component.title(step) for step in missing]
 
 
 def _make_ground(connection: psycopg.Connection) -> None:
@@ -258,13 +293,12 @@ def _refuse_unknown(known: dict[int, str], component: Component) -> None:
             )
 
 
-def _apply(connection: psycopg.Connection, component: str, step: Step) -> str:
+def _apply(connection: psycopg.Connection, component: str, step: Step) -> None:
     _run_file(connection, f"{step.version:04}_{step.name}.sql", step.text)
     connection.execute(
         "insert into fencepost.migration (component, version, name, digest) values (%s, %s, %s, %s)",
         (component, step.version, step.name, step.digest),
     )
-    return f"{step.version:04}_{step.name}"
 
 
 def _run_file(connection: psycopg.Connection, name: str, text: str) -> None:

@@ -11,7 +11,6 @@ from fencepost.kernel.migrate import Component, Step, check_version, kernel
 def component(folder: Path, *files: str) -> Component:
     (folder / "schema").mkdir()
     (folder / "functions").mkdir()
-    (folder / "grants.sql").write_text("-- nobody")
     for file in files:
         (folder / file).write_text(f"-- {file}")
     return Component.read("example", folder)
@@ -22,7 +21,7 @@ def test_a_component_is_read_in_the_order_of_its_versions(tmp_path: Path) -> Non
 
     assert [(step.version, step.name) for step in read.steps] == [(1, "a"), (2, "b")]
     assert read.functions == (("y.sql", "-- functions/y.sql"), ("z.sql", "-- functions/z.sql"))
-    assert (read.version, read.grants) == (2, "-- nobody")
+    assert (read.version, read.grants) == (2, kernel().grants)
 
 
 @pytest.mark.parametrize(

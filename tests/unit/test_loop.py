@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fencepost.jobs.loop import Loop
+from fencepost.loop import Loop
 from fencepost.metrics import Metrics
 from fencepost.testing import Signals
 

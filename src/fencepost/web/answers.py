@@ -1,0 +1,114 @@
+"""What an error looks like over HTTP: one shape for every service.
+
+    {"code": "mismatch", "message": "...", "field": "quantity"}
+
+`code` is for programs and stable; for a refusal it is the reason. `field` is there when one is to blame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from fencepost.errors import (
+    Backpressure,
+    FencepostError,
+    IndeterminateCommit,
+    InFlight,
+    InvalidInput,
+    Mismatch,
+    NotFound,
+    Refusal,
+    SchemaError,
+    ServerUnavailable,
+    TooOld,
+)
+
+RETRY_SECONDS = 1
+STATUSES: Sequence[tuple[type[FencepostError], int, str]] = (
+    (InvalidInput, 400, "invalid_input"),
+    (NotFound, 404, NotFound.reason),
+    (Mismatch, 422, Mismatch.reason),
+    (TooOld, 422, TooOld.reason),
+    (Refusal, 409, ""),
+    (Backpressure, 429, "backpressure"),
+    # The outcome is unknown, not failed: the same request with the same key settles it.
+    (IndeterminateCommit, 503, "indeterminate"),
+    (SchemaError, 503, "schema"),
+    (ServerUnavailable, 503, "unavailable"),
+    (FencepostError, 500, "failed"),
+)
+"""The first that fits speaks. A refusal's code is its reason."""
+
+_RETRIED = (InFlight, Backpressure, IndeterminateCommit, ServerUnavailable)
+_HTTP_CODES = {
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "too_large",
+}
+
+
+def status_of(error: FencepostError) -> tuple[int, str]:
+    """The HTTP status and the code of an error."""
+    status, code = next((status, code) for kind, status, code in STATUSES if isinstance(error, kind))
+    return status, code or getattr(error, "reason", "refused")
+
+
+def failure(
+    status: int,
+    code: str,
+    message: str,
+    *,
+    field: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    body = {"code": code, "message": message, "field": field}
+    return JSONResponse(
+        {name: value for name, value in body.items() if value is not None},
+        status,
+        headers=dict(headers or {}),
+    )
+
+
+def answer_errors_of(app: FastAPI) -> None:
+    """Give every route of the application the one shape."""
+    app.add_exception_handler(FencepostError, _of_ours)
+    app.add_exception_handler(RequestValidationError, _of_validation)
+    app.add_exception_handler(HTTPException, _of_http)
+    app.add_exception_handler(Exception, _of_a_bug)
+
+
+async def _of_ours(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, FencepostError)
+    status, code = status_of(error)
+    headers = {"Retry-After": str(RETRY_SECONDS)} if isinstance(error, _RETRIED) else {}
+    return failure(status, code, str(error), field=getattr(error, "field", None), headers=headers)
+
+
+async def _of_validation(request: Request, error: Exception) -> JSONResponse:
+    """The first wrong field, by name. Never its value: that may be a secret, or a megabyte."""
+    assert isinstance(error, RequestValidationError)
+    detail: Mapping[str, Any] = error.errors()[0]
+    if detail["type"] == "json_invalid":
+        return failure(400, "invalid_input", "The body is not JSON.", field="body")
+    field = ".".join(str(part) for part in detail["loc"][1:]) or str(detail["loc"][0])
+    return failure(400, "invalid_input", f"{field}: {detail['msg']}.", field=field)
+
+
+async def _of_http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    code = _HTTP_CODES.get(error.status_code, "failed")
+    return failure(error.status_code, code, str(error.detail), headers=error.headers)
+
+
+async def _of_a_bug(request: Request, error: Exception) -> JSONResponse:
+    structlog.get_logger(__name__).error("request_failed", path=request.url.path, exc_info=error)
+    return failure(500, "failed", "Failed; the reason is in the log.")

@@ -1,0 +1,106 @@
+"""Who may come in, and with how much.
+
+Three strangers are kept out before a route sees them: one without the token; a page of another site in this
+machine's browser, which sends its user's requests here (told by Sec-Fetch-Site, or by Origin in old
+browsers); and a name of another site that was made to point at loopback (told by Host).
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from fastapi.responses import JSONResponse
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from fencepost.web.answers import failure
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+# Whoever restarts us asks this, and it says nothing.
+OPEN_PATHS = frozenset({"/healthz"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What every request must keep."""
+
+    token: str | None
+    body_max_bytes: int
+
+    def refusal(self, method: str, path: str, headers: Mapping[str, str]) -> JSONResponse | None:
+        """Why the request may not come in, or None."""
+        if path in OPEN_PATHS:
+            return None
+        if self.token is None and _host_name(headers.get("host", "")) not in LOOPBACK_NAMES:
+            return failure(403, "forbidden", "This address is served to localhost only.")
+        if self.token is not None and not _carries(headers.get("authorization", ""), self.token):
+            return failure(
+                401,
+                "unauthorized",
+                "Send the header `Authorization: Bearer <HTTP_TOKEN>`.",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+        if method not in SAFE_METHODS and not _is_of_this_site(headers):
+            return failure(403, "forbidden", "A page of another site may not change anything here.")
+        if int(headers.get("content-length") or 0) > self.body_max_bytes:
+            return _too_large(self.body_max_bytes)
+        return None
+
+
+class Guard:
+    """The rules in front of an application."""
+
+    def __init__(self, app: ASGIApp, rules: Rules) -> None:
+        self._app = app
+        self._rules = rules
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._rules.refusal(scope["method"], scope["path"], Headers(scope=scope))
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        await self._app(scope, _bounded(receive, self._rules.body_max_bytes), send)
+
+
+def _bounded(receive: Receive, most: int) -> Receive:
+    """A body may also come in pieces, without its length."""
+    taken = 0
+
+    async def receive_bounded() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > most:
+            raise HTTPException(413, f"The body is larger than {most} bytes (HTTP_BODY_MAX_BYTES).")
+        return message
+
+    return receive_bounded
+
+
+def _too_large(most: int) -> JSONResponse:
+    return failure(413, "too_large", f"The body is larger than {most} bytes (HTTP_BODY_MAX_BYTES).")
+
+
+def _host_name(host: str) -> str:
+    return urlsplit(f"//{host}").hostname or ""
+
+
+def _carries(authorization: str, token: str) -> bool:
+    scheme, _, given = authorization.partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(given.encode(), token.encode())
+
+
+def _is_of_this_site(headers: Mapping[str, str]) -> bool:
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site in {"same-origin", "none"}
+    origin = headers.get("origin")
+    return origin is None or urlsplit(origin).netloc == headers.get("host")

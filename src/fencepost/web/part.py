@@ -1,0 +1,21 @@
+"""What a service brings to the house."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+
+from fastapi import APIRouter
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A service: its routes, and what runs beside them from before the first request until after the last.
+
+    All of it runs in one event loop. `running` raises when the service cannot start: then nothing does.
+    """
+
+    name: str
+    router: APIRouter
+    running: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
