@@ -38,12 +38,19 @@ class PoolExhausted(ServerUnavailable, PoolTimeout):
         )
 
 
+PREPARE_AFTER = 5
+"""Executions of one statement on one connection before it is prepared there: psycopg's own default."""
+
+
 def connect_options(settings: Settings) -> dict[str, Any]:
+    """For the pools. What speaks once a minute (heartbeat, recorder, eviction) never prepares anything."""
     return {
         # Transactions are begun and committed by us, aloud; everything else is one statement.
         "autocommit": True,
         "connect_timeout": max(1, round(settings.connect_seconds)),
         "application_name": "fencepost",
+        # A pooler in transaction mode gives the next statement to another backend, where it is not prepared.
+        "prepare_threshold": PREPARE_AFTER if settings.prepared_statements else None,
     }
 
 

@@ -122,4 +122,6 @@ class RefusalRecorder:
             autocommit=True,
             connect_timeout=max(1, round(self._connect_seconds)),
             application_name="fencepost-refusals",
+            # Too rare to gain by it, and behind a pooler the next statement may meet another backend.
+            prepare_threshold=None,
         )

@@ -56,7 +56,9 @@ class Settings(LayeredSettings):
     pool_max: Annotated[int, Field(ge=1, le=1000), From("DATABASE_POOL_MAX", "database.pool_max")] = 10
     pool_wait_seconds: Annotated[Seconds, From("DATABASE_POOL_WAIT_SEC", "database.pool_wait_sec")] = 10.0
     connect_seconds: Annotated[Seconds, From("DATABASE_CONNECT_SEC", "database.connect_sec")] = 5.0
-    statement_seconds: Annotated[Seconds, From("DATABASE_STATEMENT_SEC", "database.statement_sec")] = 30.0
+    prepared_statements: Annotated[
+        bool, From("DATABASE_PREPARED_STATEMENTS", "database.prepared_statements")
+    ] = True
     redis_url: Annotated[RedisUrl | None, From("REDIS_URL", "redis.url", secret=True)] = None
     redis_pool_max: Annotated[int, Field(ge=1, le=10_000), From("REDIS_POOL_MAX", "redis.pool_max")] = 50
     redis_reply_seconds: Annotated[Seconds, From("REDIS_REPLY_SEC", "redis.reply_sec")] = 5.0

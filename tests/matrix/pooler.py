@@ -30,7 +30,7 @@ unix_socket_dir = {sockets}
 auth_type = trust
 auth_file = {users}
 pool_mode = transaction
-default_pool_size = 20
+default_pool_size = {backends}
 max_client_conn = 500
 ignore_startup_parameters = extra_float_digits
 """
@@ -39,9 +39,10 @@ ignore_startup_parameters = extra_float_digits
 class Pooler:
     """One PgBouncer for every database of one server. Logins without a password, as there."""
 
-    def __init__(self, program: Path, server: PostgresServer) -> None:
+    def __init__(self, program: Path, server: PostgresServer, *, backends: int = 20) -> None:
         self._program = Found(program, "the matrix")
         self._server = server
+        self._backends = backends
         self._directory = tempfile.TemporaryDirectory(prefix="fencepost-test-", ignore_cleanup_errors=True)
         self._process: KeptProcess | None = None
 
@@ -55,7 +56,11 @@ class Pooler:
         settings, users = self.sockets / "pgbouncer.ini", self.sockets / "users"
         users.write_text("".join(f'"{name}" ""\n' for name in (cluster.SUPERUSER, SERVICE, VIEWER)))
         server = conninfo_to_dict(self._server.url())["host"]
-        settings.write_text(SETTINGS.format(server=server, port=PORT, sockets=self.sockets, users=users))
+        settings.write_text(
+            SETTINGS.format(
+                server=server, port=PORT, sockets=self.sockets, users=users, backends=self._backends
+            )
+        )
         # PgBouncer refuses root, as PostgreSQL does.
         identity = cluster.choose_identity(self._program, self.sockets / "data", self.sockets, log)
         identity.own_tree(self.sockets)

@@ -27,7 +27,11 @@ def reading(url: str, *, seconds: float = 5.0, remedy: str = CHECK_THE_URL) -> G
 def _connect(url: str, seconds: float, remedy: str) -> Reader:
     try:
         return psycopg.connect(
-            url, autocommit=True, connect_timeout=max(1, round(seconds)), application_name="fencepost-cli"
+            url,
+            autocommit=True,
+            connect_timeout=max(1, round(seconds)),
+            application_name="fencepost-cli",
+            prepare_threshold=None,  # Also a command that watches may do so through a pooler.
         )
     except psycopg.OperationalError as error:
         raise ServerUnavailable(

@@ -121,6 +121,8 @@ class Heartbeat:
                 autocommit=True,
                 connect_timeout=CONNECT_SECONDS,
                 application_name="fencepost-heartbeat",
+                # Too rare to gain by it, and behind a pooler the next beat may meet another backend.
+                prepare_threshold=None,
                 # A server that fell silent is given up before the leases are.
                 tcp_user_timeout=round(self._interval_seconds * 1000),
             )

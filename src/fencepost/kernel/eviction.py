@@ -133,7 +133,9 @@ async def evict_job(database_url: str, job_id: int, grace_seconds: float) -> Non
 
     @asynccontextmanager
     async def connect() -> AsyncGenerator[psycopg.AsyncConnection[Any]]:
-        async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as connection:
+        async with await psycopg.AsyncConnection.connect(
+            database_url, autocommit=True, prepare_threshold=None
+        ) as connection:
             yield connection
 
     with suppress(Refusal):
