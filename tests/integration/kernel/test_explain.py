@@ -52,8 +52,8 @@ def test_the_life_of_a_message(app: Caller, clock: Clock) -> None:
 
     assert life(app, f"outbox:{message_id}") == [
         ("put", None, None),
-        ("failed", None, 1),
         ("failed", "relay-1", 1),
+        ("failed", None, 1),
         ("refused:stale_attempt", "relay-1", None),
     ]
 
@@ -67,10 +67,19 @@ def test_the_life_of_a_lease(app: Caller, clock: Clock) -> None:
 
     assert life(app, "lease:shard:1") == [
         ("acquired", "a/boot-1", 1),
-        ("held", "b/boot-1", 2),
         ("taken_over", "b/boot-1", 2),
+        ("held", "b/boot-1", 2),
         ("refused:not_owner", "a/boot-1", None),
     ]
+
+
+def test_what_happened_is_told_before_what_it_led_to_at_the_same_instant(app: Caller, clock: Clock) -> None:
+    clock.freeze()
+    app.execute("select fencepost.lease_acquire('shard:1', 'a/boot-1', '1 minute')")
+    assert life(app, "lease:shard:1") == [("acquired", "a/boot-1", 1), ("held", "a/boot-1", 1)]
+    app.execute("select fencepost.lease_release('shard:1', 'a/boot-1', 1)")
+
+    assert [event for event, _, _ in life(app, "lease:shard:1")] == ["acquired", "released", "free"]
 
 
 def test_the_life_of_a_request_whose_names_hold_slashes(app: Caller, clock: Clock) -> None:

@@ -76,16 +76,17 @@ declare
 begin
   perform fencepost._check_text('subject', p_subject, 1200);
   return query
-  select * from (
-    select * from fencepost._explain_job(v_id) where v_noun = 'job'
-    union all select * from fencepost._explain_outbox(v_id) where v_noun = 'outbox'
-    union all select * from fencepost._explain_lease(v_name) where v_noun = 'lease'
-    union all select * from fencepost._explain_request(v_name) where v_noun = 'request'
+  select life.at, life.event, life.actor, life.token, life.detail from (
+    select *, null::bigint as turn from fencepost._explain_job(v_id) where v_noun = 'job'
+    union all select *, null from fencepost._explain_outbox(v_id) where v_noun = 'outbox'
+    union all select *, null from fencepost._explain_lease(v_name) where v_noun = 'lease'
+    union all select *, null from fencepost._explain_request(v_name) where v_noun = 'request'
     union all
-    select e.at, e.event, e.actor, e.token, e.detail from fencepost.event e where e.noun = v_noun and e.subject = v_name
+    select e.at, e.event, e.actor, e.token, e.detail, e.event_id from fencepost.event e where e.noun = v_noun and e.subject = v_name
     union all
-    select r.at, 'refused:' || r.reason, r.actor, null, jsonb_build_object('attempted', r.attempted, 'seen', r.seen)
+    select r.at, 'refused:' || r.reason, r.actor, null, jsonb_build_object('attempted', r.attempted, 'seen', r.seen), null
     from fencepost.refusal r where r.noun = v_noun and r.subject = v_name
   ) life
-  order by life.at, life.token nulls first;
+  -- At one instant: what happened, and then what it has led to.
+  order by life.at, life.token nulls first, life.turn nulls last;
 end $$;
