@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis.asyncio import Redis
 from redis.exceptions import ResponseError
@@ -22,8 +22,7 @@ CONSUMER_MEMORY_MS = 3_600_000
 PROBE_MEMORY_SECONDS = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """An entry as it was delivered. `fields` is whatever somebody wrote there; None when it was removed."""
 
     stream: str
@@ -73,7 +72,7 @@ class Streams:
         await self._redis.set(beside(key, "probe"), "1", ex=PROBE_MEMORY_SECONDS)
 
     async def dispatch(self, stream: str, lane: int, job_ids: Sequence[int], maxlen: int) -> Dispatched:
-        """Write a batch of entries with one script."""
+        """Write a batch of entries with one script: all, or the first ones if half of `maxlen` is reached."""
         now_ms = time.time_ns() // 1_000_000
         answer = await self._dispatch(
             keys=[stream, beside(stream, "incarnation")],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from fencepost.crashpoints import crash_point
-from fencepost.drive.lanes import LANES, stream_of
+from fencepost.drive.lanes import stream_of
 from fencepost.drive.stream import Streams
 from fencepost.jobs.drive_link import DRIVE_ERRORS, DriveLink
 from fencepost.jobs.job import Database
@@ -45,8 +45,7 @@ class Dispatcher:
         streams = self._link.streams
         if streams is None:
             return self._settings.poll_seconds
-        counts = [await self._drive(streams, lane) for lane in range(len(LANES))]
-        if any(count >= self._settings.batch // 2 for count in counts):
+        if await self._drive(streams) >= self._settings.batch // 2:
             await self._stay_awake()
             return 0
         if time.monotonic() >= self._asleep_until:
@@ -57,14 +56,11 @@ class Dispatcher:
             return 0
         return await self._seconds_until_due()
 
-    async def _drive(self, streams: Streams, lane: int) -> int:
-        """One batch of one lane: lock, write the entries, record them, in one transaction."""
-        stream = stream_of(self._settings.stream_key, self._queue, lane)
+    async def _drive(self, streams: Streams) -> int:
+        """A batch of every lane that has some: lock, write the entries, record them, in one transaction."""
         began = time.monotonic()
         try:
-            room = self._settings.stream_maxlen // 2 - await streams.length(stream)
-            limit = min(self._settings.batch, room)
-            count = await self._write(streams, stream, lane, limit) if limit > 0 else 0
+            count = await self._write(streams)
         except DRIVE_ERRORS as error:
             # The transaction rolled back: the jobs are pending, and an entry that was written is a duplicate.
             self._metrics.dispatches.labels(status="error", reason="redis_error").inc()
@@ -75,21 +71,27 @@ class Dispatcher:
             self._metrics.dispatch_seconds.observe(time.monotonic() - began)
         return count
 
-    async def _write(self, streams: Streams, stream: str, lane: int, limit: int) -> int:
+    async def _write(self, streams: Streams) -> int:
+        count = 0
         async with self._database.transaction() as tx:
             due = await tx.run(
-                kernel_job.dispatch(self._queue, lane, limit, patience_seconds=PATIENCE_SECONDS)
+                kernel_job.dispatch_lanes(
+                    self._queue, self._settings.batch, patience_seconds=PATIENCE_SECONDS
+                )
             )
-            if not due:
-                return 0
-            job_ids = [job.job_id for job in due]
-            crash_point("jobs.dispatch.before_add")
-            sent = await streams.dispatch(stream, lane, job_ids, self._settings.stream_maxlen)
-            crash_point("jobs.dispatch.after_add")
-            await tx.run(kernel_job.dispatched(job_ids, sent.entry_ids, sent.incarnation))
+            for lane, job_ids in due.items():
+                crash_point("jobs.dispatch.before_add")
+                stream = stream_of(self._settings.stream_key, self._queue, lane)
+                sent = await streams.dispatch(stream, lane, job_ids, self._settings.stream_maxlen)
+                crash_point("jobs.dispatch.after_add")
+                # What the stream had no room for stays pending.
+                written = job_ids[: len(sent.entry_ids)]
+                if written:
+                    await tx.run(kernel_job.dispatched(written, sent.entry_ids, sent.incarnation))
+                count += len(written)
             crash_point("jobs.dispatch.before_commit")
         crash_point("jobs.dispatch.after_commit")
-        return len(due)
+        return count
 
     async def _stay_awake(self) -> None:
         """Busy: submitters need not notify."""

@@ -79,8 +79,11 @@ async def execute(
         return leave(running, "bury", f"payload_missing_or_invalid: {describe(error)}")
     try:
         # A process has its own watch, which does not count the time in which it starts.
-        async with asyncio.timeout(None if handler.place == "process" else handler.timeout_seconds):
+        if handler.timeout_seconds is None or handler.place == "process":
             result = await _invoke(active, handler, arguments, threads, processes)
+        else:
+            async with asyncio.timeout(handler.timeout_seconds):
+                result = await _invoke(active, handler, arguments, threads, processes)
     except asyncio.CancelledError:
         return _stopped(active, handler)
     except Refusal as refusal:

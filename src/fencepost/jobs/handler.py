@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -129,16 +130,16 @@ class Handler(Generic[P]):
         """The arguments of a payload. Raises InvalidInput when it does not fit the function."""
         return self.shape.parse(payload)
 
-    @property
+    @cached_property
     def shape(self) -> Shape:
         """What its payload looks like."""
         return shape_of(self.function, self.kind)
 
-    @property
+    @cached_property
     def is_async(self) -> bool:
         return inspect.iscoroutinefunction(self.function)
 
-    @property
+    @cached_property
     def place(self) -> Place:
         """Where it runs: as was said, or where such a function runs best."""
         return self.run_in or ("loop" if self.is_async else "thread")

@@ -9,6 +9,7 @@ The claim is the gate. Whatever Redis delivers, once or five times, only a claim
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -26,7 +27,7 @@ from fencepost.kernel import stream as kernel_stream
 from fencepost.logs import get_logger
 
 _log = get_logger(__name__)
-FIELDS = ("job_id", "enqueue_ts", "payload_ref", "priority")
+FIELDS = frozenset({"job_id", "enqueue_ts", "payload_ref", "priority"})
 BLOCK_MS = 2000
 OWN_ENTRIES = 1000
 
@@ -158,7 +159,8 @@ class Intake:
         done = [entry for entry, _ in poison] + [entry for entry in entries if entry.fields is None]
         claimed: list[tuple[kernel_job.Running, Entry | None]] = []
         refusals: list[str] = []
-        for answer in await self._ask(sorted(by_id)):
+        answers = await self._ask(sorted(by_id))
+        for answer in answers:
             first, *duplicates = by_id[answer.job_id]
             done += duplicates
             if answer.running is not None:
@@ -167,7 +169,7 @@ class Intake:
                 done.append(first)
             if answer.refusal is not None:
                 refusals.append(answer.refusal)
-            self._count(answer)
+        self._count(answers)
         return Taken(claimed, done, refusals, asked_at)
 
     async def _ask(self, job_ids: Sequence[int]) -> Sequence[kernel_job.ClaimAnswer]:
@@ -196,8 +198,7 @@ class Intake:
             kernel_job.claim_next(queue, lane, self._owner, limit, dispatched=True)
         )
         crash_point("jobs.claim_next.after_commit")
-        for answer in answers:
-            self._count(answer)
+        self._count(answers)
         return [answer.running for answer in answers if answer.running is not None]
 
     async def _find_own(self, streams: Streams, held: Iterable[Entry]) -> list[Entry]:
@@ -223,9 +224,10 @@ class Intake:
             self.streams, self._consumer, max(1, free // len(self.streams)), self._block_ms
         )
 
-    def _count(self, answer: kernel_job.ClaimAnswer) -> None:
-        reason = "" if answer.refusal is None else "db_claim_reject"
-        self._metrics.claims.labels(status=answer.outcome, reason=reason).inc()
+    def _count(self, answers: Sequence[kernel_job.ClaimAnswer]) -> None:
+        for outcome, count in Counter(answer.outcome for answer in answers).items():
+            reason = "db_claim_reject" if outcome == "refused" else ""
+            self._metrics.claims.labels(status=outcome, reason=reason).inc(count)
 
 
 def _parse(entries: Sequence[Entry]) -> tuple[dict[int, list[Entry]], list[tuple[Entry, str]]]:
@@ -236,7 +238,7 @@ def _parse(entries: Sequence[Entry]) -> tuple[dict[int, list[Entry]], list[tuple
         if entry.fields is None:
             continue
         job_id = entry.fields.get("job_id", "")
-        if any(field not in entry.fields for field in FIELDS):
+        if not entry.fields.keys() >= FIELDS:
             poison.append((entry, "missing_field"))
         elif not (job_id.isascii() and job_id.isdigit() and len(job_id) <= 18):
             poison.append((entry, "invalid_field"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
@@ -92,10 +93,13 @@ class JobMetrics:
             loop_errors=metrics.counter("loop_errors", "What a loop caught.", labels=("loop",)),
         )
 
-    def finished(self, status: str, active: Active | None) -> None:
-        self.finalized.labels(status=status).inc()
-        if active is not None:
-            self.finalize_ms.observe((time.monotonic() - active.started_at) * 1000)
+    def finished(self, status: str, actives: Sequence[Active]) -> None:
+        """By the batch: to look a counter up by its labels costs more than to count."""
+        if actives:
+            now = time.monotonic()
+            self.finalized.labels(status=status).inc(len(actives))
+            for active in actives:
+                self.finalize_ms.observe((now - active.started_at) * 1000)
 
     def rejected(self, reason: str) -> None:
         self.finalized.labels(status="rejected").inc()

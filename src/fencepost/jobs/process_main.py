@@ -48,7 +48,7 @@ class Errand:
     @classmethod
     def of(cls, handler: Handler[...], running: Running, owner: str) -> Errand:
         facts = {
-            **asdict(running),
+            **running._asdict(),
             "expires_at": running.expires_at.isoformat(),
             "submitted_at": running.submitted_at.isoformat(),
         }

@@ -42,7 +42,7 @@ class Settler:
         link: DriveLink,
         owner: str,
         metrics: JobMetrics,
-        on_settled: Callable[[Active], None],
+        on_settled: Callable[[Sequence[Active]], None],
         *,
         batch: int,
     ) -> None:
@@ -73,8 +73,7 @@ class Settler:
                 # Nothing may end this task. The jobs' leases run out, and they are tried again.
                 self._metrics.loop_errors.labels(loop="settle").inc()
                 _log.error("settle_failed", error=describe(error), jobs=len(batch))
-            for active, _ in batch:
-                self._on_settled(active)
+            self._on_settled([active for active, _ in batch])
             if not self._waiting:
                 self._arrived.clear()
                 self._idle.set()
@@ -121,7 +120,11 @@ class Settler:
         return batch
 
     async def _settle(self, batch: Sequence[tuple[Active, Outcome]]) -> None:
-        done: list[Active] = []
+        committed = [active for active, outcome in batch if isinstance(outcome, Committed)]
+        lost = [active for active, outcome in batch if isinstance(outcome, Lost)]
+        self._metrics.finished("ok", committed)
+        self._metrics.finished("lost", lost)
+        done = committed.copy()
         finishes: list[tuple[Active, kernel_job.Finish]] = []
         leaves: list[tuple[Active, kernel_job.Leave]] = []
         for active, outcome in batch:
@@ -130,11 +133,8 @@ class Settler:
                     finishes.append((active, outcome))
                 case kernel_job.Leave():
                     leaves.append((active, outcome))
-                case Committed():
-                    self._metrics.finished("ok", active)
-                    done.append(active)
-                case Lost():
-                    self._metrics.finished("lost", active)
+                case Committed() | Lost():
+                    pass
                 case Refused(reason):
                     self._finish_refused(active, reason, done, leaves)
         await self._finish(finishes, done, leaves)
@@ -165,13 +165,15 @@ class Settler:
             return
         crash_point("jobs.settle.after_finish")
         actives = {active.running.job_id: active for active, _ in finishes}
+        written: list[Active] = []
         for answer in answers:
             active = actives[answer.job_id]
             if answer.refusal is None or (repeated and answer.refusal == "already_finished"):
-                self._metrics.finished("ok", active)
-                done.append(active)
+                written.append(active)
             else:
                 self._finish_refused(active, answer.refusal, done, leaves)
+        self._metrics.finished("ok", written)
+        done += written
 
     async def _leave(self, leaves: Leaves, done: list[Active]) -> None:
         if not leaves:
@@ -192,10 +194,10 @@ class Settler:
         for answer in answers:
             active, item = by_id[answer.job_id]
             if answer.refusal is None:
-                self._metrics.finished(item.how if answer.state == "pending" else str(answer.state), active)
+                self._metrics.finished(item.how if answer.state == "pending" else str(answer.state), [active])
                 done.append(active)
             elif repeated and answer.refusal in ACKNOWLEDGED:
-                self._metrics.finished("repeated", active)
+                self._metrics.finished("repeated", [active])
                 done.append(active)
             else:
                 self._leave_refused(active, answer.refusal, done)

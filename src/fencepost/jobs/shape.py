@@ -49,7 +49,7 @@ class Shape:
             model = self.model.model_validate(payload)
         except ValidationError as error:
             raise self._problem(error) from error
-        return {name: getattr(model, name) for name in self.model.model_fields}
+        return {name: getattr(model, name) for name in self.signature.parameters}
 
     def check_key(self, what: str, key: Key | None) -> None:
         """A key that asks for an argument that there is not is found when the handler is declared."""

@@ -8,14 +8,13 @@ what was lost.
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import structlog
+from structlog.contextvars import bind_contextvars
 
 from fencepost.drive.refresher import Refresher
 from fencepost.drive.stream import Entry
@@ -38,11 +37,11 @@ from fencepost.jobs.threads import HandlerThreads
 from fencepost.kernel.eviction import evict_job
 from fencepost.kernel.lease import owner_name
 from fencepost.listener import Listener
-from fencepost.logs import FloodGate, log_context
+from fencepost.logs import FloodGate, get_logger
 from fencepost.loop import Loop
 from fencepost.signals import announce
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 UNKNOWN_KIND_SECONDS = 5.0
 UNKNOWN_KIND_SECONDS_MAX = 300.0
 FAREWELL_SECONDS = 10.0
@@ -219,7 +218,8 @@ class Worker:
             active = Active(running, entry, job, taken.asked_at + running.lease_seconds)
             # We may be our own successor: an older attempt that still runs here is a zombie.
             older = self._latest.get(running.job_id)
-            self._lose([] if older is None or older.ended else [older])
+            if older is not None and not older.ended:
+                self._lose([older])
             self._latest[running.job_id] = self._active[running.job_id, running.attempt] = active
             handler = self._handlers.get(running.kind)
             if handler is None:
@@ -240,23 +240,26 @@ class Worker:
 
     async def _execute(self, active: Active, handler: Handler[...]) -> Outcome:
         running = active.running
-        trace_id = running.headers.get("trace_id") or secrets.token_hex(16)
-        with log_context(job_id=running.job_id, attempt=running.attempt, trace_id=str(trace_id)):
-            return await execute(active, handler, self._threads, self._processes)
+        # Whoever submitted it without a trace: its tries belong together all the same.
+        trace_id = running.headers.get("trace_id") or f"{running.job_id:032x}"
+        # Not unbound: a task has a context of its own, which ends with it.
+        bind_contextvars(job_id=running.job_id, attempt=running.attempt, trace_id=str(trace_id))
+        return await execute(active, handler, self._threads, self._processes)
 
     def _ended(self, active: Active, task: asyncio.Task[Outcome]) -> None:
         """By callback, because a task that is cancelled before it has begun runs none of its code."""
         active.outcome_known = True
         self._settler.add(active, outcome_of(active, task))
 
-    def _settled(self, active: Active) -> None:
-        running = active.running
-        self._active.pop((running.job_id, running.attempt), None)
-        if self._latest.get(running.job_id) is active:
-            del self._latest[running.job_id]
+    def _settled(self, actives: Sequence[Active]) -> None:
+        for active in actives:
+            running = active.running
+            self._active.pop((running.job_id, running.attempt), None)
+            if self._latest.get(running.job_id) is active:
+                del self._latest[running.job_id]
+            announce("worker.settled")
         self._metrics.active.set(len(self._active))
         self._room.set()
-        announce("worker.settled")
 
     def _heard(self, beat: Beat) -> None:
         """From the heartbeat's thread."""

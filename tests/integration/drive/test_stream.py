@@ -39,6 +39,17 @@ async def test_one_life_of_redis_has_one_name_and_the_next_another(streams: Stre
     assert (await streams.sweep("jobs")).incarnation == wiped.incarnation
 
 
+async def test_no_more_is_written_than_fits_below_half_of_the_bound(streams: Streams) -> None:
+    first = await streams.dispatch("jobs", NORMAL, range(30), 100)
+    second = await streams.dispatch("jobs", NORMAL, range(30, 60), 100)
+    third = await streams.dispatch("jobs", NORMAL, [60], 100)
+    assert [len(sent.entry_ids) for sent in (first, second, third)] == [30, 20, 0]
+    assert await streams.length("jobs") == 50
+    # Who was written are the first ones: the answer is read beside the jobs, by place.
+    entries = await streams.take({"jobs": 100}, 100, "me")
+    assert job_ids(entries) == list(range(50))
+
+
 async def test_what_was_written_before_the_group_belongs_to_it(streams: Streams) -> None:
     await filled(streams, "jobs", 3)
     assert job_ids(await streams.take({"jobs": 10}, 10, "me")) == [1, 2, 3]

@@ -51,6 +51,7 @@ def walk_job(ask: Ask) -> None:
 def _walk_dispatch(ask: Ask, job_ids: list[int]) -> None:
     due = ask(job.dispatch("work", 1, 100))
     assert set(job_ids) <= {d.job_id for d in due}
+    assert ask(job.dispatch_lanes("work", 100))[1] == [d.job_id for d in due]
     assert ask(job.dispatched(job_ids[:2], ["1-0", "1-1"], AWKWARD)) == 2
     driven = ask(job.driven("work", 1, age_seconds=0))
     assert [(d.job_id, d.entry_id, d.incarnation) for d in driven] == [

@@ -133,6 +133,7 @@ FAULTS: dict[str, Any] = {
         ("headers", "job_submit_many('q', 'k', '{1, 2}'::jsonb[], p_headers => '{1}'::jsonb[])"),
         ("concurrency_keys", "job_submit_many('q', 'k', '{1}'::jsonb[], p_concurrency_keys => '{a, b}')"),
         ("patience", "job_dispatch('q', 1, 1, '0')"),
+        ("patience", "job_dispatch_lanes('q', 1, '0')"),
         ("incarnation", "job_dispatched('{1}', '{1-0}', '')"),
         ("entry_ids", "job_dispatched('{1}', '{1-0, 2-0}', 'life')"),
         ("entry_ids", "job_dispatched('{1}', array[repeat('x', 65)], 'life')"),

@@ -30,6 +30,7 @@ JUDGING: dict[Any, Any] = {
     "job_discard": "(1, 'carol')",
     "job_dispatch": "('mail', 1, 1)",
     "job_dispatch_failed": "('{1}', 'e', '0')",
+    "job_dispatch_lanes": "('mail', 1)",
     "job_dispatched": "('{1}', '{1-0}', 'life')",
     "job_evict": "(1, 1, '0')",
     "job_fence": "(1, 1, 'w')",

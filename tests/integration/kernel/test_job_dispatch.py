@@ -148,6 +148,25 @@ def test_a_paused_queue_dispatches_nothing_until_it_is_resumed(app: Caller) -> N
     assert [row["job_id"] for row in app.rows(DISPATCH, 10)] == [job_id]
 
 
+def test_every_lane_is_dispatched_at_once_the_urgent_one_first(app: Caller) -> None:
+    submit = "select job_id from fencepost.job_submit('mail', 'send', '{}', p_lane => %s)"
+    bulk, *normal, urgent = [app.value(submit, lane) for lane in (3, 1, 1, 1, 0)]
+
+    found = app.rows("select * from fencepost.job_dispatch_lanes('mail', 2)")
+
+    assert [(row["lane"], row["job_id"]) for row in found] == [
+        (0, urgent), (1, normal[0]), (1, normal[1]), (3, bulk),
+    ]  # fmt: skip
+
+
+def test_all_lanes_together_stay_inside_the_rate_of_their_queue(app: Caller) -> None:
+    app.execute("select fencepost.queue_rate('mail', 1, 3, 'carol')")
+    for lane in (0, 0, 1, 1, 2):
+        app.execute("select fencepost.job_submit('mail', 'send', '{}', p_lane => %s)", lane)
+
+    assert app.column("select lane from fencepost.job_dispatch_lanes('mail', 10)") == [0, 0, 1]
+
+
 def test_an_idle_dispatcher_is_ended_after_half_its_patience(app: Caller) -> None:
     job_calls.submit(app)
 
@@ -161,6 +180,7 @@ def test_an_idle_dispatcher_is_ended_after_half_its_patience(app: Caller) -> Non
 @pytest.mark.parametrize("limit", [-1, None])
 def test_a_limit_that_means_nothing_is_turned_away(app: Caller, limit: int | None) -> None:
     app.invalid("limit", "select fencepost.job_dispatch('mail', 1, %s::int)", limit)
+    app.invalid("limit", "select fencepost.job_dispatch_lanes('mail', %s::int)", limit)
     app.invalid("limit", "select fencepost.job_driven('mail', 1, '1 s', null, null, %s::int)", limit)
     app.invalid("limit", "select fencepost.job_claim_next('mail', 1, 'w', %s::int)", limit)
     app.invalid("limit", "select fencepost.job_reclaim(%s::int)", limit)

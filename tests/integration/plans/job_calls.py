@@ -26,6 +26,7 @@ JOBS = (
         lambda size: (["{}"] * BATCH, [f"unique-{size - BATCH // 2 + i}" for i in range(BATCH)]),
     ),
     HotCall("job_dispatch", "select * from fencepost.job_dispatch('hot', 1, %s)", plain(BATCH)),
+    HotCall("job_dispatch_lanes", "select * from fencepost.job_dispatch_lanes('hot', %s)", plain(BATCH)),
     HotCall(
         "job_dispatched",
         "select * from fencepost.job_dispatched(%s::bigint[], %s::text[], 'life')",

@@ -28,7 +28,7 @@ class Desk:
         self.counted = Counted()
         self.settled: list[Active] = []
         self.settler = Settler(
-            self.database, self.link.link, "me", self.counted.jobs, self.settled.append, batch=batch
+            self.database, self.link.link, "me", self.counted.jobs, self.settled.extend, batch=batch
         )
 
     @asynccontextmanager

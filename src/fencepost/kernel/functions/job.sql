@@ -168,6 +168,23 @@ begin
   order by w.run_at, w.job_id limit least(p_limit, fencepost._rate_room(p_queue, v_now, true)) for update skip locked;
 end $$;
 
+-- The same for every lane of a queue, the urgent one first and at most p_limit of each: one round trip where there
+-- would be four, most of them for nothing. All lanes together stay inside the queue's rate.
+create or replace function fencepost.job_dispatch_lanes(p_queue text, p_limit integer, p_patience interval default '30 seconds')
+returns table (lane integer, job_id bigint)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_room  integer := fencepost._rate_room(p_queue, fencepost.clock(), true);
+  v_count integer;
+begin
+  for v_lane in 0 .. 3 loop
+    return query select v_lane, d.job_id from fencepost.job_dispatch(p_queue, v_lane, least(p_limit, v_room), p_patience) d;
+    get diagnostics v_count = row_count;
+    v_room := v_room - v_count;
+  end loop;
+end $$;
+
 -- Record where the entries lie, in order of id. What was claimed, cancelled or dispatched by another meanwhile is
 -- left alone; returns how many were recorded.
 create or replace function fencepost.job_dispatched(p_ids bigint[], p_entry_ids text[], p_incarnation text) returns bigint
