@@ -1,0 +1,1 @@
+"""The judge: programs that nobody trusts, run in boxes, judged once."""

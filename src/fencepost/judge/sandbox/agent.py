@@ -1,0 +1,113 @@
+"""A resident box: one process that keeps its namespaces, and serves one run at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+from fencepost.judge.protocol import LINE_BYTES_MAX, Outcome, parse
+from fencepost.judge.sandbox.box_files import BoxFiles
+from fencepost.judge.sandbox.order import Order, Site
+
+START_SECONDS = 20.0
+MARGIN_SECONDS = 20.0
+CEILING = 4
+"""The box gives a starved program up to this many times its wall limit."""
+
+
+class AgentFailed(Exception):
+    """The agent did not start, died, or does not answer. `reason` has few values."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Agent:
+    """Started once, asked often. After a failure it is closed, and another one is started."""
+
+    def __init__(self, program: Path, site: Site) -> None:
+        self._program = program
+        self._site = site
+        self._socket: socket.socket | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self.hello: dict[str, Any] = {}
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket is not None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    async def start(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        with theirs:
+            self._process = await asyncio.create_subprocess_exec(
+                self._program,
+                "agent",
+                f"client={theirs.fileno()}",
+                *self._site.words(),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env={},
+                start_new_session=True,
+            )
+        self._socket = ours
+        line = await self._answer(START_SECONDS)
+        self.hello = json.loads(line)
+        if not self.hello["ready"]:
+            await self.close()
+            raise AgentFailed("not_ready", f"The agent cannot start: {self.hello['error']}.")
+
+    async def run(self, order: Order, files: BoxFiles) -> Outcome:
+        """Raises AgentFailed when the agent is at fault, ProtocolError when its answer is."""
+        if self._socket is None:
+            raise AgentFailed("closed", "The agent is not running.")
+        try:
+            socket.send_fds(self._socket, [order.packet()], files.all())
+        except OSError as error:
+            await self.close()
+            raise AgentFailed("lost", f"The agent does not take orders: {error}.") from error
+        try:
+            line = await self._answer(order.limits.wall_ms / 1000 * CEILING + MARGIN_SECONDS)
+        except asyncio.CancelledError:
+            # Its answer would be read as the next run's.
+            await self.close()
+            raise
+        return parse(line)
+
+    async def _answer(self, seconds: float) -> bytes:
+        assert self._socket is not None
+        try:
+            async with asyncio.timeout(seconds):
+                line = await asyncio.get_running_loop().sock_recv(self._socket, LINE_BYTES_MAX + 1)
+        except (TimeoutError, OSError) as error:
+            await self.close()
+            raise AgentFailed("silent", "The agent does not answer.") from error
+        if not line:
+            await self.close()
+            raise AgentFailed("lost", "The agent died.")
+        return line
+
+    async def close(self) -> None:
+        """The end of the socket ends the agent, its run and its cgroups; one that hangs is killed."""
+        connection, self._socket = self._socket, None
+        if connection is not None:
+            connection.close()
+        process, self._process = self._process, None
+        if process is None:
+            return
+        try:
+            async with asyncio.timeout(MARGIN_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()

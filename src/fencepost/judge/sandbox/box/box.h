@@ -1,0 +1,122 @@
+/* fencepost-box: run one program that nobody trusts, and say in one line what became of it.
+ *
+ *   S  supervisor   outside; limits, clocks, verdict, copying out. Talks to the judge.          supervise.c
+ *   H  holder       inside the namespaces that are kept; owns the prepared root.                  holder.c
+ *   I  init         process 1 of one run: mounts, starts the program, reaps all, reports.            init.c
+ *   P  program      the stranger.                                                                   guard.c
+ *
+ * S starts H once; H starts I for each run; I starts P. Each arms PDEATHSIG and holds a pipe to its parent, so
+ * the death of S ends everything below it. As an agent S serves many orders; as a command it serves one.
+ */
+#ifndef FENCEPOST_BOX_H
+#define FENCEPOST_BOX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define ORDER_BYTES_MAX 65536
+#define ARGS_MAX 512
+#define ENV_MAX 64
+#define BINDS_MAX 24
+#define ROOTS_MAX 48
+#define NAME_MAX_BYTES 256
+#define INSIDE_ID 1000
+
+/* ---- order.c: what is asked for, as words "key=value" */
+struct bind { const char *source, *target; };
+
+struct order {
+  const char *job_id;
+  long attempt_id, cpu_ms, wall_ms, memory_kb, output_kb, stack_kb, processes, open_files, disk_kb, inodes;
+  long out_kb, out_files;
+  bool proc;
+  const char *out_dir;              /* host folder that receives /out */
+  const char *args[ARGS_MAX + 1];
+  const char *env[ENV_MAX + 1];
+  struct bind binds[BINDS_MAX];     /* below the workspace -> place in the box, read-only */
+  const char *roots[ROOTS_MAX];     /* those of the site's roots that this run sees */
+  int arg_count, env_count, bind_count, root_count;
+};
+
+struct site {                       /* what one agent can offer to its runs */
+  const char *roots[ROOTS_MAX];     /* host paths shown read-only at the same place */
+  int root_count;
+  const char *workspace;            /* host folder below which binds lie */
+  uid_t outer_uid;                  /* who the program is outside, when we are root */
+  int fds[3], lifeline;             /* one-shot: the program's standard files; a closed lifeline ends the run */
+  int client;                       /* agent: where orders come from */
+  bool no_cgroup;
+};
+
+const char *order_read(struct order *order, char *words, size_t length);
+const char *word_of_site(struct site *site, char *word, bool *mine);
+
+/* ---- cgroup.c */
+enum cgroup_kind { CGROUP_NONE, CGROUP_V1, CGROUP_V2 };
+struct cgroup {
+  enum cgroup_kind kind;
+  char memory[512], cpu[512], pids[512];   /* our folders; one and the same on v2 */
+  char run_dir[640];                      /* this run's own folder: a used one carries its peak along */
+  int run;
+  uint64_t cpu_before_ns;
+  bool open;
+};
+void cgroup_find(struct cgroup *group);
+void cgroup_sweep(void);
+const char *cgroup_begin(struct cgroup *group, const struct order *order, int join[3], int *join_count);
+uint64_t cgroup_cpu_ns(const struct cgroup *group);
+uint64_t cgroup_peak_kb(const struct cgroup *group);
+long cgroup_oom_kills(const struct cgroup *group);
+void cgroup_kill(const struct cgroup *group);
+bool cgroup_end(struct cgroup *group);
+void cgroup_leave(struct cgroup *group);
+
+/* ---- holder.c */
+struct holder {
+  pid_t pid;
+  int socket;                       /* S's end; H and every I write to the other one */
+  bool user_namespace, proc;
+};
+const char *holder_start(struct holder *holder, const struct site *site);
+void holder_stop(struct holder *holder);
+
+/* ---- init.c: runs as process 1 of a new pid namespace, never returns */
+struct run_files {
+  int standard[3], join[3], join_count, socket, lifeline;
+  const struct site *site;
+};
+_Noreturn void init_main(const struct order *order, const struct run_files *files);
+
+/* ---- guard.c: from here on the program's own code */
+_Noreturn void guard_exec(const struct order *order, const struct run_files *files, int complaint);
+
+/* ---- supervise.c */
+struct outcome {
+  const char *verdict;
+  uint64_t time_ms, wall_ms, mem_kb;
+  int exit_code, exit_signal;
+  char error[200];                  /* empty unless the sandbox itself failed */
+};
+void supervise(struct holder *holder, struct cgroup *group, const struct order *order, char *words, size_t length,
+               const int standard[3], int lifeline, struct outcome *outcome);
+size_t outcome_line(char *line, size_t size, const struct order *order, const struct outcome *outcome);
+
+/* ---- copyout.c */
+const char *copy_out(int from, const char *to, long kb_max, long files_max);
+
+/* ---- wire.c: messages between S, H and I */
+enum { MSG_BEGUN = 'B', MSG_PROGRAM = 'P', MSG_ENDED = 'X', MSG_FAILED = 'E', MSG_DONE = 'D', MSG_READY = 'R' };
+struct message {
+  char kind;
+  int32_t status;
+  uint64_t cpu_us, maxrss_kb;
+  char text[160];
+};
+ssize_t wire_send(int socket, const void *data, size_t size, const int *fds, int fd_count);
+ssize_t wire_receive(int socket, void *data, size_t size, int *fds, int *fd_count, int flags);
+void wire_fail(int socket, const char *what, int error);
+uint64_t now_ns(void);
+
+#endif

@@ -1,0 +1,275 @@
+/* Cgroups: memory, processes and CPU time of one run, on v1, on v2, or not at all.
+ *
+ * Our folders lie below our own cgroup, and are named after this process, its start and its pid namespace: a
+ * sweep removes those of a process that is gone, and touches none of another container's.
+ */
+#define _GNU_SOURCE
+#include "box.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PREFIX "fencepost-box-"
+
+static bool write_file(const char *dir, const char *name, const char *text) {
+  char path[800];
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  int fd = open(path, O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  ssize_t length = (ssize_t)strlen(text), done = write(fd, text, (size_t)length);
+  close(fd);
+  return done == length;
+}
+
+static bool write_number(const char *dir, const char *name, long number) {
+  char text[32];
+  snprintf(text, sizeof text, "%ld", number);
+  return write_file(dir, name, text);
+}
+
+static bool read_file(const char *dir, const char *name, char *text, size_t size) {
+  char path[800];
+  snprintf(path, sizeof path, "%s/%s", dir, name);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  ssize_t got = read(fd, text, size - 1);
+  close(fd);
+  text[got > 0 ? got : 0] = 0;
+  return got >= 0;
+}
+
+/* The number behind a key in a file of "key number" lines, or a bare number when key is NULL; -1 if absent. */
+static long long figure(const char *dir, const char *name, const char *key) {
+  char text[4096];
+  if (!read_file(dir, name, text, sizeof text)) return -1;
+  if (!key) return atoll(text);
+  size_t length = strlen(key);
+  for (char *line = text; line; line = strchr(line, '\n'), line = line ? line + 1 : NULL)
+    if (!strncmp(line, key, length) && line[length] == ' ') return atoll(line + length + 1);
+  return -1;
+}
+
+static unsigned long long start_time(pid_t pid) {
+  char path[64], text[1024];
+  snprintf(path, sizeof path, "/proc/%d", (int)pid);
+  if (!read_file(path, "stat", text, sizeof text)) return 0;
+  char *after = strrchr(text, ')');
+  for (int field = 2; after && field < 21; field++) after = strchr(after + 1, ' ');
+  return after ? strtoull(after + 1, NULL, 10) : 0;
+}
+
+static unsigned long pid_namespace(void) {
+  struct stat seen;
+  return stat("/proc/self/ns/pid", &seen) ? 0 : (unsigned long)seen.st_ino;
+}
+
+/* Our own place in the hierarchy that has the controller ("" for v2): mount point and path from /proc. */
+static bool own_place(const char *controller, char *place, size_t size) {
+  char line[2048], point[512] = "", root[512] = "", path[512] = "";
+  FILE *mounts = fopen("/proc/self/mountinfo", "re");
+  while (mounts && fgets(line, sizeof line, mounts)) {
+    char *tail = strstr(line, " - ");
+    char kind[32], options[512], this_root[512], this_point[512];
+    if (!tail || sscanf(tail, " - %31s %*s %511s", kind, options) != 2) continue;
+    if (sscanf(line, "%*s %*s %*s %511s %511s", this_root, this_point) != 2) continue;
+    bool fits = *controller ? !strcmp(kind, "cgroup") : !strcmp(kind, "cgroup2");
+    if (fits && *controller) {
+      fits = false;
+      for (char *word = strtok(options, ","); word; word = strtok(NULL, ",")) fits |= !strcmp(word, controller);
+    }
+    if (fits) snprintf(point, sizeof point, "%s", this_point), snprintf(root, sizeof root, "%s", this_root);
+  }
+  if (mounts) fclose(mounts);
+  FILE *mine = fopen("/proc/self/cgroup", "re");
+  while (mine && fgets(line, sizeof line, mine)) {
+    line[strcspn(line, "\n")] = 0;
+    char *names = strchr(line, ':'), *where = names ? strchr(names + 1, ':') : NULL;
+    if (!where) continue;
+    *where++ = 0;
+    bool fits = *controller ? false : names[1] == 0;
+    for (char *word = strtok(names + 1, ","); word && *controller; word = strtok(NULL, ","))
+      fits |= !strcmp(word, controller);
+    if (fits) snprintf(path, sizeof path, "%s", where);
+  }
+  if (mine) fclose(mine);
+  if (!*point) return false;
+  const char *below = strncmp(path, root, strlen(root)) || !strcmp(root, "/") ? path : path + strlen(root);
+  snprintf(place, size, "%s%s", point, strcmp(below, "/") ? below : "");
+  if (access(place, W_OK)) snprintf(place, size, "%s", point);
+  return access(place, W_OK) == 0;
+}
+
+static void own_name(char *name, size_t size) {
+  snprintf(name, size, PREFIX "%lu-%d-%llu", pid_namespace(), (int)getpid(), start_time(getpid()));
+}
+
+static bool make_folder(char *path, size_t size, const char *place) {
+  char name[128];
+  own_name(name, sizeof name);
+  snprintf(path, size, "%s/%s", place, name);
+  return mkdir(path, 0755) == 0 || errno == EEXIST;
+}
+
+/* v2 hands its controllers only to children of a group without processes of its own: step into a leaf. */
+static bool open_v2(struct cgroup *group, const char *place) {
+  char controllers[512], leaf[700];
+  if (!read_file(place, "cgroup.controllers", controllers, sizeof controllers) || !strstr(controllers, "memory"))
+    return false;
+  if (!write_file(place, "cgroup.subtree_control", "+memory +pids")) {
+    snprintf(leaf, sizeof leaf, "%s/fencepost-judge", place);
+    mkdir(leaf, 0755);
+    if (!write_file(leaf, "cgroup.procs", "0")) return false;
+    if (!write_file(place, "cgroup.subtree_control", "+memory +pids")) return false;
+  }
+  if (!make_folder(group->memory, sizeof group->memory, place)) return false;
+  if (!write_file(group->memory, "cgroup.subtree_control", "+memory +pids")) {
+    rmdir(group->memory);
+    return false;
+  }
+  memcpy(group->cpu, group->memory, sizeof group->cpu);
+  memcpy(group->pids, group->memory, sizeof group->pids);
+  return true;
+}
+
+void cgroup_find(struct cgroup *group) {
+  char place[512];
+  *group = (struct cgroup){.kind = CGROUP_NONE};
+  if (own_place("memory", place, sizeof place) && make_folder(group->memory, sizeof group->memory, place)) {
+    bool cpu = own_place("cpuacct", place, sizeof place) && make_folder(group->cpu, sizeof group->cpu, place);
+    bool pids = own_place("pids", place, sizeof place) && make_folder(group->pids, sizeof group->pids, place);
+    group->kind = CGROUP_V1;
+    if (cpu && pids) return;
+    cgroup_leave(group);
+    group->kind = CGROUP_NONE;
+  }
+  if (own_place("", place, sizeof place) && open_v2(group, place)) group->kind = CGROUP_V2;
+}
+
+static void kill_members(const char *dir) {
+  char path[800];
+  snprintf(path, sizeof path, "%s/cgroup.procs", dir);
+  FILE *procs = fopen(path, "re");
+  int pid;
+  while (procs && fscanf(procs, "%d", &pid) == 1) kill(pid, SIGKILL);
+  if (procs) fclose(procs);
+}
+
+static void remove_folder(const char *dir) {
+  char path[800];
+  DIR *listing = opendir(dir);
+  for (struct dirent *entry; listing && (entry = readdir(listing));) {
+    if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
+    snprintf(path, sizeof path, "%s/%s", dir, entry->d_name);
+    kill_members(path);
+    rmdir(path);
+  }
+  if (listing) closedir(listing);
+  kill_members(dir);
+  rmdir(dir);
+}
+
+static void sweep_place(const char *place) {
+  DIR *listing = opendir(place);
+  for (struct dirent *entry; listing && (entry = readdir(listing));) {
+    unsigned long space;
+    int pid;
+    unsigned long long started;
+    char path[800];
+    if (sscanf(entry->d_name, PREFIX "%lu-%d-%llu", &space, &pid, &started) != 3) continue;
+    if (space != pid_namespace() || start_time(pid) == started) continue;
+    snprintf(path, sizeof path, "%s/%s", place, entry->d_name);
+    remove_folder(path);
+  }
+  if (listing) closedir(listing);
+}
+
+/* What a kill -9 left. Two sweeps at once disturb nobody: a folder that is gone is what both want. */
+void cgroup_sweep(void) {
+  static const char *CONTROLLERS[] = {"memory", "cpuacct", "pids", ""};
+  char place[512];
+  for (int i = 0; i < 4; i++)
+    if (own_place(CONTROLLERS[i], place, sizeof place)) sweep_place(place);
+}
+
+static bool limit_run(const struct cgroup *group, const struct order *order) {
+  long bytes = order->memory_kb * 1024;
+  if (group->kind == CGROUP_V1) {
+    if (!write_number(group->run_dir, "memory.limit_in_bytes", bytes)) return false;
+    write_number(group->run_dir, "memory.memsw.limit_in_bytes", bytes);  /* Absent without swap accounting. */
+    return write_number(group->pids, "pids.max", order->processes);
+  }
+  write_number(group->run_dir, "memory.swap.max", 0);
+  return write_number(group->run_dir, "memory.max", bytes) && write_number(group->run_dir, "pids.max", order->processes);
+}
+
+const char *cgroup_begin(struct cgroup *group, const struct order *order, int join[3], int *join_count) {
+  *join_count = 0;
+  if (group->kind == CGROUP_NONE) return NULL;
+  snprintf(group->run_dir, sizeof group->run_dir, "%s/r%d", group->memory, ++group->run);
+  if (mkdir(group->run_dir, 0755) && errno != EEXIST) return "cgroup_make";
+  group->open = true;
+  if (!limit_run(group, order)) return "cgroup_limit";
+  group->cpu_before_ns = 0;
+  group->cpu_before_ns = cgroup_cpu_ns(group);
+  const char *folders[] = {group->run_dir, group->cpu, group->pids};
+  for (int i = 0; i < (group->kind == CGROUP_V1 ? 3 : 1); i++) {
+    char path[800];
+    snprintf(path, sizeof path, "%s/%s", folders[i], group->kind == CGROUP_V1 ? "tasks" : "cgroup.procs");
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0) return "cgroup_join";
+    join[(*join_count)++] = fd;
+  }
+  return NULL;
+}
+
+uint64_t cgroup_cpu_ns(const struct cgroup *group) {
+  long long used = group->kind == CGROUP_V1 ? figure(group->cpu, "cpuacct.usage", NULL)
+                                            : figure(group->run_dir, "cpu.stat", "usage_usec") * 1000;
+  return used > (long long)group->cpu_before_ns ? (uint64_t)used - group->cpu_before_ns : 0;
+}
+
+uint64_t cgroup_peak_kb(const struct cgroup *group) {
+  const char *name = group->kind == CGROUP_V1 ? "memory.max_usage_in_bytes" : "memory.peak";
+  long long peak = figure(group->run_dir, name, NULL);
+  return peak > 0 ? (uint64_t)peak / 1024 : 0;
+}
+
+/* Not failcnt: on v1 that counts reclaims, and stays 0 when the killer strikes. */
+long cgroup_oom_kills(const struct cgroup *group) {
+  const char *name = group->kind == CGROUP_V1 ? "memory.oom_control" : "memory.events";
+  long long kills = figure(group->run_dir, name, "oom_kill");
+  return kills > 0 ? (long)kills : 0;
+}
+
+void cgroup_kill(const struct cgroup *group) {
+  if (!group->open) return;
+  if (group->kind != CGROUP_V2 || !write_file(group->run_dir, "cgroup.kill", "1")) kill_members(group->run_dir);
+}
+
+/* Can be repeated: a folder that is gone is removed. */
+bool cgroup_end(struct cgroup *group) {
+  if (!group->open) return true;
+  for (int tries = 0; tries < 200; tries++) {
+    if (!rmdir(group->run_dir) || errno == ENOENT) {
+      group->open = false;
+      return true;
+    }
+    cgroup_kill(group);
+    usleep(tries < 50 ? 200 : 5000);
+  }
+  return false;
+}
+
+void cgroup_leave(struct cgroup *group) {
+  cgroup_end(group);
+  if (*group->memory) remove_folder(group->memory);
+  if (*group->cpu) remove_folder(group->cpu);
+  if (*group->pids) remove_folder(group->pids);
+}

@@ -1,0 +1,120 @@
+/* fencepost-box run WORD...     one run; the words are the site's and the order's, the answer is one line
+ * fencepost-box agent WORD...   orders come as packets of words on the descriptor client=N, each with the program's stdin,
+ *                               stdout and stderr; answers go back as lines. Ends when it is closed.
+ * fencepost-box probe WORD...   what this machine allows, as one line
+ * fencepost-box sweep           remove the cgroups of processes that are gone
+ */
+#define _GNU_SOURCE
+#include "box.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+static struct site site = {.outer_uid = 65533, .fds = {0, 1, 2}, .lifeline = -1, .client = 3};
+
+/* Words of the site are taken out; those of the order are joined, each with its zero byte. */
+static const char *sort_words(int count, char **given, char *words, size_t *length) {
+  *length = 0;
+  for (int i = 0; i < count; i++) {
+    bool mine;
+    const char *wrong = word_of_site(&site, given[i], &mine);
+    if (wrong) return wrong;
+    size_t size = strlen(given[i]) + 1;
+    if (mine) continue;
+    if (*length + size > ORDER_BYTES_MAX) return "too long";
+    memcpy(words + *length, given[i], size);
+    *length += size;
+  }
+  return NULL;
+}
+
+static size_t hello(char *line, size_t size, const struct holder *holder, const struct cgroup *group, const char *wrong) {
+  static const char *KINDS[] = {"none", "v1", "v2"};
+  int length = snprintf(line, size,
+                        "{\"ready\":%s,\"cgroup\":\"%s\",\"user_namespace\":%s,\"proc\":%s,\"root\":%s,\"error\":\"%s\"}\n",
+                        wrong ? "false" : "true", KINDS[group->kind], holder->user_namespace ? "true" : "false",
+                        holder->proc ? "true" : "false", geteuid() ? "false" : "true", wrong ? wrong : "");
+  return (size_t)length;
+}
+
+static void close_all(const int *fds, int count) {
+  for (int i = 0; i < count; i++) close(fds[i]);
+}
+
+static int serve(struct holder *holder, struct cgroup *group) {
+  static char words[ORDER_BYTES_MAX], copy[ORDER_BYTES_MAX], line[4096];
+  static struct order order;
+  size_t said = hello(line, sizeof line, holder, group, NULL);
+  wire_send(site.client, line, said, NULL, 0);
+  for (;;) {
+    int fds[8], fd_count = 8;
+    struct outcome outcome = {.verdict = "SE"};
+    ssize_t length = wire_receive(site.client, words, sizeof words, fds, &fd_count, 0);
+    if (length <= 0) return 0;
+    memcpy(copy, words, (size_t)length);
+    const char *wrong = order_read(&order, copy, (size_t)length);
+    if (fd_count != 3) wrong = "descriptors";
+    if (wrong) snprintf(outcome.error, sizeof outcome.error, "order: %s", wrong);
+    else supervise(holder, group, &order, words, (size_t)length, fds, site.client, &outcome);
+    close_all(fds, fd_count);
+    said = outcome_line(line, sizeof line, &order, &outcome);
+    if (wire_send(site.client, line, said, NULL, 0) < 0) return 0;
+    /* A holder that is lost does not come back: the judge starts a new agent. */
+    if (!strcmp(outcome.error, "holder_lost") || !strcmp(outcome.error, "unkillable")) return 1;
+  }
+}
+
+static int run_once(struct holder *holder, struct cgroup *group, char *words, size_t length) {
+  static char copy[ORDER_BYTES_MAX], line[4096];
+  static struct order order;
+  struct outcome outcome = {.verdict = "SE"};
+  memcpy(copy, words, length);
+  const char *wrong = order_read(&order, copy, length);
+  if (wrong) snprintf(outcome.error, sizeof outcome.error, "order: %s", wrong);
+  else supervise(holder, group, &order, words, length, site.fds, site.lifeline, &outcome);
+  size_t said = outcome_line(line, sizeof line, &order, &outcome);
+  return write(STDOUT_FILENO, line, said) == (ssize_t)said ? 0 : 1;
+}
+
+int main(int argc, char **argv) {
+  static char words[ORDER_BYTES_MAX], line[4096];
+  struct holder holder = {0};
+  struct cgroup group = {0};
+  size_t length;
+  const char *verb = argc > 1 ? argv[1] : "";
+  prctl(PR_SET_DUMPABLE, 1);
+  signal(SIGPIPE, SIG_IGN);
+  if (!strcmp(verb, "sweep")) {
+    cgroup_sweep();
+    return 0;
+  }
+  bool once = !strcmp(verb, "run"), agent = !strcmp(verb, "agent"), probe = !strcmp(verb, "probe");
+  const char *wrong = once || agent || probe ? sort_words(argc - 2, argv + 2, words, &length) : "verb";
+  if (wrong) {
+    fprintf(stderr, "fencepost-box: %s\n", wrong);
+    return 2;
+  }
+  if (!site.no_cgroup) cgroup_find(&group);
+  wrong = holder_start(&holder, &site);
+  int code = 0;
+  if (wrong || probe) {
+    struct order unread = {.job_id = ""};
+    struct outcome outcome = {.verdict = "SE"};
+    if (wrong) snprintf(outcome.error, sizeof outcome.error, "%s", wrong);
+    size_t said = once ? outcome_line(line, sizeof line, &unread, &outcome) : hello(line, sizeof line, &holder, &group, wrong);
+    if (agent) wire_send(site.client, line, said, NULL, 0);
+    else if (write(STDOUT_FILENO, line, said) < 0) code = 1;
+    if (wrong) code = 1;
+  } else {
+    code = agent ? serve(&holder, &group) : run_once(&holder, &group, words, length);
+  }
+  holder_stop(&holder);
+  cgroup_leave(&group);
+  return code;
+}
