@@ -1,0 +1,156 @@
+-- Reserving: the lowest gaps first, then the end of the sequence. One request has one nonce, by a unique key.
+
+-- Reserve for all of p_request_ids under one row lock of the signer; the arrays' order is the order of the nonces. Who
+-- asks again gets his nonce again. The signer is locked before anything is looked at, so that what is found stays true.
+create or replace function fencepost._nonce_reserve(
+  p_signer_id bigint, p_token bigint, p_request_ids text[], p_locked_for interval, p_caller_signs boolean
+) returns void
+language plpgsql volatile
+as $$
+declare
+  v_next  bigint;
+  v_now   timestamptz;
+  v_known text[];
+  v_fresh text[];
+  v_gaps  bigint[];
+  v_more  integer;
+begin
+  select s.next_nonce into strict v_next from fencepost.nonce_signer s where s.signer_id = p_signer_id for no key update;
+  v_now := fencepost.clock();
+  v_known := array(select a.request_id from fencepost.nonce_allocation a
+                   where a.signer_id = p_signer_id and a.request_id = any (p_request_ids));
+  if cardinality(v_known) = 0 and cardinality(p_request_ids) = 1 then
+    v_fresh := p_request_ids;
+  else
+    v_fresh := array(select r.id from unnest(p_request_ids) with ordinality r (id, place)
+                     where r.id <> all (v_known) group by r.id order by min(r.place));
+  end if;
+  if cardinality(v_fresh) = 0 then
+    return;
+  end if;
+  v_gaps := array(select a.nonce from fencepost.nonce_allocation a
+                  where a.signer_id = p_signer_id and a.status = 'RELEASED'
+                  order by a.nonce limit cardinality(v_fresh) for no key update);
+  if cardinality(v_gaps) > 0 then
+    update fencepost.nonce_allocation a
+    set status = 'HELD', caller_signs = p_caller_signs, hold = a.hold + 1, request_id = f.id, tx_hash = null,
+        locked_until = v_now + p_locked_for, fencing_token = p_token, updated_at = v_now
+    from unnest(v_gaps, v_fresh[:cardinality(v_gaps)]) f (nonce, id)
+    where a.signer_id = p_signer_id and a.nonce = f.nonce;
+  end if;
+  v_more := cardinality(v_fresh) - cardinality(v_gaps);
+  if v_more = 0 then
+    return;
+  end if;
+  insert into fencepost.nonce_allocation (signer_id, nonce, status, caller_signs, hold, request_id, locked_until,
+                                          fencing_token, created_at, updated_at)
+  select p_signer_id, v_next + f.place - 1, 'HELD', p_caller_signs, 1, f.id, v_now + p_locked_for, p_token, v_now, v_now
+  from unnest(v_fresh[cardinality(v_gaps) + 1:]) with ordinality f (id, place);
+  update fencepost.nonce_signer s set next_nonce = v_next + v_more where s.signer_id = p_signer_id;
+end $$;
+
+-- Reserve a nonce for each request, one statement for all; answers in the order of the requests. Fenced. With
+-- p_caller_signs the nonce leaves the house: only its caller, or the chain, can give it back. Served by the primary key,
+-- nonce_allocation_request and nonce_allocation_gaps.
+create or replace function fencepost.nonce_reserve(
+  p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_request_ids text[],
+  p_locked_for interval default '60 seconds', p_caller_signs boolean default true
+) returns table (request_id text, nonce bigint, hold bigint, status text, fencing_token bigint, locked_until timestamptz,
+                 tx_hash text)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_id bigint;
+begin
+  perform fencepost._nonce_check_signer(p_chain_id, p_signer);
+  perform fencepost._check_duration('locked_for', p_locked_for, interval '30 days');
+  if p_request_ids is null or p_caller_signs is null then
+    raise exception 'request_ids and caller_signs must not be null.' using errcode = 'ZF100', detail = '{"field": "request_ids"}';
+  end if;
+  perform fencepost._check_text('request_id', r.id, 200) from unnest(p_request_ids) r (id);
+  v_id := fencepost._nonce_fence('reserve', p_chain_id, p_signer, p_owner, p_token);
+  perform fencepost._nonce_reserve(v_id, p_token, p_request_ids, p_locked_for, p_caller_signs);
+  return query
+  select a.request_id, a.nonce, a.hold, a.status, a.fencing_token, a.locked_until, a.tx_hash
+  from unnest(p_request_ids) with ordinality r (id, place)
+  join fencepost.nonce_allocation a on a.signer_id = v_id and a.request_id = r.id
+  order by r.place;
+end $$;
+
+-- Give back what was reserved for our own signing and not signed in its time. Fenced: only the owner cleans. What a caller
+-- signs himself is never given back by time. Served by nonce_allocation_open.
+create or replace function fencepost.nonce_recycle(
+  p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_limit integer default 1000
+) returns setof bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_id     bigint;
+  v_now    timestamptz;
+  v_nonces bigint[];
+begin
+  perform fencepost._nonce_check_signer(p_chain_id, p_signer);
+  perform fencepost._check_limit(p_limit);
+  v_id := fencepost._nonce_fence('recycle', p_chain_id, p_signer, p_owner, p_token);
+  perform 1 from fencepost.nonce_signer s where s.signer_id = v_id for no key update;
+  v_now := fencepost.clock();
+  v_nonces := array(select a.nonce from fencepost.nonce_allocation a
+                    where a.signer_id = v_id and a.status in ('HELD', 'SIGNING', 'SIGNED', 'BROADCAST')
+                      and a.status = 'HELD' and not a.caller_signs and a.locked_until <= v_now
+                    order by a.nonce limit p_limit);
+  perform fencepost._nonce_tx_unbind(v_id, v_nonces, v_now);
+  return query
+  update fencepost.nonce_allocation a
+  set status = 'RELEASED', request_id = null, locked_until = null, fencing_token = p_token, updated_at = v_now
+  where a.signer_id = v_id and a.nonce = any (v_nonces) and a.status = 'HELD' and not a.caller_signs
+  returning a.nonce;
+end $$;
+
+-- What the chain has counted for good is a floor, never a ceiling: the sequence is lifted to it and never lowered. Below it
+-- a gap, and whatever a caller signs himself, is used: by him or by somebody with the same key. What we signed ourselves
+-- is left to whoever follows it: he knows which of its versions was mined. p_latest_count is what the newest block counts: it
+-- may be taken back, so it lifts the sequence and consumes nothing. Fenced.
+create or replace function fencepost.nonce_floor(
+  p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_chain_count bigint,
+  p_latest_count bigint default 0
+) returns table (next_nonce bigint, consumed bigint)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_id     bigint;
+  v_now    timestamptz;
+  v_next   bigint;
+  v_nonces bigint[];
+begin
+  perform fencepost._nonce_check_signer(p_chain_id, p_signer);
+  if p_chain_count is null or p_chain_count < 0 then
+    raise exception 'chain_count is %; it must be 0 or more.', coalesce(p_chain_count::text, 'null')
+      using errcode = 'ZF100', detail = '{"field": "chain_count"}';
+  end if;
+  v_id := fencepost._nonce_fence('floor', p_chain_id, p_signer, p_owner, p_token);
+  select greatest(s.next_nonce, p_chain_count, p_latest_count) into v_next from fencepost.nonce_signer s
+  where s.signer_id = v_id for no key update;
+  v_now := fencepost.clock();
+  v_nonces := array(
+    select a.nonce from fencepost.nonce_allocation a
+    where a.signer_id = v_id and a.status = 'RELEASED' and a.nonce < p_chain_count
+    union all
+    select a.nonce from fencepost.nonce_allocation a
+    where a.signer_id = v_id and a.status in ('HELD', 'SIGNING', 'SIGNED', 'BROADCAST') and a.nonce < p_chain_count
+      and (a.caller_signs or a.status = 'HELD')
+    order by 1);
+  -- Our own transaction that had only reserved has lost its nonce to a stranger with the same key: it takes another.
+  perform fencepost._nonce_tx_unbind(v_id, v_nonces, v_now);
+  update fencepost.nonce_allocation a
+  set status = 'CONSUMED', locked_until = null, fencing_token = p_token, updated_at = v_now,
+      request_id = case when a.caller_signs then a.request_id end
+  where a.signer_id = v_id and a.nonce = any (v_nonces);
+  get diagnostics consumed = row_count;
+  update fencepost.nonce_signer s
+  set next_nonce = v_next, chain_count = greatest(s.chain_count, p_chain_count), updated_at = v_now
+  where s.signer_id = v_id and (s.next_nonce < v_next or s.chain_count < p_chain_count);
+  next_nonce := v_next;
+  return next;
+end $$;

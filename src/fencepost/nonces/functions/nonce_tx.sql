@@ -1,0 +1,342 @@
+-- Managed transactions: taken in on any node, moved by the owner of the signer alone.
+--
+--   event      from            to          what becomes of the nonce, in the same transaction
+--   submit                     QUEUED
+--   take       QUEUED          BOUND       reserved (HELD, we sign)
+--   unbind     BOUND           QUEUED      was HELD and unsigned: given back, or taken by a stranger
+--   mined      BOUND, MINED    MINED       stays BROADCAST: a block can be taken back
+--   unmined    MINED           BOUND       a reorganisation took the block back
+--   confirm    BOUND, MINED    CONFIRMED   CONSUMED; or CANCELLED when the no-op was mined
+--   reject     QUEUED, BOUND   REJECTED    given back if HELD; from SIGNING on refused
+--   cancel     QUEUED          CANCELLED   a bound one is only marked: the owner replaces it with a no-op
+--
+-- Signing and sending are the allocation's own moves (nonce_mark.sql). A crash between any two of them leaves a state from
+-- which the next owner goes on: nothing is kept anywhere else.
+
+create or replace function fencepost._nonce_tx_seen(p_tx fencepost.nonce_transaction) returns jsonb
+language sql immutable
+as $$
+  select case when p_tx.transaction_id is null then '{}'::jsonb else
+    jsonb_build_object('state', p_tx.state, 'nonce', p_tx.nonce, 'hold', p_tx.hold, 'tx_hash', p_tx.tx_hash) end
+$$;
+
+-- Back into the queue: every transaction of a former owner that had its nonce and was never signed.
+create or replace function fencepost._nonce_tx_requeue(p_signer_id bigint, p_token bigint, p_now timestamptz) returns void
+language sql volatile
+as $$
+  update fencepost.nonce_transaction t set state = 'QUEUED', nonce = null, hold = null, updated_at = p_now
+  from fencepost.nonce_allocation a
+  where t.signer_id = p_signer_id and t.state in ('BOUND', 'MINED') and a.signer_id = t.signer_id and a.nonce = t.nonce
+    and a.status = 'HELD' and not a.caller_signs and a.fencing_token < p_token
+$$;
+
+-- The same for given nonces, whose allocations the caller is about to move.
+create or replace function fencepost._nonce_tx_unbind(p_signer_id bigint, p_nonces bigint[], p_now timestamptz) returns void
+language sql volatile
+as $$
+  update fencepost.nonce_transaction t set state = 'QUEUED', nonce = null, hold = null, updated_at = p_now
+  from fencepost.nonce_allocation a
+  where t.signer_id = p_signer_id and t.state in ('BOUND', 'MINED') and t.nonce = any (p_nonces)
+    and a.signer_id = t.signer_id and a.nonce = t.nonce and a.status = 'HELD' and not a.caller_signs
+$$;
+
+-- Take a transaction in. Adds a row and needs no lease: which node hears of it does not matter. The same key again is
+-- answered with what is there; with another content it is refused. The signer must be known: nothing is reserved here.
+create or replace function fencepost.nonce_tx_submit(
+  p_chain_id bigint, p_signer text, p_idempotency_key text, p_digest text, p_recipient text, p_value numeric, p_data bytea,
+  p_gas_limit bigint, p_webhook text default null
+) returns table (transaction_id bigint, state text, repeated boolean)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_signer bigint;
+  v_tx     fencepost.nonce_transaction;
+  v_now    timestamptz := fencepost.clock();
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._nonce_check_signer(p_chain_id, p_signer);
+  perform fencepost._check_text('idempotency_key', p_idempotency_key, 200);
+  perform fencepost._check_text('digest', p_digest, 128);
+  if p_recipient is not null and p_recipient !~ '^0x[0-9a-f]{40}$' then
+    raise exception 'to must be an address of 40 hexadecimal digits.' using errcode = 'ZF100', detail = '{"field": "to"}';
+  end if;
+  if p_value is null or p_value < 0 or p_value >= 2::numeric ^ 256 or p_value <> trunc(p_value) then
+    raise exception 'value must be an integer from 0 to 2^256 - 1.' using errcode = 'ZF100', detail = '{"field": "value"}';
+  end if;
+  if p_gas_limit is null or p_gas_limit <= 0 then
+    raise exception 'gas must be positive.' using errcode = 'ZF100', detail = '{"field": "gas"}';
+  end if;
+  insert into fencepost.nonce_signer (chain_id, signer, next_nonce, created_at, updated_at)
+  select p_chain_id, p_signer, 0, v_now, v_now
+  where not exists (select from fencepost.nonce_signer s where s.chain_id = p_chain_id and s.signer = p_signer)
+  on conflict (chain_id, signer) do nothing;
+  select s.signer_id into v_signer from fencepost.nonce_signer s where s.chain_id = p_chain_id and s.signer = p_signer;
+  insert into fencepost.nonce_transaction (signer_id, idempotency_key, digest, state, recipient, value, data, gas_limit,
+                                           webhook, created_at, updated_at)
+  values (v_signer, p_idempotency_key, p_digest, 'QUEUED', p_recipient, p_value, coalesce(p_data, ''), p_gas_limit, p_webhook,
+          v_now, v_now)
+  on conflict (idempotency_key) do nothing
+  returning * into v_tx;
+  if found then
+    perform fencepost._wake('nonces.transactions');
+    return query select v_tx.transaction_id, v_tx.state, false;
+    return;
+  end if;
+  select * into v_tx from fencepost.nonce_transaction t where t.idempotency_key = p_idempotency_key;
+  if v_tx.digest is distinct from p_digest or v_tx.signer_id is distinct from v_signer then
+    perform fencepost._refuse('mismatch', 'transaction', p_idempotency_key, jsonb_build_object('digest', p_digest),
+                              fencepost._nonce_tx_seen(v_tx));
+  end if;
+  return query select v_tx.transaction_id, v_tx.state, true;
+end $$;
+
+-- Bind the transactions that wait longest to nonces. Fenced. At most p_open_max are under way at once: a pool takes only
+-- so many of one sender. Served by nonce_transaction_queued and nonce_transaction_open.
+create or replace function fencepost.nonce_tx_take(
+  p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_limit integer, p_open_max integer,
+  p_locked_for interval default '60 seconds'
+) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_id    bigint;
+  v_ids   bigint[];
+  v_open  integer;
+  v_taken bigint;
+begin
+  perform fencepost._nonce_check_signer(p_chain_id, p_signer);
+  perform fencepost._check_limit(p_limit);
+  perform fencepost._check_limit(p_open_max);
+  perform fencepost._check_duration('locked_for', p_locked_for, interval '30 days');
+  v_id := fencepost._nonce_fence('take', p_chain_id, p_signer, p_owner, p_token);
+  perform 1 from fencepost.nonce_signer s where s.signer_id = v_id for no key update;
+  select count(*) into v_open from fencepost.nonce_transaction t where t.signer_id = v_id and t.state in ('BOUND', 'MINED');
+  v_ids := array(select t.transaction_id from fencepost.nonce_transaction t
+                 where t.signer_id = v_id and t.state = 'QUEUED' order by t.transaction_id
+                 limit least(p_limit, greatest(0, p_open_max - v_open)) for no key update);
+  if cardinality(v_ids) = 0 then
+    return 0;
+  end if;
+  perform fencepost._nonce_reserve(v_id, p_token, array(select 'tx:' || i from unnest(v_ids) with ordinality u (i, n) order by n),
+                                   p_locked_for, false);
+  update fencepost.nonce_transaction t
+  set state = 'BOUND', nonce = a.nonce, hold = a.hold, updated_at = fencepost.clock()
+  from fencepost.nonce_allocation a
+  where t.transaction_id = any (v_ids) and a.signer_id = v_id and a.request_id = 'tx:' || t.transaction_id;
+  get diagnostics v_taken = row_count;
+  return v_taken;
+end $$;
+
+-- Lock the transaction and fence the signer; raises what speaks against p_event.
+create or replace function fencepost._nonce_tx_own(
+  p_event text, p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_states text[]
+) returns fencepost.nonce_transaction
+language plpgsql volatile
+as $$
+declare
+  v_id bigint;
+  v_tx fencepost.nonce_transaction;
+begin
+  perform fencepost._nonce_check_signer(p_chain_id, p_signer);
+  perform fencepost._check_token('transaction_id', p_transaction_id);
+  v_id := fencepost._nonce_fence(p_event, p_chain_id, p_signer, p_owner, p_token);
+  select * into v_tx from fencepost.nonce_transaction t
+  where t.transaction_id = p_transaction_id and t.signer_id = v_id for no key update;
+  if v_tx.transaction_id is null or v_tx.state <> all (p_states) then
+    perform fencepost._refuse(
+      case when v_tx.transaction_id is null then 'not_found' when v_tx.state in ('BOUND', 'QUEUED', 'MINED') then 'mismatch'
+           else 'already_finished' end,
+      'transaction', p_transaction_id::text, jsonb_build_object('op', p_event, 'token', p_token), fencepost._nonce_tx_seen(v_tx));
+  end if;
+  return v_tx;
+end $$;
+
+-- Choose the fees and mark the nonce SIGNING: whoever signs, now or after a takeover, signs these.
+create or replace function fencepost.nonce_tx_signing(
+  p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_max_fee numeric,
+  p_max_priority numeric
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_tx fencepost.nonce_transaction;
+begin
+  v_tx := fencepost._nonce_tx_own('signing', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{BOUND}');
+  perform fencepost._nonce_mark('signing', p_chain_id, p_signer, p_owner, p_token, v_tx.nonce, v_tx.hold, null);
+  update fencepost.nonce_transaction t
+  set max_fee = p_max_fee, max_priority = p_max_priority, updated_at = fencepost.clock()
+  where t.transaction_id = p_transaction_id;
+end $$;
+
+-- A block holds one of its versions; null for block and hash: a reorganisation took it back.
+create or replace function fencepost.nonce_tx_mined(
+  p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_tx_hash text,
+  p_block_number bigint, p_block_hash text
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  perform fencepost._nonce_tx_own('mined', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{BOUND,MINED}');
+  update fencepost.nonce_transaction t
+  set state = case when p_block_hash is null then 'BOUND' else 'MINED' end, tx_hash = p_tx_hash, block_number = p_block_number,
+      block_hash = p_block_hash, updated_at = fencepost.clock()
+  where t.transaction_id = p_transaction_id;
+end $$;
+
+-- Tell whoever asked to be told, in the transaction that decided it.
+create or replace function fencepost._nonce_tx_tell(p_tx fencepost.nonce_transaction) returns void
+language plpgsql volatile
+as $$
+begin
+  if p_tx.webhook is not null then
+    perform fencepost.outbox_put('webhook', 'transaction:' || p_tx.transaction_id,
+      jsonb_build_object('url', p_tx.webhook, 'event', 'transaction.' || lower(p_tx.state), 'body', jsonb_build_object(
+        'transaction_id', p_tx.transaction_id, 'idempotency_key', p_tx.idempotency_key, 'state', p_tx.state,
+        'nonce', p_tx.nonce, 'tx_hash', p_tx.tx_hash, 'block_number', p_tx.block_number, 'error', p_tx.error)));
+  end if;
+end $$;
+
+-- Deep enough: the nonce is CONSUMED and the transaction has its end, told by the outbox in the same commit. Which end, the
+-- mined version says: the transaction itself, or the no-op that cancels it.
+create or replace function fencepost.nonce_tx_confirm(
+  p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_tx_hash text, p_receipt jsonb
+) returns text
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_tx      fencepost.nonce_transaction;
+  v_purpose text;
+begin
+  perform fencepost._check_json('receipt', p_receipt, 65536);
+  v_tx := fencepost._nonce_tx_own('confirm', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{BOUND,MINED}');
+  select s.purpose into v_purpose from fencepost.nonce_signature s
+  where s.signer_id = v_tx.signer_id and s.nonce = v_tx.nonce and s.tx_hash = p_tx_hash;
+  if v_purpose is null then
+    perform fencepost._refuse('mismatch', 'transaction', p_transaction_id::text,
+      jsonb_build_object('op', 'confirm', 'tx_hash', p_tx_hash), fencepost._nonce_tx_seen(v_tx));
+  end if;
+  perform fencepost._nonce_mark('used', p_chain_id, p_signer, p_owner, p_token, v_tx.nonce, v_tx.hold, p_tx_hash);
+  update fencepost.nonce_transaction t
+  set state = case v_purpose when 'cancel' then 'CANCELLED' else 'CONFIRMED' end, tx_hash = p_tx_hash, receipt = p_receipt,
+      block_number = coalesce((p_receipt ->> 'block_number')::bigint, t.block_number), updated_at = fencepost.clock()
+  where t.transaction_id = p_transaction_id
+  returning * into v_tx;
+  perform fencepost._nonce_tx_tell(v_tx);
+  return v_tx.state;
+end $$;
+
+-- The signed bytes can never be mined: a stranger with the same key has used the nonce, for good. The nonce is CONSUMED, and
+-- the transaction waits for another one.
+create or replace function fencepost.nonce_tx_lost(
+  p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_tx fencepost.nonce_transaction;
+begin
+  v_tx := fencepost._nonce_tx_own('lost', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{BOUND}');
+  if not exists (select from fencepost.nonce_signer s where s.signer_id = v_tx.signer_id and s.chain_count > v_tx.nonce) then
+    perform fencepost._refuse('mismatch', 'transaction', p_transaction_id::text, jsonb_build_object('op', 'lost'),
+                              fencepost._nonce_tx_seen(v_tx));
+  end if;
+  update fencepost.nonce_allocation a
+  set status = 'CONSUMED', request_id = null, locked_until = null, fencing_token = p_token, updated_at = fencepost.clock()
+  where a.signer_id = v_tx.signer_id and a.nonce = v_tx.nonce;
+  update fencepost.nonce_transaction t
+  set state = 'QUEUED', nonce = null, hold = null, max_fee = null, max_priority = null, updated_at = fencepost.clock()
+  where t.transaction_id = p_transaction_id;
+end $$;
+
+-- It cannot be sent, and nothing of it was signed: the nonce is given back, and the transaction has its end.
+create or replace function fencepost.nonce_tx_reject(
+  p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_state text, p_error text
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_tx fencepost.nonce_transaction;
+begin
+  perform fencepost._check_word('state', p_state, '{REJECTED,CANCELLED}');
+  perform fencepost._check_text('error', p_error, 2000);
+  v_tx := fencepost._nonce_tx_own('reject', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{QUEUED,BOUND}');
+  if v_tx.nonce is not null then
+    perform fencepost._nonce_mark('recyclable', p_chain_id, p_signer, p_owner, p_token, v_tx.nonce, v_tx.hold, null);
+  end if;
+  update fencepost.nonce_transaction t
+  set state = p_state, error = p_error, updated_at = fencepost.clock()
+  where t.transaction_id = p_transaction_id
+  returning * into v_tx;
+  perform fencepost._nonce_tx_tell(v_tx);
+end $$;
+
+-- A person or a program wants it cancelled. What waits is cancelled at once; what has its nonce is marked, and the owner
+-- replaces it with a no-op: whichever of the two is mined decides. Answers the state.
+create or replace function fencepost.nonce_tx_cancel(p_transaction_id bigint) returns text
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_tx fencepost.nonce_transaction;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_token('transaction_id', p_transaction_id);
+  select * into v_tx from fencepost.nonce_transaction t where t.transaction_id = p_transaction_id for no key update;
+  if not found then
+    perform fencepost._refuse('not_found', 'transaction', p_transaction_id::text, '{"op": "cancel"}', null);
+  end if;
+  if v_tx.state in ('CONFIRMED', 'REJECTED') then
+    perform fencepost._refuse('already_finished', 'transaction', p_transaction_id::text, '{"op": "cancel"}',
+                              fencepost._nonce_tx_seen(v_tx));
+  end if;
+  if v_tx.state <> 'CANCELLED' then
+    update fencepost.nonce_transaction t
+    set state = case t.state when 'QUEUED' then 'CANCELLED' else t.state end,
+        cancel_requested_at = coalesce(t.cancel_requested_at, fencepost.clock()), updated_at = fencepost.clock()
+    where t.transaction_id = p_transaction_id
+    returning * into v_tx;
+    if v_tx.state = 'CANCELLED' then
+      perform fencepost._nonce_tx_tell(v_tx);
+    end if;
+    perform fencepost._wake('nonces.transactions');
+  end if;
+  return v_tx.state;
+end $$;
+
+-- What is under way for one signer, in order of nonce, with the newest signed bytes: all that a new owner needs to go on.
+create or replace function fencepost.nonce_tx_open(p_chain_id bigint, p_signer text, p_limit integer)
+returns table (transaction_id bigint, state text, nonce bigint, hold bigint, status text, recipient text, value text, data bytea,
+               gas_limit bigint, max_fee text, max_priority text, tx_hash text, block_hash text, raw bytea, version integer,
+               signed_hashes text[], signed_at timestamptz, cancelling boolean, purpose text)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  perform fencepost._check_limit(p_limit);
+  return query
+  select t.transaction_id, t.state, t.nonce, t.hold, a.status, t.recipient, t.value::text, t.data, t.gas_limit,
+         t.max_fee::text, t.max_priority::text, coalesce(n.tx_hash, a.tx_hash), t.block_hash, n.raw, n.version,
+         array(select o.tx_hash from fencepost.nonce_signature o where o.signer_id = t.signer_id and o.nonce = t.nonce
+               order by o.version desc),
+         n.created_at, t.cancel_requested_at is not null, n.purpose
+  from fencepost.nonce_signer s
+  join fencepost.nonce_transaction t on t.signer_id = s.signer_id and t.state in ('BOUND', 'MINED')
+  join fencepost.nonce_allocation a on a.signer_id = t.signer_id and a.nonce = t.nonce
+  left join lateral (select o.* from fencepost.nonce_signature o where o.signer_id = t.signer_id and o.nonce = t.nonce
+                     order by o.version desc limit 1) n on true
+  where s.chain_id = p_chain_id and s.signer = p_signer
+  order by t.nonce limit p_limit;
+end $$;
+
+-- The signers that have transactions to move. Served by the partial indexes.
+create or replace function fencepost.nonce_tx_signers() returns table (chain_id bigint, signer text)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  return query
+  select s.chain_id, s.signer from fencepost.nonce_signer s
+  where exists (select from fencepost.nonce_transaction t where t.signer_id = s.signer_id and t.state = 'QUEUED')
+     or exists (select from fencepost.nonce_transaction t where t.signer_id = s.signer_id and t.state in ('BOUND', 'MINED'))
+  order by s.signer_id;
+end $$;

@@ -1,0 +1,221 @@
+"""Nobody writes after he was taken over: not a fresh nonce, not an old one, not after a restart."""
+
+from collections.abc import Callable
+
+import pytest
+
+from fencepost.testing import Clock
+from tests.integration.kernel.caller import Caller
+from tests.integration.kernel.overlap import begun, wait_until_blocked
+from tests.integration.nonces.desk import (
+    BROADCAST,
+    CHAIN,
+    RECYCLABLE,
+    RESERVE,
+    RESOURCE,
+    SIGNED,
+    SIGNER,
+    SIGNING,
+    TTL,
+    USED,
+    Desk,
+    statuses,
+)
+
+ACQUIRE = "select * from fencepost.nonce_acquire(%s, %s, %s, %s::interval)"
+
+
+@pytest.fixture
+def old(connect: Callable[[], Caller], clock: Clock) -> Desk:
+    desk = Desk(connect(), "a/boot-1")
+    desk.acquire()
+    return desk
+
+
+@pytest.fixture
+def new(connect: Callable[[], Caller]) -> Desk:
+    return Desk(connect(), "b/boot-1")
+
+
+def test_a_takeover_raises_the_token_and_says_who_went(old: Desk, new: Desk, clock: Clock) -> None:
+    clock.advance(10)
+
+    row = new.acquire()
+
+    assert (row["token"], row["outcome"]) == (old.token + 1, "acquired")
+    events = new.caller.rows("select event, actor, token from fencepost.events order by event_id")
+    assert [(e["event"], e["actor"], e["token"]) for e in events] == [
+        ("acquired", "a/boot-1", 1),
+        ("taken_over", "b/boot-1", 2),
+    ]
+
+
+def test_who_asks_while_another_holds_it_is_told_his_name(old: Desk, new: Desk) -> None:
+    row = new.acquire()
+
+    assert (row["owner"], row["outcome"], new.token) == ("a/boot-1", "not_owner", 0)
+
+
+def test_the_old_owner_cannot_insert_a_fresh_nonce(old: Desk, new: Desk, clock: Clock) -> None:
+    """The row that he would write is one that the new owner has not touched: only the lease can tell."""
+    old.reserve("r1")
+    clock.advance(10)
+    new.acquire()
+
+    refused = old.refused_reserve("not_owner", "r2")
+
+    assert refused.attempted == {"op": "reserve", "owner": "a/boot-1", "token": 1}
+    assert (refused.seen["token"], refused.seen["owner"]) == (2, "b/boot-1")
+    assert new.reserve("r2") == [1]
+
+
+@pytest.mark.parametrize(
+    ("query", "more"),
+    [
+        (USED, (0, 1, "0xaa")),
+        (RECYCLABLE, (0, 1)),
+        (SIGNING, (0, 1)),
+        (SIGNED, (0, 1, "0xaa", b"bytes")),
+        (BROADCAST, (0, 1)),
+        ("select * from fencepost.nonce_recycle(%s, %s, %s, %s)", ()),
+        ("select * from fencepost.nonce_floor(%s, %s, %s, %s, %s)", (5,)),
+        ("select * from fencepost.nonce_mark_many(%s, %s, %s, %s, '{0}', '{1}', '{used}')", ()),
+        ("select fencepost.nonce_tx_take(%s, %s, %s, %s, 10, 10)", ()),
+    ],
+)
+def test_every_write_of_the_old_owner_is_refused(
+    old: Desk, new: Desk, clock: Clock, query: str, more: tuple[object, ...]
+) -> None:
+    old.reserve("r1")
+    clock.advance(10)
+    new.acquire()
+
+    old.caller.refused("not_owner", query, *old.key, *more)  # pyright: ignore[reportArgumentType]
+    assert statuses(new.caller) == {0: "HELD"}
+
+
+def test_a_takeover_waits_for_the_write_that_passed_its_fence(
+    old: Desk, new: Desk, clock: Clock, admin: Caller
+) -> None:
+    """A check without a lock would let the takeover pass between the check and the commit."""
+    old.reserve("r1")
+    old.caller.execute("begin")
+    old.used(0)
+    clock.advance(10)
+    with begun(new.caller, ACQUIRE, CHAIN, SIGNER, new.owner, TTL) as taking:
+        wait_until_blocked(admin, new.caller)
+        assert not taking.done()
+        old.caller.execute("commit")
+        (row,) = taking.result(30)
+    new.token = row["token"]
+    assert new.reserve("r2") == [1]
+
+
+def test_the_owners_renewal_passes_his_own_open_write(
+    old: Desk, connect: Callable[[], Caller], clock: Clock
+) -> None:
+    other = connect()
+    other.execute("set lock_timeout = '5s'")
+    with old.caller.transaction():
+        old.reserve("r1")
+        renewed = other.row(
+            "select * from fencepost.lease_renew(%s, %s, %s, '10 seconds')", RESOURCE, old.owner, old.token
+        )
+    assert renewed["token"] == old.token
+
+
+def test_expiry_is_judged_at_the_statement_and_not_at_the_start_of_the_transaction(
+    old: Desk, clock: Clock
+) -> None:
+    with pytest.raises(Exception, match="lease_expired"), old.caller.transaction():  # noqa: PT012
+        old.reserve("r1")
+        clock.advance(10)
+        old.reserve("r2")
+    assert statuses(old.caller) == {}
+
+
+def test_a_restart_under_the_same_name_does_not_get_the_old_token(
+    old: Desk, connect: Callable[[], Caller], clock: Clock
+) -> None:
+    """The boot id makes the restarted node another owner: it waits, and the dead one's writes are refused."""
+    restarted = Desk(connect(), "a/boot-2")
+    assert restarted.acquire()["outcome"] == "not_owner"
+    clock.advance(10)
+    restarted.acquire()
+
+    old.refused_reserve("not_owner", "late")
+    # Also with the token of the new boot, which he may have read somewhere.
+    old.token = restarted.token
+    old.refused_reserve("not_owner", "late")
+
+
+def test_a_deleted_lease_row_does_not_turn_the_token_back(
+    old: Desk, new: Desk, clock: Clock, admin: Caller
+) -> None:
+    clock.advance(10)
+    new.acquire()
+    assert new.token == 2
+    admin.execute("delete from fencepost.lease")
+
+    new.refused_reserve("not_found", "r1")
+    old.refused_reserve("not_found", "r1")
+    third = Desk(new.caller, "c/boot-1")
+    assert third.acquire()["token"] == 3
+    old.refused_reserve("not_owner", "r1")
+    new.refused_reserve("not_owner", "r1")
+    assert third.reserve("r1") == [0]
+
+
+def test_a_lease_row_that_somebody_made_by_hand_is_no_right(old: Desk, admin: Caller) -> None:
+    """As the deletion, but the row came back from elsewhere with a token that was given out before."""
+    admin.execute("update fencepost.nonce_signer set fencing_token = 7")
+
+    old.refused_reserve("not_owner", "r1")
+
+
+def test_a_takeover_settles_what_the_old_owner_left(old: Desk, new: Desk, clock: Clock) -> None:
+    old.reserve("ours", "ours too", "signed", caller_signs=False)
+    old.reserve("his", caller_signs=True)
+    old.signing(2)
+    clock.advance(10)
+
+    row = new.acquire()
+
+    assert (row["released"], row["adopted"]) == (2, 1)
+    assert statuses(new.caller) == {0: "RELEASED", 1: "RELEASED", 2: "SIGNING", 3: "HELD"}
+    assert new.reserve("next") == [0]
+
+
+def test_a_release_hands_over_at_once(old: Desk, new: Desk) -> None:
+    old.caller.execute("select fencepost.nonce_hand_over(%s, %s, %s, %s)", *old.key)
+
+    assert new.acquire()["token"] == 2
+    old.refused_reserve("not_owner", "late")
+
+
+def test_the_views_show_the_lease_and_the_nonces(old: Desk) -> None:
+    old.reserve("r1")
+
+    lease = old.caller.row("select * from fencepost.signer_lease")
+    nonce = old.caller.row("select * from fencepost.signer_nonce_allocation")
+
+    columns = {"signer", "owner_node", "fencing_token", "acquired_at", "expires_at", "updated_at"}
+    assert columns <= lease.keys()
+    assert (lease["signer"], lease["owner_node"], lease["fencing_token"]) == (SIGNER, "a/boot-1", 1)
+    columns = {
+        "signer",
+        "nonce",
+        "status",
+        "locked_until",
+        "fencing_token",
+        "tx_hash",
+        "created_at",
+        "updated_at",
+    }
+    assert columns <= nonce.keys()
+
+
+def test_signers_and_chains_do_not_touch_each_other(app: Caller) -> None:
+    for chain, name in [(1, "alice"), (1, "bob"), (2, "alice")]:
+        token = app.row(ACQUIRE, chain, name, "a", TTL)["token"]
+        assert app.row(RESERVE, chain, name, "a", token, ["r"])["nonce"] == 0

@@ -1,0 +1,185 @@
+"""The wrong forms of this lease, each planted once: what we lean on is what keeps the late writer out.
+
+A scenario answers whether the wrong thing happened. It must not with the functions as they are, and it must
+with the bug planted: otherwise the scenario sees nothing.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import TimeoutError as NotYet
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+
+from fencepost.embedded import Database
+from fencepost.testing import Clock
+from tests.integration.kernel.caller import Caller
+from tests.integration.kernel.overlap import begun
+from tests.integration.nonces.desk import CHAIN, RESOURCE, SIGNER, TTL, Desk
+from tests.isolation.planted_bug import Edit, PlantedBug
+
+ACQUIRE = "select * from fencepost.nonce_acquire(%s, %s, %s, %s::interval)"
+LOOK = "where l.resource = v_resource and l.token = p_token and l.owner = p_owner for key share;"
+
+
+@dataclass
+class Scene:
+    old: Desk
+    new: Desk
+    clock: Clock
+    admin: Caller
+    connect: Callable[[], Caller]
+
+
+def passes(desk: Desk, request_id: str) -> bool:
+    """Whether the node's reservation is accepted."""
+    try:
+        desk.reserve(request_id)
+    except psycopg.Error as error:
+        if (error.sqlstate or "").startswith("ZF"):
+            return False
+        raise
+    return True
+
+
+def the_old_owner_inserts_a_fresh_nonce(scene: Scene) -> bool:
+    scene.clock.advance(10)
+    scene.new.acquire()
+    return passes(scene.old, "late")
+
+
+def a_takeover_passes_an_open_write(scene: Scene) -> bool:
+    """The old owner has written and not committed when the other takes over.
+
+    A mark and not a reservation: that one locks the signer's row too, where the takeover would wait as well.
+    """
+    scene.old.reserve("open")
+    scene.old.caller.execute("begin")
+    scene.old.used(0)
+    scene.clock.advance(10)
+    with begun(scene.new.caller, ACQUIRE, CHAIN, SIGNER, scene.new.owner, TTL) as taking:
+        try:
+            taking.result(1)
+        except NotYet:
+            passed = False
+        else:
+            passed = True
+        scene.old.caller.execute("commit")
+    return passed
+
+
+def the_owners_renewal_waits(scene: Scene) -> bool:
+    renewing = scene.connect()
+    renewing.execute("set lock_timeout = '300ms'")
+    scene.old.caller.execute("begin")
+    scene.old.reserve("open")
+    try:
+        renewing.execute("select fencepost.lease_renew(%s, 'a/boot-1', 1, '10 seconds')", RESOURCE)
+    except psycopg.errors.LockNotAvailable:
+        return True
+    finally:
+        scene.old.caller.execute("commit")
+    return False
+
+
+def an_old_transaction_does_not_notice_the_expiry(scene: Scene) -> bool:
+    scene.old.caller.execute("begin")
+    scene.old.reserve("first")
+    scene.clock.advance(10)
+    accepted = passes(scene.old, "late")
+    scene.old.caller.execute("rollback")
+    return accepted
+
+
+def a_restarted_node_shares_the_dead_ones_token(scene: Scene) -> bool:
+    restarted = Desk(scene.new.caller, scene.old.owner.replace("boot-1", "boot-2"))
+    if restarted.acquire()["outcome"] == "not_owner":
+        scene.clock.advance(10)
+        restarted.acquire()
+    return passes(scene.old, "late")
+
+
+def a_deleted_row_lets_the_token_begin_again(scene: Scene) -> bool:
+    scene.admin.execute("delete from fencepost.lease")
+    successor = Desk(scene.new.caller, scene.old.owner)
+    successor.acquire()
+    return passes(scene.old, "late")
+
+
+WRONG_FORMS = (
+    PlantedBug(
+        "nobody looks at the lease: a guard on the written row does not know a row that is not there yet",
+        "the_old_owner_inserts_a_fresh_nonce",
+        (
+            Edit("_nonce_fence", "if v_refusal is not null then", "if false then"),
+            Edit("_nonce_fence", "v_highest is distinct from p_token", "false"),
+        ),
+    ),
+    PlantedBug(
+        "the lease is checked and not locked",
+        "a_takeover_passes_an_open_write",
+        (Edit("_nonce_fence", "for key share;", ";"),),
+    ),
+    PlantedBug(
+        "KEY SHARE is taken while the token is in no key",
+        "a_takeover_passes_an_open_write",
+        (Edit("_lease_try", "where l.resource = p_resource for update", "where l.resource = p_resource"),),
+        ("alter table fencepost.lease drop constraint lease_fence_key",),
+    ),
+    PlantedBug(
+        "the lock blocks the owner's own renewal",
+        "the_owners_renewal_waits",
+        (Edit("_nonce_fence", "for key share;", "for share;"),),
+    ),
+    PlantedBug(
+        "expiry is judged by now()",
+        "an_old_transaction_does_not_notice_the_expiry",
+        (Edit("_nonce_fence", "v_now := fencepost.clock();", "v_now := now();"),),
+    ),
+    PlantedBug(
+        "an owner is a name without a boot id",
+        "a_restarted_node_shares_the_dead_ones_token",
+        (
+            Edit(
+                "nonce_acquire",
+                "_lease_try(v_resource, p_owner, p_ttl)",
+                "_lease_try(v_resource, split_part(p_owner, '/', 1) || '/boot-1', p_ttl)",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "a new lease row begins at token 1, whatever was before",
+        "a_deleted_row_lets_the_token_begin_again",
+        (Edit("nonce_acquire", "v_held.token <= v_signer.fencing_token", "false"),),
+    ),
+)
+SCENARIOS: dict[str, Callable[[Scene], bool]] = {
+    scenario.__name__: scenario
+    for scenario in (
+        the_old_owner_inserts_a_fresh_nonce,
+        a_takeover_passes_an_open_write,
+        the_owners_renewal_waits,
+        an_old_transaction_does_not_notice_the_expiry,
+        a_restarted_node_shares_the_dead_ones_token,
+        a_deleted_row_lets_the_token_begin_again,
+    )
+}
+
+
+@pytest.fixture
+def scene(connect: Callable[[], Caller], clock: Clock, admin: Caller) -> Scene:
+    old = Desk(connect(), "a/boot-1")
+    old.acquire()
+    return Scene(old, Desk(connect(), "b/boot-1"), clock, admin, connect)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
+def test_it_does_not_happen(scene: Scene, scenario: Callable[[Scene], bool]) -> None:
+    assert not scenario(scene)
+
+
+@pytest.mark.parametrize("bug", WRONG_FORMS, ids=lambda bug: bug.title)
+def test_it_happens_when_the_bug_is_planted(scene: Scene, database: Database, bug: PlantedBug) -> None:
+    bug.plant(database)
+
+    assert SCENARIOS[bug.noticed_by](scene)
