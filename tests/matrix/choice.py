@@ -10,6 +10,7 @@ from fencepost.embedded import Found
 POSTGRES = "FENCEPOST_TEST_POSTGRES_BIN"
 VALKEY = "FENCEPOST_TEST_VALKEY"
 CLUSTER = "FENCEPOST_TEST_VALKEY_CLUSTER"
+SENTINEL = "FENCEPOST_TEST_SENTINEL"
 PGBOUNCER = "FENCEPOST_TEST_PGBOUNCER"
 
 
@@ -21,11 +22,19 @@ def use_chosen_servers(patch: pytest.MonkeyPatch) -> None:
     if path := os.environ.get(VALKEY):
         valkey = Found(Path(path), VALKEY)
         patch.setattr("fencepost.embedded.valkey.find_valkey", lambda: valkey)
+    if PGBOUNCER in os.environ:
+        # Whoever gives no settings of his own, as most tests do; programs read the variable of the cell.
+        patch.setattr("fencepost.connecting.PREPARE_AFTER", None)
 
 
 def clustered() -> bool:
     """Whether the shared Redis is a node of a cluster."""
     return CLUSTER in os.environ
+
+
+def watched() -> bool:
+    """Whether the shared Redis is a primary that is found through a Sentinel."""
+    return SENTINEL in os.environ
 
 
 def chosen_pgbouncer() -> Path | None:

@@ -4,12 +4,12 @@ A plain client works with it, and yet a command or script whose keys lie in two 
 discipline which a cluster of many nodes asks of our keys.
 """
 
-import socket
 from pathlib import Path
 from typing import Self
 
 from fencepost.embedded import ValkeyServer
 from fencepost.embedded.deadline import Deadline
+from tests.matrix.ports import free_port
 
 SLOTS = "CLUSTER ADDSLOTSRANGE 0 16383"
 SECONDS_MAX = 30
@@ -20,7 +20,7 @@ class ClusterNode(ValkeyServer):
 
     def __init__(self, directory: Path, *, ephemeral: bool = False) -> None:
         super().__init__(directory, ephemeral=ephemeral)
-        self._port = _free_port()
+        self._port = free_port()
 
     def start(self) -> Self:
         super().start()
@@ -35,17 +35,10 @@ class ClusterNode(ValkeyServer):
             "port": str(self._port),
             "bind": "127.0.0.1",
             "cluster-enabled": "yes",
-            "cluster-port": str(_free_port()),
+            "cluster-port": str(free_port()),
         }
         # The last word of an option wins.
         return [
             *super()._options(),
             *(part for name, value in cluster.items() for part in (f"--{name}", value)),
         ]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

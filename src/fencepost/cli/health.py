@@ -15,6 +15,7 @@ from fencepost.cli.board import Board, read_board
 from fencepost.cli.board_metrics import BoardCollector
 from fencepost.cli.board_page import board_page
 from fencepost.cli.reading import first_line, reading
+from fencepost.drive.connection import connect_sync
 from fencepost.endpoint import Page, Route
 from fencepost.errors import FencepostError
 from fencepost.kernel.migrate import check_version, schema_version
@@ -66,9 +67,7 @@ class HealthPages:
         if self._place.redis_url is None:
             return "not configured"
         try:
-            with redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType] - Untyped keyword arguments.
-                self._place.redis_url, socket_timeout=1, socket_connect_timeout=1
-            ) as client:
+            with connect_sync(self._place.redis_url, reply_seconds=1) as client:
                 client.ping()  # pyright: ignore[reportUnknownMemberType]
         except (redis.RedisError, OSError) as error:
             return first_line(error)

@@ -1,4 +1,4 @@
-"""How we connect to Redis.
+"""How we connect to Redis: to one server, or to whichever of several their Sentinels call the primary.
 
 redis-py annotates its own functions in part only, so the casts stand here and in the modules beside it.
 """
@@ -10,23 +10,68 @@ from typing import Any, cast
 import redis
 import redis.asyncio
 import redis.asyncio.retry
+import redis.asyncio.sentinel
 import redis.retry
+import redis.sentinel
 from redis.backoff import NoBackoff
+
+from fencepost.sentinel_url import SentinelUrl, speaks_of_sentinels
 
 
 def connect(url: str, *, reply_seconds: float) -> redis.asyncio.Redis:
     """For an event loop. A cancelled command closes its connection; redis-py sees to that."""
-    retry = redis.asyncio.retry.Retry(NoBackoff(), 0)
-    return cast(
-        "redis.asyncio.Redis",
-        cast("Any", redis.asyncio.Redis).from_url(url, retry=retry, **_options(reply_seconds)),
-    )
+    options = {**_options(reply_seconds), "retry": redis.asyncio.retry.Retry(NoBackoff(), 0)}
+    if speaks_of_sentinels(url):
+        return cast("FollowingRedis", _follow(url, redis.asyncio.sentinel.Sentinel, FollowingRedis, options))
+    return cast("redis.asyncio.Redis", cast("Any", redis.asyncio.Redis).from_url(url, **options))
 
 
 def connect_sync(url: str, *, reply_seconds: float) -> redis.Redis:
     """For a thread."""
-    retry = redis.retry.Retry(NoBackoff(), 0)
-    return cast("redis.Redis", cast("Any", redis.Redis).from_url(url, retry=retry, **_options(reply_seconds)))
+    options = {**_options(reply_seconds), "retry": redis.retry.Retry(NoBackoff(), 0)}
+    if speaks_of_sentinels(url):
+        return cast("FollowingSyncRedis", _follow(url, redis.sentinel.Sentinel, FollowingSyncRedis, options))
+    return cast("redis.Redis", cast("Any", redis.Redis).from_url(url, **options))
+
+
+class FollowingRedis(redis.asyncio.Redis):
+    """A client of the primary. A new connection asks a Sentinel who that is; so does one that was refused."""
+
+    sentinel: Any
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        """Also the connections to the Sentinels: redis-py leaves them to whoever made them."""
+        await super().aclose(close_connection_pool)
+        for client in self.sentinel.sentinels:
+            await client.aclose()
+
+
+class FollowingSyncRedis(redis.Redis):
+    """`FollowingRedis` for a thread."""
+
+    sentinel: Any
+
+    def close(self) -> None:
+        super().close()
+        for client in self.sentinel.sentinels:
+            client.close()
+
+
+def _follow(url: str, sentinel_class: Any, redis_class: Any, options: dict[str, Any]) -> Any:
+    address = SentinelUrl.read(url)
+    sockets = {name: value for name, value in options.items() if name.startswith(("socket_", "retry"))}
+    tls = {"ssl": True} if address.tls else {}
+    sentinel = sentinel_class(
+        address.sentinels,
+        sentinel_kwargs={**sockets, **tls, **address.sentinel_login},
+        db=address.database,
+        **options,
+        **tls,
+        **address.login,
+    )
+    client = sentinel.master_for(address.service, redis_class=redis_class)
+    client.sentinel = sentinel
+    return client
 
 
 def _options(reply_seconds: float) -> dict[str, Any]:

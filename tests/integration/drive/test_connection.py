@@ -11,13 +11,14 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from fencepost.drive.connection import connect, connect_sync
 from fencepost.drive.stream import Streams
+from fencepost.embedded import ValkeyServer
 from fencepost.embedded.deadline import Deadline
 from fencepost.testing import Proxy
 
 
 @pytest.fixture
-async def proxied(redis_url: str) -> AsyncIterator[tuple[Proxy, Streams]]:
-    with Proxy.for_redis(redis_url) as proxy:
+async def proxied(valkey: ValkeyServer, redis_url: str) -> AsyncIterator[tuple[Proxy, Streams]]:
+    with Proxy.for_redis(valkey.url) as proxy:
         client = connect(proxy.url, reply_seconds=1)
         yield proxy, Streams(client, "workers")
         await client.aclose()

@@ -204,9 +204,11 @@ async def test_a_stream_stays_below_half_of_its_bound_and_everything_is_driven(s
     assert scene.metric("job_swept_total", reason="trimmed") == 0
 
 
-async def test_entries_whose_reply_was_lost_are_found_at_once(database: Database, redis_url: str) -> None:
+async def test_entries_whose_reply_was_lost_are_found_at_once(
+    database: Database, valkey: ValkeyServer, redis_url: str
+) -> None:
     """Not after the time that makes an entry abandoned, which is an hour here."""
-    with Proxy.for_redis(redis_url) as proxy:
+    with Proxy.for_redis(valkey.url) as proxy:
         async with counting(database, proxy.url) as (scene, ran):
             async with scene.working(quick(reclaim_grace_seconds=3600)):
                 await submit(scene, 5)

@@ -10,6 +10,7 @@ import redis
 from fencepost.cli.findings import Finding, State
 from fencepost.cli.probes.programs import version_in
 from fencepost.cli.reading import first_line
+from fencepost.drive.connection import connect_sync
 from fencepost.redaction import redact_url
 
 AREA = "Redis"
@@ -18,9 +19,7 @@ REDIS_MIN = (7,)
 
 def probe_redis(url: str, *, seconds: float = 5.0) -> list[Finding]:
     try:
-        with redis.Redis.from_url(  # pyright: ignore[reportUnknownMemberType] - Its keyword arguments are untyped.
-            url, socket_timeout=seconds, socket_connect_timeout=seconds
-        ) as client:
+        with connect_sync(url, reply_seconds=seconds) as client:
             info = cast("Mapping[str, Any]", client.info())  # pyright: ignore[reportUnknownMemberType]
     except (redis.RedisError, OSError, ValueError) as error:
         detail = f"{redact_url(url)} cannot be reached: {first_line(error)}"
