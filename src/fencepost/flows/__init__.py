@@ -1,0 +1,60 @@
+"""Flows: streams whose sinks happen once. The graph, the windows, the sources and the sinks."""
+
+from fencepost.flows.errors import (
+    FlowError,
+    GraphRefused,
+    GuaranteeNotMet,
+    SourceTrimmed,
+    StartRefused,
+    StateMismatch,
+)
+from fencepost.flows.graph import Flow, KeyedStream, Stream, Windowed
+from fencepost.flows.guarantee import Guarantee, Promise
+from fencepost.flows.keyed_steps import Context, Process
+from fencepost.flows.record import Failure, IdempotentRecord, WindowResult
+from fencepost.flows.sinks.kinds import (
+    CallSink,
+    CheckpointAwareSink,
+    ListSink,
+    StagedSink,
+    TableSink,
+    TransactionalSink,
+    TwoPhaseCommitSink,
+)
+from fencepost.flows.sinks.sink import CheckpointId, Sink, Workplace
+from fencepost.flows.sources.iterable import IterableSource
+from fencepost.flows.windows import Session, Sliding, Tumbling
+
+__all__ = [
+    "CallSink",
+    "CheckpointAwareSink",
+    "CheckpointId",
+    "Context",
+    "Failure",
+    "Flow",
+    "FlowError",
+    "GraphRefused",
+    "Guarantee",
+    "GuaranteeNotMet",
+    "IdempotentRecord",
+    "IterableSource",
+    "KeyedStream",
+    "ListSink",
+    "Process",
+    "Promise",
+    "Session",
+    "Sink",
+    "Sliding",
+    "SourceTrimmed",
+    "StagedSink",
+    "StartRefused",
+    "StateMismatch",
+    "Stream",
+    "TableSink",
+    "TransactionalSink",
+    "Tumbling",
+    "TwoPhaseCommitSink",
+    "WindowResult",
+    "Windowed",
+    "Workplace",
+]

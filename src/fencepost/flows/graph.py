@@ -1,0 +1,411 @@
+"""The graph of a flow: immutable nodes, built fluently. A stream is a place in the graph where more can
+follow.
+
+flow = Flow("totals").source(RedisStreams("orders")).json().key_by(user).sum(amount).sink(PostgresUpsert(...))
+
+Every method answers a new value and changes none. `sink` ends a branch and answers a `Flow`; `also` puts
+several together. What the flow promises is checked right there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from fencepost.flows import keyed_steps, steps, window_steps
+from fencepost.flows.errors import GraphRefused
+from fencepost.flows.guarantee import EXACTLY_ONCE, Guarantee, require
+from fencepost.flows.record import Failure, WindowResult
+from fencepost.flows.sinks.sink import Sink
+from fencepost.flows.sources.source import Source
+from fencepost.flows.windows import Session, Tumbling, Window
+
+T = TypeVar("T")
+U = TypeVar("U")
+V = TypeVar("V")
+K = TypeVar("K")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """One place of the graph. Two nodes are equal only if they are the same."""
+
+    kind: str
+    parents: tuple[Node, ...] = ()
+    make: Callable[[], steps.Step] = steps.Pass
+    source: Source | None = None
+    sink: Sink | None = None
+    side: str = ""
+    """`late` or `errors`: what of its parent it carries."""
+    name: str = ""
+    ordered: bool = False
+    """Whether the order of the records of a key changes what it answers."""
+    timers: bool = False
+    needs_time: bool = False
+    needs_key: bool = False
+    at_commit: bool = False
+    """Whether it speaks at commits only, so that how often depends on when they were."""
+    version: int = 1
+    groups: int | None = None
+
+    def ancestors(self) -> Iterator[Node]:
+        """The node and everything before it, each once, parents first."""
+        seen: set[int] = set()
+
+        def walk(node: Node) -> Iterator[Node]:
+            if id(node) in seen:
+                return
+            seen.add(id(node))
+            for parent in node.parents:
+                yield from walk(parent)
+            yield node
+
+        yield from walk(self)
+
+    def is_behind(self, kind: str) -> bool:
+        return any(node.kind == kind for node in self.ancestors())
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A named graph. State and leases carry the name, so it is for ever."""
+
+    name: str
+    guarantee: str = "exactly_once"
+    sinks: tuple[Node, ...] = ()
+    migrations: Mapping[str, Callable[[int, Any], Any]] = field(default_factory=dict[str, Any])
+    """For a step's name: from the version of the stored state and its pairs to the pairs of today."""
+
+    def __post_init__(self) -> None:
+        Guarantee.named(self.guarantee)
+        if not self.name or set(self.name) & set("/:{} "):
+            raise GraphRefused(
+                f"{self.name!r} is no name for a flow: it is empty, or has one of / : {{ }} or a space."
+            )
+
+    def source(self, source: Source, *, name: str | None = None) -> Stream[Any]:
+        """Begin with what a source brings."""
+        return Stream(self, Node("source", source=source, name=name or source.name))
+
+    def also(self, *others: Flow) -> Flow:
+        """The same flow with the branches of the others."""
+        for other in others:
+            if other.name != self.name:
+                raise GraphRefused(
+                    f"{other.name} and {self.name} are two flows; branches of one have one name."
+                )
+        return replace(self, sinks=(*self.sinks, *(sink for other in others for sink in other.sinks)))
+
+    def nodes(self) -> list[Node]:
+        """Every node once, parents first."""
+        return list(dict.fromkeys(node for sink in self.sinks for node in sink.ancestors()))
+
+    @property
+    def promised(self) -> Guarantee:
+        """What the graph keeps: the least of its parts."""
+        kept = [node.source.promise.guarantee for node in self.nodes() if node.source is not None]
+        kept += [node.sink.promise.guarantee for node in self.sinks if node.sink is not None]
+        return min(kept, default=EXACTLY_ONCE)
+
+    @classmethod
+    def of_functions(
+        cls,
+        name: str,
+        source: Source,
+        *functions: Callable[..., Any],
+        sink: Sink,
+        guarantee: str = "exactly_once",
+    ) -> Flow:
+        """The same from functions of one value: plain ones map, generators flat-map, async ones enrich."""
+        stream: Stream[Any] = cls(name, guarantee).source(source)
+        for function in functions:
+            if iscoroutinefunction(function):
+                stream = stream.enrich(function)
+            elif isgeneratorfunction(function):
+                stream = stream.flat_map(function)
+            elif isasyncgenfunction(function):
+                raise GraphRefused(
+                    f"{function.__name__} is an async generator; answer a list from an async function."
+                )
+            else:
+                stream = stream.map(function)
+        return stream.sink(sink)
+
+
+class Stream(Generic[T]):
+    """Records on their way."""
+
+    def __init__(self, flow: Flow, node: Node) -> None:
+        self._flow = flow
+        self._node = node
+
+    def map(self, function: Callable[[T], U]) -> Stream[U]:
+        return Stream(self._flow, self._next("map", lambda: steps.Map(function)))
+
+    def filter(self, function: Callable[[T], bool]) -> Stream[T]:
+        return Stream(self._flow, self._next("filter", lambda: steps.Filter(function)))
+
+    def flat_map(self, function: Callable[[T], Iterable[U]]) -> Stream[U]:
+        return Stream(self._flow, self._next("flat_map", lambda: steps.FlatMap(function)))
+
+    def json(self, kind: Any = Any) -> Stream[Any]:
+        """Read each value, bytes or text, as JSON; with a type, checked and converted."""
+        decode = msgspec.json.Decoder(kind).decode
+        return Stream(self._flow, self._next("json", lambda: steps.Map(decode)))
+
+    def enrich(self, function: Callable[[T], Awaitable[U]], *, concurrency: int = 64) -> Stream[U]:
+        """Await a function for each record, so many at once; the order stays."""
+        return Stream(self._flow, self._next("enrich", lambda: steps.Enrich(function, concurrency)))
+
+    def branch(self, *conditions: Callable[[T], bool]) -> tuple[Stream[T], ...]:
+        """One stream for each condition, and one for what meets none; a record goes to the first it meets."""
+
+        def chooses(wanted: int) -> Callable[[T], bool]:
+            def first(value: T) -> bool:
+                met = next((i for i, meets in enumerate(conditions) if meets(value)), len(conditions))
+                return met == wanted
+
+            return first
+
+        return tuple(self.filter(chooses(i)) for i in range(len(conditions) + 1))
+
+    def union(self, *others: Stream[T]) -> Stream[T]:
+        nodes = (self._node, *(other._node for other in others))
+        if len({node.is_behind("key_by") for node in nodes}) > 1:
+            raise GraphRefused("A union of a keyed and an unkeyed stream has no order. Key both, or neither.")
+        return Stream(self._flow, Node("union", nodes))
+
+    def event_time(
+        self, moment: Callable[[T], float | datetime], *, allowed_lateness: float = 0
+    ) -> Stream[T]:
+        """Say when each record happened. One that comes when its windows are closed goes to `.late`.
+
+        Within one source partition, windows close `allowed_lateness` seconds behind the highest time seen.
+        """
+        if self._node.is_behind("key_by"):
+            raise GraphRefused(
+                "Event time stands before key_by: lateness is decided for each source partition, so that a "
+                "replay decides as the first run did."
+            )
+        return Stream(self._flow, self._next("event_time", lambda: steps.EventTime(moment, allowed_lateness)))
+
+    def key_by(self, function: Callable[[T], K], *, groups: int | None = None) -> KeyedStream[K, T]:
+        """Bring records of one key together. With `groups` they are spread over so many units of work."""
+        if groups is not None and not 1 <= groups <= 4096:
+            raise GraphRefused(f"groups is {groups}; allowed: from 1 to 4096.")
+        node = replace(self._next("key_by", lambda: steps.KeyBy(function)), groups=groups)
+        return KeyedStream(self._flow, node)
+
+    @property
+    def late(self) -> Stream[Any]:
+        """Records that came after their windows had closed."""
+        clock = next((n for n in reversed(list(self._node.ancestors())) if n.kind == "event_time"), None)
+        if clock is None:
+            raise GraphRefused("Nothing is late without event_time before it.")
+        return Stream(self._flow, Node("late", (clock,), side="late"))
+
+    @property
+    def errors(self) -> Stream[Failure]:
+        """Records that the last step could not take. Without it, such a record stops its task."""
+        return Stream(self._flow, Node("errors", (self._node,), side="errors"))
+
+    def sink(self, sink: Sink) -> Flow:
+        """End the branch. Raises GuaranteeNotMet if the flow was asked for more than this can keep."""
+        flow = replace(self._flow, sinks=(*self._flow.sinks, self._next("sink", sink=sink)))
+        sources = [node.source for node in self._node.ancestors() if node.source is not None]
+        promises = [(f"the source {source.name}", source.promise) for source in sources]
+        promises.append((f"the sink {type(sink).__name__}", sink.promise))
+        require(Guarantee.named(flow.guarantee), promises)
+        if not sink.keyed and any(node.at_commit for node in self._node.ancestors()):
+            raise GraphRefused(
+                f"A fold that speaks once a commit gives {type(sink).__name__} another number of records in "
+                "every run. Use emit='each', a window, or a sink that replaces by key."
+            )
+        return flow
+
+    def _next(self, kind: str, make: Callable[[], steps.Step] = steps.Pass, **more: Any) -> Node:
+        return Node(kind, (self._node,), make, **more)
+
+
+class KeyedStream(Stream[T], Generic[K, T]):
+    """Records with a key; steps may remember something for each."""
+
+    def fold(
+        self,
+        initial: U,
+        function: Callable[[U, T], U],
+        *,
+        emit: str = "commit",
+        state: type[U] | None = None,
+        name: str = "",
+        version: int = 1,
+    ) -> Stream[tuple[K, U]]:
+        """One running value a key, as (key, value): once a commit for each changed key, or for `each`
+        record."""
+        if emit not in ("commit", "each"):
+            raise GraphRefused(f"emit is {emit!r}; allowed: 'commit' or 'each'.")
+        each = emit == "each"
+        return Stream(
+            self._flow,
+            self._keyed(
+                "fold",
+                lambda: keyed_steps.Fold(initial, function, each=each, kind=state),
+                at_commit=not each,
+                name=name,
+                version=version,
+            ),
+        )
+
+    def reduce(
+        self, function: Callable[[T, T], T], *, emit: str = "commit", name: str = ""
+    ) -> Stream[tuple[K, T]]:
+        def reducing(left: Any, right: T) -> Any:
+            return right if left is None else function(left, right)
+
+        nothing: Any = None
+        return self.fold(nothing, reducing, emit=emit, name=name)
+
+    def sum(
+        self, amount: Callable[[T], Any], *, emit: str = "commit", name: str = ""
+    ) -> Stream[tuple[K, Any]]:
+        node = self.fold(0, lambda total, value: total + amount(value), emit=emit, name=name)._node
+        return Stream(self._flow, replace(node, ordered=emit == "each"))
+
+    def count(self, *, emit: str = "commit", name: str = "") -> Stream[tuple[K, int]]:
+        node = self.fold(0, lambda total, _: total + 1, emit=emit, name=name)._node
+        return Stream(self._flow, replace(node, ordered=emit == "each"))
+
+    def stateful(
+        self,
+        function: Callable[[Any, T], tuple[Any, Iterable[U]]],
+        *,
+        ttl: float | None = None,
+        state: type[Any] | None = None,
+        name: str = "",
+        version: int = 1,
+    ) -> KeyedStream[K, U]:
+        """`function(state, value)` answers the new state (None forgets the key) and what to emit."""
+        return KeyedStream(
+            self._flow,
+            self._keyed(
+                "stateful",
+                lambda: keyed_steps.StatefulMap(function, ttl, state),
+                needs_time=ttl is not None,
+                name=name,
+                version=version,
+            ),
+        )
+
+    def process(
+        self, process: Callable[[], keyed_steps.Process], *, state: type[Any] | None = None, name: str = ""
+    ) -> KeyedStream[K, Any]:
+        """A step of your own with state and timers; `process` makes one for each task."""
+        return KeyedStream(
+            self._flow,
+            self._keyed(
+                "process",
+                lambda: keyed_steps.ProcessStep(process(), state),
+                timers=True,
+                needs_time=True,
+                name=name,
+            ),
+        )
+
+    def dedup(self, identify: Callable[[T], Any], *, ttl: float | None = None) -> KeyedStream[K, T]:
+        """Let the first record with an id pass, for each key; with `ttl`, within so many seconds."""
+        return KeyedStream(
+            self._flow,
+            self._keyed("dedup", lambda: keyed_steps.Dedup(identify, ttl), needs_time=ttl is not None),
+        )
+
+    def lookup(
+        self, table: KeyedStream[K, U], join: Callable[[T, U | None], V], *, state: type[U] | None = None
+    ) -> KeyedStream[K, V]:
+        """Join each record with the newest record of its key in another stream."""
+        node = self._keyed("lookup", lambda: keyed_steps.Lookup(join, state))
+        return KeyedStream(self._flow, replace(node, parents=(self._node, table._node)))
+
+    def join(
+        self, other: KeyedStream[K, U], join: Callable[[T, U], V], *, window: Tumbling
+    ) -> KeyedStream[K, V]:
+        """Pairs of one key within a window of event time."""
+        node = self._keyed(
+            "join", lambda: window_steps.WindowJoin(window, join), needs_time=True, ordered=False
+        )
+        return KeyedStream(self._flow, replace(node, parents=(self._node, other._node)))
+
+    def window(self, window: Window) -> Windowed[K, T]:
+        return Windowed(self, window)
+
+    def _keyed(self, kind: str, make: Callable[[], steps.Step], **more: Any) -> Node:
+        return self._next(kind, make, **{"ordered": True, "needs_key": True, **more})
+
+
+class Windowed(Generic[K, T]):
+    """Keyed records by window; an aggregate makes them a stream again, one result a window and key."""
+
+    def __init__(self, keyed: KeyedStream[K, T], window: Window) -> None:
+        self._stream = keyed
+        self._window = window
+
+    def fold(
+        self,
+        initial: Callable[[], U],
+        function: Callable[[U, T], U],
+        *,
+        state: type[U] | None = None,
+        name: str = "",
+        version: int = 1,
+        ordered: bool = True,
+    ) -> Stream[WindowResult]:
+        """`initial()` begins each window; `ordered=False` says that the order of the records is all the
+        same."""
+        window = self._window
+
+        def make() -> steps.Step:
+            if isinstance(window, Session):
+                return window_steps.SessionFold(window, initial, function)
+            return window_steps.WindowFold(window, initial, function, state)
+
+        node = self._stream._keyed(  # pyright: ignore[reportPrivateUsage]
+            "window", make, needs_time=True, name=name, version=version, ordered=ordered
+        )
+        return Stream(self._stream._flow, node)  # pyright: ignore[reportPrivateUsage]
+
+    def count(self) -> Stream[WindowResult]:
+        return self.fold(lambda: 0, lambda total, _: total + 1, ordered=False)
+
+    def sum(self, amount: Callable[[T], Any]) -> Stream[WindowResult]:
+        return self.fold(lambda: 0, lambda total, value: total + amount(value), ordered=False)
+
+    def max(self, amount: Callable[[T], Any]) -> Stream[WindowResult]:
+        return self._best(amount, lambda new, old: new > old)
+
+    def min(self, amount: Callable[[T], Any]) -> Stream[WindowResult]:
+        return self._best(amount, lambda new, old: new < old)
+
+    def reduce(self, function: Callable[[T, T], T]) -> Stream[WindowResult]:
+        return self.fold(_nothing, lambda left, right: right if left is None else function(left, right))
+
+    def collect(self) -> Stream[WindowResult]:
+        return self.fold(_no_values, lambda values, value: [*values, value])
+
+    def _best(self, amount: Callable[[T], Any], beats: Callable[[Any, Any], bool]) -> Stream[WindowResult]:
+        def better(best: Any, value: T) -> Any:
+            new = amount(value)
+            return new if best is None or beats(new, best) else best
+
+        return self.fold(_nothing, better, ordered=False)
+
+
+def _nothing() -> Any:
+    return None
+
+
+def _no_values() -> list[Any]:
+    return []

@@ -1,0 +1,58 @@
+"""What a flow promises, computed when its graph is built: the least of its source and its sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from fencepost.flows.errors import GuaranteeNotMet
+
+
+class Guarantee(IntEnum):
+    """Ordered: a higher one includes the lower."""
+
+    AT_MOST_ONCE = 0
+    AT_LEAST_ONCE = 1
+    EXACTLY_ONCE = 2
+
+    @property
+    def words(self) -> str:
+        return self.name.lower().replace("_", "-")
+
+    @classmethod
+    def named(cls, name: str) -> Guarantee:
+        try:
+            return cls[name.upper()]
+        except KeyError:
+            known = ", ".join(member.name.lower() for member in cls)
+            raise GuaranteeNotMet(f"{name!r} is no guarantee; there are {known}.") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What one source or sink keeps at best, why, and what could be used instead."""
+
+    guarantee: Guarantee
+    reason: str
+    alternatives: Sequence[str] = ()
+
+
+EXACTLY_ONCE = Guarantee.EXACTLY_ONCE
+AT_LEAST_ONCE = Guarantee.AT_LEAST_ONCE
+AT_MOST_ONCE = Guarantee.AT_MOST_ONCE
+
+
+def require(asked: Guarantee, promises: Sequence[tuple[str, Promise]]) -> None:
+    """Raise with every part that cannot keep what was asked."""
+    broken = [(name, promise) for name, promise in promises if promise.guarantee < asked]
+    if broken:
+        raise GuaranteeNotMet("\n".join(_complaint(asked, name, promise) for name, promise in broken))
+
+
+def _complaint(asked: Guarantee, name: str, promise: Promise) -> str:
+    instead = [*promise.alternatives, f"ask for {promise.guarantee.name.lower()}"]
+    return (
+        f"{asked.words} was asked, and {name} is {promise.guarantee.words}: {promise.reason}. "
+        f"Instead: {'; or '.join(instead)}."
+    )

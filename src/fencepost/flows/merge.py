@@ -1,0 +1,56 @@
+"""The stated merge of several source partitions: by event time, then partition, then place in it.
+
+Records wait until the watermark of every partition has passed them; then their order is the same in every
+run, whoever was faster. Waiting records are part of the task's state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.flows.state import as_key
+from fencepost.flows.steps import Batch
+
+Waiting = tuple[float, str, int, int, Any]
+"""Time, sender, place among the sender's records, entrance, and the record."""
+
+
+class TimeMerge:
+    """Holds records back until their turn. `waiting` is plain data but for the records' keys."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Waiting] = []
+        self._places: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, sender: str, entrance: int, records: Batch) -> None:
+        place = self._places.get(sender, 0)
+        for number, record in enumerate(records, place):
+            # A record without a time of its own (from a side stream) waits for nobody.
+            time = record[2] if record[2] is not None else float("-inf")
+            self._waiting.append((time, sender, number, entrance, record))
+        self._places[sender] = place + len(records)
+
+    def release(self, watermark: float) -> list[tuple[int, Batch]]:
+        """What all partitions have passed, in order, as runs for one entrance each."""
+        ready = sorted((w for w in self._waiting if w[0] < watermark), key=lambda w: w[:4])
+        if ready:
+            self._waiting = [w for w in self._waiting if w[0] >= watermark]
+        runs: list[tuple[int, Batch]] = []
+        for _, _, _, entrance, record in ready:
+            if not runs or runs[-1][0] != entrance:
+                runs.append((entrance, []))
+            runs[-1][1].append(record)
+        return runs
+
+    def dump(self) -> list[Any]:
+        return [self._places, self._waiting]
+
+    def load(self, stored: list[Any]) -> None:
+        self._places = dict(stored[0])
+        self._waiting = [
+            (time, sender, place, entrance, (value, as_key(key), moment, at))
+            for time, sender, place, entrance, (value, key, moment, at) in stored[1]
+        ]

@@ -1,0 +1,328 @@
+"""A graph made ready to run: heads, which read source partitions, and bodies, which hold state and sinks.
+
+A head is everything before the first `key_by`: it has no state but the watermark of its partition. Its
+borders (a `key_by`, or a sink that follows without one) are the entrances of a body. Head and body may be one
+task, or many tasks with channels between them: neither knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from fencepost.flows.errors import GraphRefused, StateMismatch
+from fencepost.flows.graph import Flow, Node
+from fencepost.flows.merge import TimeMerge
+from fencepost.flows.record import END
+from fencepost.flows.sinks.sink import Sink
+from fencepost.flows.state import pack, unpack
+from fencepost.flows.steps import Batch, Collect, EventTime, Pass, Step
+
+HEAD, BORDER, BODY = "head", "border", "body"
+
+
+class Program:
+    """What all tasks of a flow share: the nodes in order, their names, and on which side each stands."""
+
+    def __init__(self, flow: Flow) -> None:
+        if not flow.sinks:
+            raise GraphRefused(f"The flow {flow.name} has no sink: end a branch with .sink(...).")
+        self.flow = flow
+        self.nodes = flow.nodes()
+        self.sections = self._divide()
+        self.names = self._names()
+        self.sources = [node for node in self.nodes if node.source is not None]
+        self.borders = [node for node in self.nodes if self.sections[node] == BORDER]
+        self.sinks: list[Sink] = [node.sink for node in flow.sinks if node.sink is not None]
+        self._check()
+
+    @cached_property
+    def is_keyed(self) -> bool:
+        return any(node.kind == "key_by" for node in self.borders)
+
+    @cached_property
+    def groups(self) -> int | None:
+        """Over how many key groups the body is spread; None when it is one."""
+        asked = {node.groups for node in self.borders if node.kind == "key_by"}
+        if len(asked) > 1:
+            raise GraphRefused(
+                f"The streams of one flow are keyed into different numbers of groups: {asked}."
+            )
+        return next(iter(asked), None)
+
+    @cached_property
+    def has_time(self) -> bool:
+        return any(node.kind == "event_time" for node in self.nodes)
+
+    def must_merge(self, senders: int) -> bool:
+        """Whether records must be put in order before the body: it depends on it, and nobody else does it."""
+        body = [node for node in self.nodes if self.sections[node] == BODY]
+        if not self.has_time:
+            return False
+        return any(node.timers for node in body) or (senders > 1 and any(node.ordered for node in body))
+
+    def versions(self) -> dict[str, int]:
+        return {self.names[node]: node.version for node in self.nodes if node.needs_key}
+
+    def picture(self) -> dict[str, Any]:
+        """The graph as data, for a console."""
+        numbers = {node: number for number, node in enumerate(self.nodes)}
+        return {
+            "nodes": [
+                {"name": self.names[n], "kind": n.kind, "section": self.sections[n]} for n in self.nodes
+            ],
+            "edges": [[numbers[p], numbers[n]] for n in self.nodes for p in n.parents],
+        }
+
+    def _divide(self) -> dict[Node, str]:
+        sections: dict[Node, str] = {}
+        for node in self.nodes:
+            above = {sections[parent] for parent in node.parents}
+            if node.kind in ("key_by", "sink") and above == {HEAD}:
+                sections[node] = BORDER
+            elif (node.side == "errors" and sections[node.parents[0]] == BORDER) or above <= {HEAD}:
+                sections[node] = HEAD
+            elif HEAD in above:
+                raise GraphRefused(
+                    f"A {node.kind} takes a keyed and an unkeyed stream. Key both, or neither."
+                )
+            else:
+                sections[node] = BODY
+        return sections
+
+    def _names(self) -> dict[Node, str]:
+        """Given, or the kind and its number in the graph. State is found by it."""
+        names: dict[Node, str] = {}
+        for node in self.nodes:
+            number = 1 + sum(1 for other in names if other.kind == node.kind)
+            names[node] = node.name or f"{node.kind}-{number}"
+        if len(set(names.values())) < len(names):
+            raise GraphRefused(f"Two steps have one name: {sorted(names.values())}. Name them with name=.")
+        return names
+
+    def _check(self) -> None:
+        groups = self.groups
+        for node in self.nodes:
+            if node.needs_time and not all(self._is_timed(border) for border in self._entrances_of(node)):
+                raise GraphRefused(
+                    f"{self.names[node]} works in event time: put .event_time(...) before key_by."
+                )
+            if groups is None:
+                continue
+            if node.kind == "key_by" and self.sections[node] == BODY:
+                raise GraphRefused(
+                    "A second key_by behind key groups would need a second exchange. Leave groups out (one "
+                    "task keeps all keys), or end with a sink into a stream and begin another flow there."
+                )
+            if node.kind == "enrich" and self.sections[node] == HEAD:
+                raise GraphRefused(
+                    "enrich stands before key_by with groups: a replay may enrich otherwise, and a record "
+                    "could change its group in between. Put it behind key_by."
+                )
+
+    def _entrances_of(self, node: Node) -> list[Node]:
+        return [other for other in node.ancestors() if self.sections[other] == BORDER]
+
+    def _is_timed(self, border: Node) -> bool:
+        return border.is_behind("event_time")
+
+
+class Wiring:
+    """Steps for some of the nodes, connected as the nodes are."""
+
+    def __init__(self, program: Program, nodes: Sequence[Node]) -> None:
+        self.steps: dict[Node, Step] = {}
+        for node in nodes:
+            step = Collect() if node.sink is not None else node.make()
+            step.name = program.names[node]
+            self.steps[node] = step
+            for port, parent in enumerate(node.parents):
+                if parent in self.steps:
+                    _connect(self.steps[parent], step, node.side, port)
+
+
+def _connect(parent: Step, step: Step, side: str, port: int) -> None:
+    if side == "late":
+        assert isinstance(parent, EventTime), "only event time knows what is late"
+        parent.late.append((step, port))
+    elif side == "errors":
+        parent.errors.append((step, port))
+    else:
+        parent.outs.append((step, port))
+
+
+class Head:
+    """One source partition on its way to the borders."""
+
+    def __init__(self, program: Program, source: Node) -> None:
+        reached = {source}
+        for node in program.nodes:
+            if program.sections[node] != BODY and any(parent in reached for parent in node.parents):
+                reached.add(node)
+        nodes = [node for node in program.nodes if node in reached]
+        self._wiring = Wiring(program, nodes)
+        self._entry = self._wiring.steps[source]
+        self._ends: list[tuple[int, Collect]] = []
+        for number, border in enumerate(program.borders):
+            if border in reached:
+                self._ends.append((number, self._end_of(border)))
+        self._clocks = [step for step in self._wiring.steps.values() if isinstance(step, EventTime)]
+
+    @property
+    def watermark(self) -> float | None:
+        """None where nothing is in event time: such a partition holds nobody up."""
+        return min((clock.watermark for clock in self._clocks), default=None)
+
+    def restore(self, watermark: float | None) -> None:
+        if watermark is not None:
+            for clock in self._clocks:
+                clock.watermark = watermark
+
+    async def feed(self, values: Sequence[Any]) -> list[tuple[int, Batch]]:
+        """Records by the number of their border, in the order in which they came."""
+        await self._entry.push([(value, None, None, at) for at, value in enumerate(values)], 0)
+        return [(number, end.take()) for number, end in self._ends]
+
+    def _end_of(self, border: Node) -> Collect:
+        step = self._wiring.steps[border]
+        if isinstance(step, Collect):
+            return step
+        end = Collect()
+        step.outs.append((end, 0))
+        return end
+
+
+class Body:
+    """The keyed side, with its states and what its sinks are to get."""
+
+    def __init__(self, program: Program, *, senders: int) -> None:
+        nodes = [node for node in program.nodes if program.sections[node] != HEAD]
+        wiring = Wiring(program, [node for node in nodes if program.sections[node] == BODY])
+        self._program = program
+        self._steps = list(wiring.steps.values())
+        self._entrances = [self._entrance(wiring, border) for border in program.borders]
+        collectors = {**wiring.steps, **dict(zip(program.borders, self._entrances, strict=True))}
+        self._sinks = [collectors[node] for node in program.flow.sinks]
+        self._merge = TimeMerge() if program.must_merge(senders) else None
+        self._watermark = float("-inf")
+
+    @staticmethod
+    def _entrance(wiring: Wiring, border: Node) -> Step:
+        if border.sink is not None:
+            return Collect()
+        entrance = Pass()
+        for node, step in wiring.steps.items():
+            for port, parent in enumerate(node.parents):
+                if parent is border:
+                    entrance.outs.append((step, port))
+        return entrance
+
+    async def push(self, sender: str, entrance: int, records: Batch) -> None:
+        if self._merge is not None:
+            self._merge.add(sender, entrance, records)
+        elif records:
+            await self._entrances[entrance].push(records, 0)
+
+    async def advance(self, watermark: float | None) -> None:
+        """The least watermark of all senders; None when nothing is in event time."""
+        if watermark is None or watermark <= self._watermark:
+            return
+        self._watermark = watermark
+        if self._merge is not None:
+            for entrance, records in self._merge.release(watermark):
+                await self._entrances[entrance].push(records, 0)
+        for step in self._steps:
+            await step.advance(watermark)
+
+    async def flush(self) -> None:
+        for step in self._steps:
+            await step.flush()
+
+    @property
+    def pending(self) -> int:
+        """How many values wait for the sinks, or for their turn."""
+        waiting = len(self._merge) if self._merge is not None else 0
+        return waiting + sum(len(sink.records) for sink in self._sinks if isinstance(sink, Collect))
+
+    def take(self) -> list[list[Any]]:
+        """What each sink is to get, in the order of the graph's sinks."""
+        return [[record[0] for record in sink.take()] for sink in self._sinks if isinstance(sink, Collect)]
+
+    def changed(self) -> dict[str, Any]:
+        """What changed since the last `clean`, as plain data."""
+        return self._document({name: state.delta() for name, state in self._states().items()})
+
+    def whole(self) -> dict[str, Any]:
+        return self._document({name: state.whole() for name, state in self._states().items()})
+
+    def clean(self) -> None:
+        for state in self._states().values():
+            state.clean()
+
+    def load(self, documents: Sequence[Mapping[str, Any]]) -> None:
+        """A whole state and the changes that followed it."""
+        states = self._states()
+        for document in documents:
+            for name, pairs in self._migrated(document):
+                if name not in states:
+                    raise StateMismatch(
+                        f"The stored state of {self._program.flow.name} has a step "
+                        f"{name.partition('/')[0]!r} that "
+                        "the graph does not have. Give the step its old name (name=), or begin a new flow."
+                    )
+                states[name].load(pairs)
+            self._watermark = document["watermark"]
+            if self._merge is not None and document.get("merge") is not None:
+                self._merge.load(document["merge"])
+        for step in self._steps:
+            step.loaded()
+
+    def _migrated(self, document: Mapping[str, Any]) -> list[tuple[str, Any]]:
+        today = self._program.versions()
+        migrations = self._program.flow.migrations
+        migrated: list[tuple[str, Any]] = []
+        for name, pairs in document["steps"].items():
+            step = name.partition("/")[0]
+            stored = document["versions"].get(step, 1)
+            if step not in today or stored == today[step]:
+                migrated.append((name, pairs))
+            elif step in migrations:
+                migrated.append((name, migrations[step](stored, pairs)))
+            else:
+                raise StateMismatch(
+                    f"The state of {step} was stored by version {stored} and the graph has version "
+                    f"{today[step]}. "
+                    f"Give the flow migrations={{{step!r}: function}}, or the step version={stored}."
+                )
+        return migrated
+
+    def _states(self) -> dict[str, Any]:
+        return {f"{step.name}/{name}": state for step in self._steps for name, state in step.states.items()}
+
+    def _document(self, states: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "versions": self._program.versions(),
+            "steps": {name: pairs for name, pairs in states.items() if pairs},
+            "watermark": self._watermark,
+            "merge": self._merge.dump() if self._merge is not None else None,
+        }
+
+
+def least(watermarks: Sequence[float | None]) -> float | None:
+    """The watermark of several senders: untimed ones hold nobody up; with none in event time there is
+    none."""
+    timed = [watermark for watermark in watermarks if watermark is not None]
+    return min(timed) if timed else None
+
+
+def encode(document: Mapping[str, Any]) -> bytes:
+    return pack(document)
+
+
+def decode(data: bytes) -> dict[str, Any]:
+    document: dict[str, Any] = unpack(data)
+    return document
+
+
+__all__ = ["END", "Body", "Head", "Program", "decode", "encode", "least"]

@@ -1,0 +1,54 @@
+"""What flows carry: records inside, a few named values at the borders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+Offset = int | str
+"""A place in one source partition: a number, or an entry id of Redis. `order` compares two of them."""
+
+Record = tuple[Any, Any, "float | None", int]
+"""Value, key, event time, and which of the records that were read together it came from."""
+
+END = float("inf")
+"""The watermark behind the last record of a source that ends."""
+
+
+def order(offset: Offset) -> tuple[int, ...]:
+    """Entry ids compare by their two numbers, not by their text."""
+    if isinstance(offset, int):
+        return (offset,)
+    milliseconds, _, sequence = offset.partition("-")
+    return int(milliseconds), int(sequence or 0)
+
+
+def is_after(offset: Offset, other: Offset | None) -> bool:
+    return other is None or order(offset) > order(other)
+
+
+@dataclass(frozen=True, slots=True)
+class IdempotentRecord(Generic[T]):
+    """A value with the id by which a sink recognises it when it comes again."""
+
+    id: str
+    value: T
+
+
+class WindowResult(NamedTuple):
+    """One window of one key, closed."""
+
+    key: Any
+    start: float
+    end: float
+    value: Any
+
+
+class Failure(NamedTuple):
+    """A record that a step could not take, for the side stream `.errors`."""
+
+    value: Any
+    error: str
+    step: str

@@ -1,0 +1,195 @@
+"""The kinds of sinks that users write, each with the promise that its kind can keep."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from fencepost.errors import InvalidInput
+from fencepost.flows.errors import StartRefused
+from fencepost.flows.guarantee import AT_LEAST_ONCE, EXACTLY_ONCE, Promise
+from fencepost.flows.sinks.sink import CheckpointId, Sink
+from fencepost.kernel.call import Json, document
+from fencepost.transaction import Transaction
+
+T = TypeVar("T")
+Txn = TypeVar("Txn")
+
+
+class TransactionalSink(Sink):
+    """Writes to the database that also holds the frontier, in the same transaction."""
+
+    promise = Promise(EXACTLY_ONCE, "values, state and frontier are one transaction")
+
+    @abstractmethod
+    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> None: ...
+
+
+class StagedSink(Sink):
+    """Delivers values that are stored with the checkpoint first, so that a repeat delivers the same ones.
+
+    `deliver` may be called again for the last checkpoint, with the same values in the same order; it must
+    then change nothing. `ids(checkpoint, values)` are names for them that stay the same.
+    """
+
+    staged = True
+
+    @abstractmethod
+    async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> None: ...
+
+    async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> None:
+        if values:
+            await self.deliver(checkpoint, values)
+
+
+class TwoPhaseCommitSink(Sink, Generic[T, Txn]):
+    """A sink with transactions of its own. `Txn` is a handle that JSON can hold; it lies in the checkpoint.
+
+    After a crash `recover_and_commit` is called for the handle in the newest durable checkpoint, and
+    `recover_and_abort` for those of checkpoints that never became durable. Either may be called again,
+    also when `commit` or `abort` had happened already: then it must find that out and do nothing.
+    """
+
+    two_phase = True
+    promise = Promise(
+        EXACTLY_ONCE, "the sink's transaction is committed when, and only when, the checkpoint is durable"
+    )
+
+    @abstractmethod
+    async def begin_transaction(self, checkpoint: CheckpointId) -> Txn: ...
+
+    @abstractmethod
+    async def invoke(self, value: T, txn: Txn) -> None: ...
+
+    @abstractmethod
+    async def pre_commit(self, txn: Txn) -> None: ...
+
+    @abstractmethod
+    async def commit(self, txn: Txn) -> None: ...
+
+    @abstractmethod
+    async def abort(self, txn: Txn) -> None: ...
+
+    async def recover_and_commit(self, txn: Txn) -> None:
+        await self.commit(txn)
+
+    async def recover_and_abort(self, txn: Txn) -> None:
+        await self.abort(txn)
+
+    async def invoke_many(self, values: Sequence[T], txn: Txn) -> None:
+        """Override it where many at once are cheaper."""
+        for value in values:
+            await self.invoke(value, txn)
+
+    async def rehearse(self, resource: str) -> None:
+        """Refuse a handle that no checkpoint could hold, before the first record."""
+        checkpoint = CheckpointId(f"{resource}/rehearsal", 0, 0)
+        txn = await self.begin_transaction(checkpoint)
+        try:
+            document("handle", txn)
+        except InvalidInput as error:
+            raise StartRefused(
+                f"{type(self).__name__}.begin_transaction answers {type(txn).__name__}, which the checkpoint "
+                f"cannot hold: {error} Answer plain data: text, numbers, lists, dicts."
+            ) from None
+        finally:
+            await self.abort(txn)
+
+    async def begin(self, checkpoint: CheckpointId) -> Json:
+        return await self.begin_transaction(checkpoint)
+
+    async def prepare(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Json:
+        await self.invoke_many(values, handle)
+        await self.pre_commit(handle)
+        return handle
+
+    async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> None:
+        await self.commit(handle)
+
+    async def cancel(self, checkpoint: CheckpointId, handle: Json) -> None:
+        await self.recover_and_abort(handle)
+
+
+class CheckpointAwareSink(Sink, Generic[T]):
+    """Hooks around a checkpoint, for a sink that keeps its effects back until it is complete.
+
+    `on_checkpoint_complete` may come twice with the same values. That is exactly once if the sink says so
+    with `idempotent`: a value that was delivered before changes nothing.
+    """
+
+    staged = True
+    idempotent: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        if self.idempotent:
+            self.promise = Promise(EXACTLY_ONCE, "the sink recognises what it has taken before")
+        else:
+            self.promise = Promise(
+                AT_LEAST_ONCE,
+                "on_checkpoint_complete is repeated after a crash",
+                ("set idempotent = True if a repeated value changes nothing", "a TwoPhaseCommitSink"),
+            )
+
+    async def on_checkpoint_start(self, checkpoint: CheckpointId) -> None:
+        """A checkpoint begins."""
+
+    @abstractmethod
+    async def on_checkpoint_complete(self, checkpoint: CheckpointId, values: Sequence[T]) -> None: ...
+
+    async def on_checkpoint_abort(self, checkpoint: CheckpointId) -> None:
+        """It never became durable; its records come again."""
+
+    async def on_checkpoint_restore(self, resource: str, number: int) -> None:
+        """A task continues from this checkpoint."""
+
+    async def begin(self, checkpoint: CheckpointId) -> Json:
+        await self.on_checkpoint_start(checkpoint)
+        return None
+
+    async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> None:
+        await self.on_checkpoint_complete(checkpoint, values)
+
+    async def cancel(self, checkpoint: CheckpointId, handle: Json) -> None:
+        await self.on_checkpoint_abort(checkpoint)
+
+    async def restored(self, resource: str, number: int) -> None:
+        await self.on_checkpoint_restore(resource, number)
+
+
+class CallSink(StagedSink):
+    """Calls a function with the values of each commit. A crash in between calls it again."""
+
+    promise = Promise(
+        AT_LEAST_ONCE,
+        "the function is called again after a crash, and nothing tells it so",
+        (
+            "PostgresRows or another TransactionalSink",
+            "the outbox (OutboxSink)",
+            "a CheckpointAwareSink that is idempotent",
+        ),
+    )
+
+    def __init__(self, function: Callable[[Sequence[Any]], Any]) -> None:
+        self._function = function
+
+    async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
+        answer = self._function(values)
+        if hasattr(answer, "__await__"):
+            await answer
+
+
+class TableSink(TransactionalSink):
+    """Keeps what it gets in memory, by key: for the harness. A task writes it in its transaction's place."""
+
+    keyed = True
+
+    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
+        """Nothing leaves the process."""
+
+
+class ListSink(TransactionalSink):
+    """Keeps what it gets in memory, in order: for the harness."""
+
+    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
+        """Nothing leaves the process."""

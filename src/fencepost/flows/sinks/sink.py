@@ -1,0 +1,88 @@
+"""What a sink is to the runtime: a promise, and hooks around a commit.
+
+One commit of one task goes through them in this order. Every hook may be repeated after a crash.
+
+    begin      a two-phase sink names its transaction; the handle is recorded
+    prepare    it receives the values and prepares them
+    write      inside the transaction of PostgreSQL that stores state, frontier and handles
+    finish     after that transaction is durable, also in recovery
+    cancel     for a transaction that was begun and never became durable
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fencepost.client import Fencepost
+from fencepost.flows.guarantee import Promise
+from fencepost.kernel.call import Json
+from fencepost.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointId:
+    """Names one checkpoint of one task for ever: the token keeps a zombie's apart from its successor's."""
+
+    resource: str
+    token: int
+    number: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.resource}#{self.number}.{self.token}"
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """What sources and sinks are opened with."""
+
+    fp: Fencepost
+    flow: str
+    redis_url: str | None
+    replay_seconds_max: float
+    """How long ago a record may have been delivered that is delivered again: lease, interval and drain."""
+    interval_seconds: float
+    drain_seconds: float
+
+
+class Sink:
+    """A sink. Subclass one of the kinds in `kinds`, not this."""
+
+    promise: Promise
+    keyed: ClassVar[bool] = False
+    """Whether a later value of a key replaces an earlier one, so that only the last need be written."""
+    staged: ClassVar[bool] = False
+    """Whether the values themselves must be stored with the checkpoint until `finish` has delivered them."""
+    two_phase: ClassVar[bool] = False
+    numbered: ClassVar[bool] = False
+    """Whether the sink remembers the last checkpoint that it took, and skips what is not newer."""
+
+    async def open(self, place: Workplace) -> None:
+        """Connect, and refuse what cannot work, with the remedy."""
+
+    async def close(self) -> None:
+        """Give connections back."""
+
+    async def begin(self, checkpoint: CheckpointId) -> Json:
+        return None
+
+    async def prepare(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Json:
+        return handle
+
+    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
+        """Write within the commit."""
+
+    async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> None:
+        """The checkpoint is durable: make its effects visible. A repeat changes nothing."""
+
+    async def cancel(self, checkpoint: CheckpointId, handle: Json) -> None:
+        """The checkpoint never became durable: undo what was prepared. A repeat changes nothing."""
+
+    async def restored(self, resource: str, number: int) -> None:
+        """A task was restored to this checkpoint, and everything up to it is finished."""
+
+    async def position(self, resource: str) -> int | None:
+        """The newest checkpoint that a numbered sink has taken; None when it has never taken one."""
+        return None

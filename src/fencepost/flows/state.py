@@ -1,0 +1,77 @@
+"""Keyed state: a mapping that knows what changed since the last commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder().decode
+
+
+def pack(value: Any) -> bytes:
+    """Plain data to bytes: what JSON has, and bytes, dates and tuples (which come back as lists)."""
+    return _encode(value)
+
+
+def unpack(data: bytes) -> Any:
+    return _decode(data)
+
+
+def as_key(value: Any) -> Any:
+    """A key that was stored: lists were tuples."""
+    return tuple(as_key(part) for part in value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
+
+
+def keep(value: Any) -> Any:
+    return value
+
+
+class KeyedState:
+    """The state of one step. `values` is the step's own dict; whoever changes a key adds it to `dirty`.
+
+    A change is written as pairs and removals, so a commit costs what changed and not what is there.
+    """
+
+    def __init__(self, revive: Callable[[Any], Any] = keep) -> None:
+        self.values: dict[Any, Any] = {}
+        self.dirty: set[Any] = set()
+        self._revive = revive
+
+    def put(self, key: Any, value: Any) -> None:
+        self.values[key] = value
+        self.dirty.add(key)
+
+    def remove(self, key: Any) -> None:
+        if key in self.values:
+            del self.values[key]
+            self.dirty.add(key)
+
+    def delta(self) -> list[Any]:
+        """What changed, as pairs; a pair without a value is a removal."""
+        values = self.values
+        return [[key, values[key]] if key in values else [key] for key in self.dirty]
+
+    def whole(self) -> list[Any]:
+        return list(self.values.items())
+
+    def clean(self) -> None:
+        self.dirty.clear()
+
+    def load(self, pairs: Iterable[list[Any]]) -> None:
+        """Apply what `whole` or `delta` wrote."""
+        for pair in pairs:
+            key = as_key(pair[0])
+            if len(pair) == 1:
+                self.values.pop(key, None)
+            else:
+                self.values[key] = self._revive(pair[1])
+
+
+def reviver(kind: type[Any] | None) -> Callable[[Any], Any]:
+    """Make stored plain data a value of the declared type again."""
+    if kind is None:
+        return keep
+    return lambda stored: msgspec.convert(stored, kind)

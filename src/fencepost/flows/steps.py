@@ -1,0 +1,214 @@
+"""Steps: what a node of the graph does to a batch of records. No I/O but what an enrichment asks for.
+
+A batch is a list of tuples (value, key, time, at). A step takes whole batches, because a call for each record
+costs more than most of what users do to one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from fencepost.flows.record import Failure, Record
+from fencepost.flows.state import KeyedState
+
+Batch = list[Record]
+
+
+class Step:
+    """A node at work. `outs` are the steps behind it, each with the port that it listens on."""
+
+    name: str = ""
+
+    def __init__(self) -> None:
+        self.outs: list[tuple[Step, int]] = []
+        self.errors: list[tuple[Step, int]] = []
+
+    @property
+    def states(self) -> dict[str, KeyedState]:
+        """The keyed states of this step, by their names within it."""
+        return {}
+
+    def loaded(self) -> None:
+        """The states were restored: rebuild what is derived from them."""
+
+    async def push(self, records: Batch, port: int) -> None:
+        raise NotImplementedError
+
+    async def advance(self, watermark: float) -> None:
+        """No record before the watermark will come any more."""
+
+    async def flush(self) -> None:
+        """A commit is near: hand on what was kept back for it."""
+
+    async def emit(self, records: Batch) -> None:
+        if records:
+            for step, port in self.outs:
+                await step.push(records, port)
+
+    async def each(self, records: Batch, take: Callable[[Record], Iterable[Record]]) -> Batch:
+        """One by one, after a batch has failed: what fails goes to `.errors`, or is raised without one."""
+        taken: Batch = []
+        failed: Batch = []
+        for record in records:
+            try:
+                taken.extend(take(record))
+            except Exception as error:
+                if not self.errors:
+                    raise
+                failed.append(self.failure(record, error))
+        for step, port in self.errors:
+            await step.push(failed, port)
+        return taken
+
+    def failure(self, record: Record, error: Exception) -> Record:
+        value, key, time, at = record
+        return Failure(value, f"{type(error).__name__}: {error}", self.name), key, time, at
+
+
+class Pass(Step):
+    """Hands on what it gets: a union, or the head of a side stream."""
+
+    async def push(self, records: Batch, port: int) -> None:
+        await self.emit(records)
+
+
+class Map(Step):
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._function = function
+
+    async def push(self, records: Batch, port: int) -> None:
+        f = self._function
+        try:
+            mapped: Batch = [(f(v), k, t, a) for v, k, t, a in records]
+        except Exception:
+            mapped = await self.each(records, lambda r: [(f(r[0]), r[1], r[2], r[3])])
+        await self.emit(mapped)
+
+
+class Filter(Step):
+    def __init__(self, function: Callable[[Any], bool]) -> None:
+        super().__init__()
+        self._function = function
+
+    async def push(self, records: Batch, port: int) -> None:
+        f = self._function
+        try:
+            kept = [record for record in records if f(record[0])]
+        except Exception:
+            kept = await self.each(records, lambda r: [r] if f(r[0]) else [])
+        await self.emit(kept)
+
+
+class FlatMap(Step):
+    def __init__(self, function: Callable[[Any], Iterable[Any]]) -> None:
+        super().__init__()
+        self._function = function
+
+    async def push(self, records: Batch, port: int) -> None:
+        f = self._function
+        try:
+            made: Batch = [(out, k, t, a) for v, k, t, a in records for out in f(v)]
+        except Exception:
+            made = await self.each(records, lambda r: [(out, r[1], r[2], r[3]) for out in f(r[0])])
+        await self.emit(made)
+
+
+class Enrich(Step):
+    """Awaits a function for each record, so many at once; the order of the records stays."""
+
+    def __init__(self, function: Callable[[Any], Awaitable[Any]], concurrency: int) -> None:
+        super().__init__()
+        self._function = function
+        self._concurrency = concurrency
+
+    async def push(self, records: Batch, port: int) -> None:
+        gate = asyncio.Semaphore(self._concurrency)
+
+        async def one(record: Record) -> Any:
+            async with gate:
+                return await self._function(record[0])
+
+        answers: Sequence[Any] = await asyncio.gather(*map(one, records), return_exceptions=True)
+        made: Batch = []
+        failed: Batch = []
+        for record, answer in zip(records, answers, strict=True):
+            if not isinstance(answer, BaseException):
+                made.append((answer, record[1], record[2], record[3]))
+            elif isinstance(answer, Exception) and self.errors:
+                failed.append(self.failure(record, answer))
+            else:
+                raise answer
+        for step, out_port in self.errors:
+            await step.push(failed, out_port)
+        await self.emit(made)
+
+
+class KeyBy(Step):
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._function = function
+
+    async def push(self, records: Batch, port: int) -> None:
+        f = self._function
+        try:
+            keyed: Batch = [(v, f(v), t, a) for v, _, t, a in records]
+        except Exception:
+            keyed = await self.each(records, lambda r: [(r[0], f(r[0]), r[2], r[3])])
+        await self.emit(keyed)
+
+
+class EventTime(Step):
+    """Gives each record its time, and sends those to `late` whose windows are closed.
+
+    The watermark follows the highest time that was seen, `lateness_seconds` behind it, and nothing else: no
+    wall clock, no size of a batch. So a replay decides as the first run did.
+    """
+
+    def __init__(self, moment: Callable[[Any], float | datetime], lateness_seconds: float) -> None:
+        super().__init__()
+        self._moment = moment
+        self._lateness_seconds = lateness_seconds
+        self.watermark = float("-inf")
+        self.late: list[tuple[Step, int]] = []
+
+    async def push(self, records: Batch, port: int) -> None:
+        timed = await self.each(records, self._timed)
+        watermark = self.watermark
+        lateness = self._lateness_seconds
+        kept: Batch = []
+        late: Batch = []
+        for record in timed:
+            time: Any = record[2]
+            if time < watermark:
+                late.append(record)
+                continue
+            kept.append(record)
+            watermark = max(watermark, time - lateness)
+        self.watermark = watermark
+        for step, out_port in self.late:
+            await step.push(late, out_port)
+        await self.emit(kept)
+
+    def _timed(self, record: Record) -> Iterable[Record]:
+        moment = self._moment(record[0])
+        time = moment.timestamp() if isinstance(moment, datetime) else float(moment)
+        return ((record[0], record[1], time, record[3]),)
+
+
+class Collect(Step):
+    """The end of a branch: keeps values for a sink, or records for a border, until they are taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: Batch = []
+
+    async def push(self, records: Batch, port: int) -> None:
+        self.records.extend(records)
+
+    def take(self) -> Batch:
+        taken, self.records = self.records, []
+        return taken

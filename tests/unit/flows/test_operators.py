@@ -1,0 +1,290 @@
+"""What each operator answers, in the harness: whatever the batches, the interleaving and the restarts."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fencepost.flows import (
+    Context,
+    Failure,
+    Flow,
+    GuaranteeNotMet,
+    IterableSource,
+    ListSink,
+    Session,
+    Sliding,
+    StateMismatch,
+    TableSink,
+    Tumbling,
+    WindowResult,
+)
+from fencepost.flows.graph import KeyedStream, Stream
+from fencepost.flows.program import Body, Program, decode, encode
+from fencepost.testing.flow_harness import FlowOutcome, run_flow
+
+WAYS = [{"batch": 100}, {"batch": 1}, {"batch": 2, "restart_every": 1}]
+
+
+def numbers(flow: str = "f", name: str = "in") -> Stream[Any]:
+    return Flow(flow).source(IterableSource([], name=name))
+
+
+def timed(name: str = "in", lateness: float = 0) -> KeyedStream[Any, Any]:
+    """Records are (key, time)."""
+    stream = numbers(name=name).event_time(lambda r: r[1], allowed_lateness=lateness)
+    return stream.key_by(lambda r: r[0])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_map_filter_and_flat_map(way: dict[str, int]) -> None:
+    flow = (
+        numbers()
+        .map(lambda n: n + 1)
+        .filter(lambda n: n % 2 == 0)
+        .flat_map(lambda n: [n] * 2)
+        .sink(ListSink())
+    )
+
+    assert run_flow(flow, {"in": [1, 2, 3]}, **way).of() == [2, 2, 4, 4]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_running_totals_by_key(way: dict[str, int]) -> None:
+    flow = numbers().key_by(lambda n: n % 2).sum(lambda n: n).sink(TableSink())
+
+    assert run_flow(flow, {"in": [1, 2, 3, 4]}, **way).table() == {1: 4, 0: 6}
+
+
+def test_each_record_may_speak() -> None:
+    flow = numbers().key_by(lambda n: n % 2).reduce(max, emit="each").sink(ListSink())
+
+    assert run_flow(flow, {"in": [1, 5, 3]}).of() == [(1, 1), (1, 5), (1, 5)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_stateful_map_remembers_each_key_and_forgets_on_none(way: dict[str, int]) -> None:
+    def pairs(state: list[int] | None, n: int) -> tuple[Any, list[Any]]:
+        return (None, [(state[0], n)]) if state else ([n], [])
+
+    flow = numbers().key_by(lambda n: n % 2).stateful(pairs).sink(ListSink())
+
+    assert run_flow(flow, {"in": [1, 2, 3, 5, 4, 7]}, **way).of() == [(1, 3), (2, 4), (5, 7)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_state_outlives_its_time_by_no_record(way: dict[str, int]) -> None:
+    def count(state: int | None, _: Any) -> tuple[int, list[int]]:
+        return (state or 0) + 1, [(state or 0) + 1]
+
+    flow = timed().stateful(count, ttl=10).sink(ListSink())
+
+    assert run_flow(flow, {"in": [("a", 0), ("a", 9), ("a", 19), ("a", 20)]}, **way).of() == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_id_passes_once(way: dict[str, int]) -> None:
+    flow = timed().dedup(lambda r: r[2], ttl=10).sink(ListSink())
+    records = [("a", 0, "x"), ("a", 1, "x"), ("b", 1, "x"), ("a", 20, "x")]
+
+    assert run_flow(flow, {"in": records}, **way).of() == [records[0], records[2], records[3]]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_tumbling_windows_close_behind_the_watermark(way: dict[str, int]) -> None:
+    flow = timed(lateness=6).window(Tumbling(10)).count().sink(ListSink())
+
+    results = run_flow(flow, {"in": [("a", 1), ("a", 9), ("b", 3), ("a", 12)]}, **way).of()
+
+    assert sorted(results) == [
+        WindowResult("a", 0, 10, 2),
+        WindowResult("a", 10, 20, 1),
+        WindowResult("b", 0, 10, 1),
+    ]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_record_belongs_to_every_window_that_slides_over_it(way: dict[str, int]) -> None:
+    flow = timed().window(Sliding(10, 5)).count().sink(ListSink())
+
+    results = run_flow(flow, {"in": [("a", 7)]}, **way).of()
+
+    assert [(r.start, r.end) for r in results] == [(0, 10), (5, 15)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_record_joins_the_sessions_that_it_lies_between(way: dict[str, int]) -> None:
+    flow = timed(lateness=100).window(Session(5)).collect().sink(ListSink())
+
+    results = run_flow(flow, {"in": [("a", 0), ("a", 8), ("a", 4), ("a", 30)]}, **way).of()
+
+    assert [(r.start, r.end, [v[1] for v in r.value]) for r in results] == [
+        (0, 13, [0, 4, 8]),
+        (30, 35, [30]),
+    ]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_late_records_have_a_stream_of_their_own(way: dict[str, int]) -> None:
+    stream = timed(lateness=5)
+    counts, late = ListSink(), ListSink()
+    flow = stream.window(Tumbling(10)).count().sink(counts).also(stream.late.sink(late))
+
+    outcome = run_flow(flow, {"in": [("a", 1), ("a", 20), ("a", 15), ("a", 14)]}, **way)
+
+    assert outcome.of(late) == [("a", 14)]
+    assert sum(r.value for r in outcome.of(counts)) == 3
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_records_of_two_streams_are_joined_within_their_window(way: dict[str, int]) -> None:
+    flow = timed("left").join(timed("right"), lambda a, b: (a[2], b[2]), window=Tumbling(10)).sink(ListSink())
+    left = [("a", 1, "l1"), ("a", 11, "l2"), ("b", 2, "l3")]
+    right = [("a", 2, "r1"), ("a", 3, "r2"), ("a", 25, "r3")]
+
+    outcome = run_flow(flow, {"left": left, "right": right}, **way)
+
+    assert sorted(outcome.of()) == [("l1", "r1"), ("l1", "r2")]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_table_is_looked_up_as_of_the_records_own_time(seed: int) -> None:
+    flow = timed("orders").lookup(timed("rates"), lambda order, rate: rate and rate[2]).sink(ListSink())
+    orders = [("a", 1), ("a", 5), ("a", 9)]
+    rates = [("a", 2, "low"), ("a", 7, "high")]
+
+    outcome = run_flow(flow, {"orders": orders, "rates": rates}, batch=1, seed=seed)
+
+    assert outcome.of() == [None, "low", "high"]
+
+
+class Silence:
+    """Speaks when a key has been silent for ten seconds."""
+
+    def on_record(self, context: Context, value: Any) -> None:
+        context.state = context.time
+        context.call_at((context.time or 0) + 10)
+
+    def on_timer(self, context: Context) -> None:
+        if context.time == context.state + 10:
+            context.emit((context.key, context.state))
+            context.state = None
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_timers_fire_in_event_time(way: dict[str, int]) -> None:
+    flow = timed(lateness=3).process(Silence).sink(ListSink())
+
+    outcome = run_flow(flow, {"in": [("a", 0), ("a", 4), ("b", 1), ("a", 30)]}, **way)
+
+    assert sorted(outcome.of()) == [("a", 4), ("a", 30), ("b", 1)]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_step_cannot_take_goes_to_its_errors(way: dict[str, int]) -> None:
+    good, bad = ListSink(), ListSink()
+    halves = numbers().map(lambda n: 10 // n)
+    flow = halves.sink(good).also(halves.errors.sink(bad))
+
+    outcome = run_flow(flow, {"in": [1, 0, 2]}, **way)
+
+    assert outcome.of(good) == [10, 5]
+    [failure] = outcome.of(bad)
+    assert isinstance(failure, Failure)
+    assert failure.value == 0
+    assert "ZeroDivisionError" in failure.error
+
+
+def test_without_a_stream_for_errors_they_are_raised() -> None:
+    with pytest.raises(ZeroDivisionError):
+        run_flow(numbers().map(lambda n: 10 // n).sink(ListSink()), {"in": [0]})
+
+
+async def doubled(n: int) -> int:
+    return n * 2
+
+
+def test_an_enrichment_keeps_the_order() -> None:
+    assert run_flow(numbers().enrich(doubled, concurrency=2).sink(ListSink()), {"in": [3, 1, 2]}).of() == [
+        6,
+        2,
+        4,
+    ]
+
+
+def test_a_branch_takes_each_record_once() -> None:
+    small, even, rest = numbers().branch(lambda n: n < 3, lambda n: n % 2 == 0)
+    sinks = [ListSink(), ListSink(), ListSink()]
+    flow = small.sink(sinks[0]).also(even.sink(sinks[1]), rest.sink(sinks[2]))
+
+    outcome = run_flow(flow, {"in": [1, 2, 3, 4, 5]})
+
+    assert [outcome.of(sink) for sink in sinks] == [[1, 2], [4], [3, 5]]
+
+
+events = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 60), st.integers(0, 99)), max_size=25)
+
+
+@settings(max_examples=25, deadline=None)
+@given(events, st.integers(1, 7), st.integers(1, 3))
+def test_the_windows_of_one_partition_are_the_same_whatever_the_batches_and_restarts(
+    records: list[Any], batch: int, restart_every: int
+) -> None:
+    stream = timed(lateness=5)
+    flow = stream.window(Tumbling(10)).collect().sink(ListSink()).also(stream.late.sink(ListSink()))
+
+    calm = run_flow(flow, {"in": records})
+    rough = run_flow(flow, {"in": records}, batch=batch, restart_every=restart_every)
+
+    def results(outcome: FlowOutcome) -> list[Any]:
+        return sorted([r.key, r.start, [list(value) for value in r.value]] for r in outcome.of(0))
+
+    assert results(rough) == results(calm)
+    assert rough.of(1) == calm.of(1)
+
+
+@settings(max_examples=25, deadline=None)
+@given(events, events, st.integers(1, 5), st.integers(0, 50))
+def test_the_merge_of_partitions_is_the_same_whoever_is_faster(
+    one: list[Any], two: list[Any], batch: int, seed: int
+) -> None:
+    flow = timed(lateness=5).stateful(lambda s, r: ([*(s or []), r[2]], [(s, r)])).sink(ListSink())
+
+    first = run_flow(flow, {"in": {"0": one, "1": two}})
+    second = run_flow(flow, {"in": {"0": one, "1": two}}, batch=batch, seed=seed, restart_every=2)
+
+    def by_key(outcome: FlowOutcome) -> Counter[str]:
+        return Counter(repr((r[0], s and list(s), list(r))) for s, r in outcome.of())
+
+    assert by_key(first) == by_key(second)
+
+
+def test_state_of_another_version_is_refused_or_converted() -> None:
+    keyed = numbers().key_by(lambda n: n % 2)
+    old = Body(Program(keyed.fold(0, lambda s, n: s + n, name="sums").sink(TableSink())), senders=1)
+    stored = decode(encode({**old.whole(), "steps": {"sums/value": [[1, 5]]}}))
+    newer = keyed.fold([0], lambda s, n: [s[0] + n], name="sums", version=2).sink(TableSink())
+
+    with pytest.raises(StateMismatch, match="version 1 and the graph has version 2"):
+        Body(Program(newer), senders=1).load([stored])
+
+    converting = Flow("f", migrations={"sums": lambda version, pairs: [[k, [v]] for k, v in pairs]})
+    same = converting.source(IterableSource([], name="in")).key_by(lambda n: n % 2)
+    body = Body(Program(same.fold([0], lambda s, n: s, name="sums", version=2).sink(TableSink())), senders=1)
+    body.load([stored])
+    assert body.whole()["steps"] == {"sums/value": [(1, [5])]}
+
+
+def test_state_of_a_step_that_is_gone_is_refused() -> None:
+    flow = numbers().key_by(str).count(name="counts").sink(TableSink())
+    stored: dict[str, Any] = {"versions": {}, "steps": {"sums/value": []}, "watermark": 0.0, "merge": None}
+
+    with pytest.raises(StateMismatch, match="sums"):
+        Body(Program(flow), senders=1).load([stored])
+
+
+def test_an_unknown_guarantee_is_refused() -> None:
+    with pytest.raises(GuaranteeNotMet, match="exactly_once"):
+        Flow("f", guarantee="twice")
