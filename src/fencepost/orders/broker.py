@@ -1,0 +1,157 @@
+"""What a broker's adapter does, and what it declares.
+
+An adapter turns an order into a request, and the broker's answers into words that mean the same at every
+broker. It does not retry, does not decide about resends and keeps no state: that is `resend.py` and the
+database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from fencepost.kernel.call import Json
+from fencepost.outbox.http import Reply
+
+
+class Code(StrEnum):
+    """Why a request did not simply succeed. Stored as `last_error`."""
+
+    NETWORK_TIMEOUT = "NETWORK_TIMEOUT"
+    BROKER_5XX = "BROKER_5XX"
+    RATE_LIMITED = "RATE_LIMITED"
+    BAD_REQUEST = "BAD_REQUEST"
+    UNAUTHORIZED = "UNAUTHORIZED"
+    CONFLICT_PROCESSED = "CONFLICT_PROCESSED"
+    UNKNOWN = "UNKNOWN"
+
+
+class Promise(StrEnum):
+    """What a broker promises of a client id that it has seen."""
+
+    FOREVER = "forever"
+    """A second order with the id is refused, whenever it comes."""
+    WINDOW = "window"
+    """It is refused for `window_seconds` after the first."""
+    WHILE_OPEN = "while_open"
+    """It is refused while the first is open; after a fill the id is free again."""
+    NOTHING = "nothing"
+    """It is a second order."""
+
+
+class Sight(StrEnum):
+    """Which orders a search by client id can find."""
+
+    ALL = "all"
+    OPEN = "open"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What the resend policy follows from.
+
+    `request_valid_seconds`: the broker accepts no request later than this after its stamp, however late it
+    arrives, because the request carries the stamp. None when there is no such rule: then a request that is
+    still on its way, or in a worker that stands still, may arrive at any time.
+    """
+
+    promise: Promise
+    sight: Sight = Sight.ALL
+    window_seconds: float = 0.0
+    request_valid_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.promise is Promise.WINDOW and self.window_seconds <= 0:
+            raise ValueError("a promise for a window says how long: window_seconds must be more than 0")
+        if self.request_valid_seconds is not None and self.request_valid_seconds <= 0:
+            raise ValueError("request_valid_seconds must be more than 0, or None")
+
+
+class Meaning(StrEnum):
+    """What an answer to a new order means."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    """The broker has an order with this client id already."""
+    REFUSED = "refused"
+    """This request placed nothing, and never will."""
+    LIMITED = "limited"
+    """Refused for now; nothing was placed."""
+    UNKNOWN = "unknown"
+    """It may have been placed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerOrder:
+    """An order as the broker has it. `live` is false when the broker rejected it: it took no effect."""
+
+    client_id: str | None
+    broker_order_id: str | None
+    status: str
+    live: bool = True
+    accepted_at: datetime | None = None
+    fills: Sequence[Json] = ()
+    body: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An answer, classified."""
+
+    meaning: Meaning
+    code: Code | None = None
+    detail: str | None = None
+    order: BrokerOrder | None = None
+    retry_after_seconds: float | None = None
+
+
+class Finding(StrEnum):
+    """What a search by client id found."""
+
+    FOUND = "found"
+    ABSENT = "absent"
+    NO_ANSWER = "no_answer"
+    LIMITED = "limited"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The answer to a question about an order."""
+
+    finding: Finding
+    order: BrokerOrder | None = None
+    code: Code | None = None
+    detail: str | None = None
+    retry_after_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingOrder:
+    """An order on its way: its document, its client id, and the stamp that bounds its request's life."""
+
+    client_id: str
+    document: Mapping[str, Json]
+    stamped_at: datetime
+    account: str = "default"
+    open_since: datetime | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class BrokerAdapter(Protocol):
+    """One broker. `send_order` raises NotSent when the request certainly did not leave, and MaybeSent when it
+    left, or may have, and no answer came."""
+
+    @property
+    def declaration(self) -> Declaration: ...
+
+    async def send_order(self, order: OutgoingOrder) -> Reply: ...
+
+    def classify(self, order: OutgoingOrder, reply: Reply) -> Verdict: ...
+
+    async def find_order(self, order: OutgoingOrder) -> Found: ...
+
+    async def close(self) -> None: ...

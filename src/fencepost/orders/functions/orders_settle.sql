@@ -1,0 +1,204 @@
+-- How a request, or a question about it, ends. Every settlement is fenced by its take, and moves the message, the order, its
+-- result, its ledger entry and its audit together.
+--
+-- The fate says what is proved about the requests that were made:
+--   unproved      nothing
+--   not_this      the request of this take did not take effect: it did not leave, or it was refused
+--   none          no request so far took effect: the broker was asked when none could arrive any more
+-- An order is dead only when nothing is open about it. With an earlier request unaccounted for, a refusal of the last one says
+-- nothing of the first: the order becomes unknown instead, and is asked about.
+--
+-- Locks: the messages in order of id, then their orders, then the broker's row.
+
+create or replace function fencepost._orders_check_settle(
+  p_ids bigint[], p_takes bigint[], p_owner text, p_outcomes text[], p_fates text[], p_codes text[], p_details text[],
+  p_delays interval[], p_results jsonb[], p_weather text[]
+) returns void
+language plpgsql volatile
+as $$
+declare
+  v_count integer := cardinality(p_ids);
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('owner', p_owner, 256);
+  perform fencepost._check_tokens('ids', p_ids);
+  perform fencepost._check_tokens('takes', p_takes);
+  perform fencepost._check_lengths('takes', v_count, cardinality(p_takes));
+  perform fencepost._check_lengths('outcomes', v_count, cardinality(p_outcomes));
+  perform fencepost._check_lengths('fates', v_count, cardinality(p_fates));
+  perform fencepost._check_lengths('codes', v_count, cardinality(p_codes));
+  perform fencepost._check_lengths('details', v_count, cardinality(p_details));
+  perform fencepost._check_lengths('delays', v_count, cardinality(p_delays));
+  perform fencepost._check_lengths('results', v_count, cardinality(p_results));
+  perform fencepost._check_lengths('weather', v_count, cardinality(p_weather));
+  perform fencepost._outbox_check_outcome(a.outcome, a.detail, a.result)
+    from unnest(p_outcomes, p_details, p_results) a (outcome, detail, result);
+  perform fencepost._check_word('fates', f, array['unproved', 'not_this', 'none']) from unnest(p_fates) f;
+  perform fencepost._check_wait('delays', coalesce(d, interval '0'), interval '10 years') from unnest(p_delays) d;
+  if exists (select 1 from unnest(p_outcomes, p_results) a (outcome, result) where a.outcome = 'sent' and a.result is null) then
+    raise exception 'results: an order that was sent has one.' using errcode = 'ZF100', detail = '{"field": "results"}';
+  end if;
+end $$;
+
+-- The broker has the order: store what it said, and close the ledger's entry.
+create or replace function fencepost._orders_store_result(p_order fencepost.orders_order, p_result jsonb, p_now timestamptz)
+returns void
+language plpgsql volatile
+as $$
+begin
+  insert into fencepost.orders_result (order_id, idempotency_key, broker_order_id, status, accepted_at, fills, body,
+                                       result_digest, received_at)
+  values (p_order.id, p_order.idempotency_key, p_result ->> 'broker_order_id', coalesce(p_result ->> 'status', 'accepted'),
+          (p_result ->> 'accepted_at')::timestamptz, coalesce(p_result -> 'fills', '[]'), p_result -> 'body',
+          p_result ->> 'digest', p_now)
+  on conflict (order_id) do update
+  set broker_order_id = excluded.broker_order_id, status = excluded.status, accepted_at = excluded.accepted_at,
+      fills = excluded.fills, body = excluded.body, result_digest = excluded.result_digest, received_at = excluded.received_at;
+  update fencepost.orders_ledger l set result_digest = p_result ->> 'digest'
+  where l.idempotency_key = p_order.idempotency_key;
+end $$;
+
+-- What stays open after a settlement.
+create or replace function fencepost._orders_open_after(p_order fencepost.orders_order, p_fate text) returns timestamptz
+language sql immutable
+as $$
+  select case when p_fate = 'none' then null
+              when p_fate = 'not_this' and p_order.open_since = p_order.stamped_at then null
+              else p_order.open_since end
+$$;
+
+-- Apply an outcome to a locked message and its order; answers the state that it has now.
+create or replace function fencepost._orders_apply(
+  p_message fencepost.outbox, p_outcome text, p_fate text, p_code text, p_detail text, p_delay interval, p_result jsonb,
+  p_actor text
+) returns text
+language plpgsql volatile
+as $$
+declare
+  v_now     timestamptz := fencepost.clock();
+  v_order   fencepost.orders_order;
+  v_open    timestamptz;
+  v_outcome text := p_outcome;
+begin
+  select * into strict v_order from fencepost.orders_order r where r.id = p_message.id for update;
+  v_open := case when p_outcome = 'sent' then null else fencepost._orders_open_after(v_order, p_fate) end;
+  if v_outcome = 'dead' and v_open is not null then
+    v_outcome := 'unknown';
+  end if;
+  perform fencepost._outbox_apply(p_message, v_outcome, coalesce(p_detail, p_code), p_delay, null);
+  update fencepost.orders_order r
+  set open_since = v_open, updated_at = v_now, last_error = p_code,
+      -- An attempt that the outbox forgives (a 429) is none: what counts here is what counts there.
+      retry_count = coalesce((select greatest(0, o.attempts - 1) from fencepost.outbox o where o.id = r.id), r.retry_count),
+      broker_order_id = coalesce(p_result ->> 'broker_order_id', r.broker_order_id),
+      final_status = case when v_outcome in ('sent', 'dead') then v_outcome end,
+      settled_at = case when v_outcome in ('sent', 'dead') then v_now end
+  where r.id = v_order.id returning * into v_order;
+  if p_result is not null then
+    perform fencepost._orders_store_result(v_order, p_result, v_now);
+  end if;
+  perform fencepost._orders_audit(v_now, v_order, p_message.state, v_outcome, p_code, p_actor, p_message.take, p_detail);
+  return v_outcome;
+end $$;
+
+-- The common case in one statement: orders that the broker has taken. Answers their ids.
+create or replace function fencepost._orders_settle_sent(
+  p_ids bigint[], p_takes bigint[], p_owner text, p_outcomes text[], p_codes text[], p_details text[], p_results jsonb[]
+) returns bigint[]
+language plpgsql volatile
+as $$
+declare
+  v_now  timestamptz := fencepost.clock();
+  v_sent bigint[];
+  v      record;
+begin
+  with asked as materialized (
+    select a.id, a.take, a.code, a.detail, a.result
+    from unnest(p_ids, p_takes, p_outcomes, p_codes, p_details, p_results) a (id, take, outcome, code, detail, result)
+    where a.outcome = 'sent' order by a.id
+  ), gone as (
+    delete from fencepost.outbox o using asked a where o.id = a.id and o.take = a.take and o.owner = p_owner
+    returning o.*, a.code, a.detail, a.result
+  ), kept as (
+    insert into fencepost.outbox_settled (id, channel, key, payload, headers, state, created_at, settled_at, attempts, take,
+                                          owner, result, last_error)
+    select g.id, g.channel, g.key, g.payload, g.headers, 'sent', g.created_at, v_now, g.attempts, g.take, g.owner, null, null
+    from gone g
+  ), ordered as (
+    update fencepost.orders_order r
+    set final_status = 'sent', settled_at = v_now, updated_at = v_now, open_since = null, last_error = g.code,
+        broker_order_id = coalesce(g.result ->> 'broker_order_id', r.broker_order_id)
+    from gone g where r.id = g.id
+    returning r.id, r.idempotency_key, r.trace_id, r.broker_order_id, r.retry_count, g.state as status_from, g.take, g.code,
+              g.detail, g.result
+  ), ledgered as (
+    update fencepost.orders_ledger l set result_digest = o.result ->> 'digest'
+    from ordered o where l.idempotency_key = o.idempotency_key
+  ), resulted as (
+    insert into fencepost.orders_result (order_id, idempotency_key, broker_order_id, status, accepted_at, fills, body,
+                                         result_digest, received_at)
+    select o.id, o.idempotency_key, o.result ->> 'broker_order_id', coalesce(o.result ->> 'status', 'accepted'),
+           (o.result ->> 'accepted_at')::timestamptz, coalesce(o.result -> 'fills', '[]'), o.result -> 'body',
+           o.result ->> 'digest', v_now
+    from ordered o
+    on conflict (order_id) do nothing
+  ), audited as (
+    insert into fencepost.orders_audit (at, outbox_id, idempotency_key, trace_id, broker_order_id, status_from, status_to,
+                                        retry_count, last_error, actor, take, detail)
+    select v_now, o.id, o.idempotency_key, o.trace_id, o.broker_order_id, o.status_from, 'sent', o.retry_count, o.code,
+           p_owner, o.take, o.detail
+    from ordered o
+  )
+  select coalesce(array_agg(g.id), '{}') into v_sent from gone g;
+  -- Each key's next order, in order of the key: as the kernel does it for one.
+  for v in select distinct s.channel, s.key from fencepost.outbox_settled s
+           where s.id = any (v_sent) and s.key is not null order by s.key loop
+    perform fencepost._outbox_promote(v.channel, v.key);
+  end loop;
+  return v_sent;
+end $$;
+
+-- Settle many requests or questions of one broker; answers for each: the state it has now, or why it was refused.
+create or replace function fencepost.orders_settle(
+  p_broker text, p_owner text, p_ids bigint[], p_takes bigint[], p_outcomes text[], p_fates text[], p_codes text[],
+  p_details text[], p_delays interval[], p_results jsonb[], p_weather text[]
+) returns table (id bigint, state text, refusal text)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_asked   record;
+  v_message fencepost.outbox;
+  v_refusal text;
+  v_sent    bigint[];
+begin
+  perform fencepost._orders_check_settle(p_ids, p_takes, p_owner, p_outcomes, p_fates, p_codes, p_details, p_delays, p_results,
+                                         p_weather);
+  perform 1 from fencepost.outbox o where o.id = any (p_ids) order by o.id for update;
+  v_sent := fencepost._orders_settle_sent(p_ids, p_takes, p_owner, p_outcomes, p_codes, p_details, p_results);
+  return query select s, 'sent', null::text from unnest(v_sent) s;
+  for v_asked in
+    select a.* from unnest(p_ids, p_takes, p_outcomes, p_fates, p_codes, p_details, p_delays, p_results)
+      a (id, take, outcome, fate, code, detail, delay, result)
+    where a.id <> all (v_sent) order by a.id
+  loop
+    select * into v_message from fencepost.outbox o where o.id = v_asked.id;
+    if found and v_message.channel = fencepost._orders_channel(p_broker) then
+      v_refusal := fencepost._outbox_verdict(v_message, v_asked.take, p_owner);
+    else
+      v_refusal := case when exists (select 1 from fencepost.orders_order r
+                                     where r.id = v_asked.id and r.final_status is not null)
+                        then 'already_finished' else 'not_found' end;
+    end if;
+    if v_refusal is null then
+      return query select v_asked.id, fencepost._orders_apply(v_message, v_asked.outcome, v_asked.fate, v_asked.code,
+        v_asked.detail, v_asked.delay, v_asked.result, p_owner), null::text;
+    else
+      perform fencepost._refusal_note(v_refusal, 'order', v_asked.id::text, p_owner,
+        jsonb_build_object('take', v_asked.take, 'outcome', v_asked.outcome, 'code', v_asked.code),
+        fencepost._outbox_seen(v_message));
+      return query select v_asked.id, null::text, v_refusal;
+    end if;
+  end loop;
+  perform fencepost._orders_weather(p_broker, p_weather, p_delays);
+end $$;

@@ -1,0 +1,186 @@
+-- Taking orders: to send them, or to ask about them. A take is leased and fenced as every take of the outbox is, and it stamps
+-- the request that it allows: from here on, until somebody proves its fate, the request may have reached the broker.
+--
+-- Locks: the broker's row, then the due messages in the order of the index, skipping what others hold. It waits for no
+-- message, so whoever holds messages and waits for the broker's row (a settlement) cannot meet it crosswise.
+-- Served by outbox_due, outbox_unsure and outbox_taken.
+
+-- How long an order of a halted account is out of the way before a take looks at it again.
+create or replace function fencepost._orders_halt_pause() returns interval
+language sql immutable parallel safe
+as $$ select interval '30 seconds' $$;
+
+-- An order whose time is over is not sent. One that never left is dead; one that may have arrived is asked about first.
+create or replace function fencepost._orders_expire_one(p_id bigint, p_now timestamptz) returns void
+language plpgsql volatile
+as $$
+declare
+  v_message fencepost.outbox;
+  v_order   fencepost.orders_order;
+begin
+  select * into strict v_message from fencepost.outbox o where o.id = p_id;
+  select * into strict v_order from fencepost.orders_order r where r.id = p_id;
+  if v_order.open_since is null then
+    -- Nothing was sent for this end, so it is no attempt.
+    v_message.attempts := greatest(0, v_message.attempts - 1);
+    perform fencepost._outbox_apply(v_message, 'dead', 'EXPIRED', null, null);
+    update fencepost.orders_order r
+    set final_status = 'dead', settled_at = p_now, updated_at = p_now, last_error = 'EXPIRED' where r.id = p_id;
+    perform fencepost._orders_audit(p_now, v_order, v_message.state, 'dead', 'EXPIRED', null, v_message.take, null);
+  else
+    update fencepost.outbox o set state = 'unknown', not_before = p_now, last_error = 'EXPIRED' where o.id = p_id;
+    update fencepost.orders_order r set updated_at = p_now, last_error = 'EXPIRED' where r.id = p_id;
+    perform fencepost._orders_audit(p_now, v_order, v_message.state, 'unknown', 'EXPIRED', null, v_message.take, null);
+  end if;
+end $$;
+
+-- The due messages that may be sent, at most p_limit, locked. What has expired or belongs to a halted account is set aside and
+-- the next ones are looked at, a few times: a long list of them must not starve the others.
+create or replace function fencepost._orders_due(p_channel text, p_broker text, p_limit integer, p_now timestamptz)
+returns bigint[]
+language plpgsql volatile
+as $$
+declare
+  v_due    bigint[];
+  v_fit    bigint[] := '{}';
+  v_halted bigint[];
+  v        record;
+begin
+  for v_round in 1 .. 8 loop
+    v_due := array(select o.id from fencepost.outbox o
+      where o.channel = p_channel and o.ready and o.state in ('queued', 'failed') and o.not_before <= p_now
+        and o.id <> all (v_fit)
+      order by o.not_before, o.id limit p_limit - cardinality(v_fit) for update skip locked);
+    exit when cardinality(v_due) = 0;
+    v_halted := '{}';
+    for v in select r.id, r.expires_at <= p_now as is_over,
+                    exists (select 1 from fencepost.orders_halt h where h.broker = p_broker and h.account = r.account) as is_halted
+             from fencepost.orders_order r where r.id = any (v_due) loop
+      if v.is_over then
+        perform fencepost._orders_expire_one(v.id, p_now);
+      elsif v.is_halted then
+        v_halted := v_halted || v.id;
+      else
+        v_fit := v_fit || v.id;
+      end if;
+    end loop;
+    update fencepost.outbox o set not_before = p_now + fencepost._orders_halt_pause() where o.id = any (v_halted);
+    exit when cardinality(v_fit) >= p_limit;
+  end loop;
+  return v_fit;
+end $$;
+
+-- Lease due orders to p_owner, as many as the throttle allows, and stamp the requests that this allows.
+create or replace function fencepost.orders_take(p_broker text, p_owner text, p_lease interval, p_limit integer)
+returns table (id bigint, take bigint, order_key text, request jsonb, idempotency_key text, account text, trace_id text,
+               retry_count integer, asks integer, created_at timestamptz, expires_at timestamptz, stamped_at timestamptz,
+               open_since timestamptz, taken_until timestamptz, last_error text)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_channel text := fencepost._orders_channel(p_broker);
+  v_allowed integer;
+  v_now     timestamptz;
+  v_ids     bigint[];
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('owner', p_owner, 256);
+  perform fencepost._check_duration('lease', p_lease, interval '1 day');
+  perform fencepost._check_limit(p_limit);
+  v_allowed := fencepost._orders_allowance(p_broker, p_limit, false);
+  if v_allowed = 0 then
+    return;
+  end if;
+  perform fencepost._outbox_promote_noted(v_channel);
+  v_now := fencepost.clock();
+  v_ids := fencepost._orders_due(v_channel, p_broker, v_allowed, v_now);
+  perform fencepost._orders_spend(p_broker, cardinality(v_ids), false);
+  return query
+  with before as materialized (
+    select o.id, o.state from fencepost.outbox o where o.id = any (v_ids)
+  ), taken as (
+    update fencepost.outbox o
+    set state = 'sending', take = o.take + 1, owner = p_owner, taken_until = v_now + p_lease, attempts = o.attempts + 1
+    where o.id = any (v_ids)
+    returning o.id, o.take, o.key, o.taken_until, o.attempts
+  ), stamped as (
+    update fencepost.orders_order r
+    set stamped_at = v_now, open_since = coalesce(r.open_since, v_now), requests = r.requests + 1, updated_at = v_now,
+        retry_count = t.attempts - 1
+    from taken t where r.id = t.id
+    returning r.*, t.take, t.key, t.taken_until
+  ), audited as (
+    insert into fencepost.orders_audit (at, outbox_id, idempotency_key, trace_id, broker_order_id, status_from, status_to,
+                                        retry_count, last_error, actor, take)
+    select v_now, s.id, s.idempotency_key, s.trace_id, s.broker_order_id, b.state, 'sending', s.retry_count, s.last_error,
+           p_owner, s.take
+    from stamped s join before b on b.id = s.id
+  )
+  select s.id, s.take, s.key, s.request_json, s.idempotency_key, s.account, s.trace_id, s.retry_count, s.asks, s.created_at,
+         s.expires_at, s.stamped_at, s.open_since, s.taken_until, s.last_error
+  from stamped s order by s.id;
+end $$;
+
+-- Orders whose outcome is unknown, leased to who asks about them. They stay unknown, also if the asker dies.
+create or replace function fencepost.orders_take_unknown(p_broker text, p_owner text, p_lease interval, p_limit integer)
+returns table (id bigint, take bigint, order_key text, request jsonb, idempotency_key text, account text, trace_id text,
+               retry_count integer, asks integer, created_at timestamptz, expires_at timestamptz, stamped_at timestamptz,
+               open_since timestamptz, taken_until timestamptz, last_error text)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_allowed integer;
+  v_count   integer;
+begin
+  perform fencepost._check_limit(p_limit);
+  v_allowed := fencepost._orders_allowance(p_broker, p_limit, true);
+  return query
+  with taken as materialized (
+    select t.* from fencepost.outbox_take(fencepost._orders_channel(p_broker), p_owner, p_lease, v_allowed, true) t
+  ), asked as (
+    update fencepost.orders_order r set asks = r.asks + 1 from taken t where r.id = t.id
+    returning r.*, t.take, t.key, t.taken_until
+  )
+  select a.id, a.take, a.key, a.request_json, a.idempotency_key, a.account, a.trace_id, a.retry_count, a.asks, a.created_at,
+         a.expires_at, a.stamped_at, a.open_since, a.taken_until, a.last_error
+  from asked a order by a.id;
+  get diagnostics v_count = row_count;
+  perform fencepost._orders_spend(p_broker, v_count, true);
+end $$;
+
+-- Takes whose sender went silent. It may have sent, or be about to: the outcome is unknown, and the order is never simply
+-- sent again. The take grows, so that its late settlement is refused.
+create or replace function fencepost.orders_expire_takes(p_broker text, p_limit integer, p_grace interval default '0')
+returns setof bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_ids bigint[] := array(select fencepost.outbox_expire(fencepost._orders_channel(p_broker), 'unknown', p_limit, p_grace));
+  v_now timestamptz := fencepost.clock();
+begin
+  update fencepost.orders_order r set updated_at = v_now, last_error = 'UNKNOWN' where r.id = any (v_ids);
+  perform fencepost._orders_audit(v_now, r, 'sending', 'unknown', 'UNKNOWN', null, null, 'the sender went silent')
+  from fencepost.orders_order r where r.id = any (v_ids);
+  return query select unnest(v_ids);
+end $$;
+
+-- Orders whose time is over and which no take will look at soon: behind a held head, in backoff, or under a kill switch.
+create or replace function fencepost.orders_expire_due(p_limit integer) returns setof bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_now timestamptz := fencepost.clock();
+  v_id  bigint;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_limit(p_limit);
+  for v_id in select o.id from fencepost.orders_order r join fencepost.outbox o on o.id = r.id
+              where r.final_status is null and r.expires_at is not null and r.expires_at <= v_now and r.open_since is null
+                and o.state in ('queued', 'failed')
+              order by r.expires_at limit p_limit for update of o skip locked loop
+    perform fencepost._orders_expire_one(v_id, v_now);
+    return next v_id;
+  end loop;
+end $$;

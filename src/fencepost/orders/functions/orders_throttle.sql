@@ -1,0 +1,158 @@
+-- How fast a broker may be asked: a token bucket whose rate falls by half on 429 and rises slowly (AIMD), a circuit breaker on
+-- failures, and the kill switch. One row a broker, so all workers share it; its lock is held while a batch is taken.
+
+-- Say what a broker can bear. What was learned since (a lowered rate, an open breaker, a kill switch) stays.
+create or replace function fencepost.orders_broker_declare(
+  p_broker text, p_rate_max double precision, p_burst double precision, p_failures_max integer, p_open_for interval,
+  p_rate_min double precision default null, p_rate_rise double precision default null
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_min  double precision := coalesce(p_rate_min, p_rate_max / 100);
+  v_rise double precision := coalesce(p_rate_rise, p_rate_max / 60);
+begin
+  perform fencepost._check_text('broker', p_broker, 64);
+  perform fencepost._check_duration('open_for', p_open_for, interval '1 day');
+  if p_rate_max is null or not (p_rate_max > 0 and p_rate_max <= 1e9) or not (v_min > 0 and v_min <= p_rate_max) or not (v_rise > 0) then
+    raise exception 'rate must be more than 0, and its minimum not above it.' using errcode = 'ZF100', detail = '{"field": "rate"}';
+  end if;
+  if p_burst is null or not (p_burst >= 1 and p_burst <= 1e9) or p_failures_max is null or p_failures_max < 1 then
+    raise exception 'burst and failures_max must be 1 or more.' using errcode = 'ZF100', detail = '{"field": "burst"}';
+  end if;
+  insert into fencepost.orders_broker as b (broker, rate_max, rate_min, rate_rise, burst, failures_max, open_for, rate, tokens,
+                                            refilled_at)
+  values (p_broker, p_rate_max, v_min, v_rise, p_burst, p_failures_max, p_open_for, p_rate_max, p_burst, fencepost.clock())
+  on conflict (broker) do update
+  set rate_max = excluded.rate_max, rate_min = excluded.rate_min, rate_rise = excluded.rate_rise, burst = excluded.burst,
+      failures_max = excluded.failures_max, open_for = excluded.open_for,
+      -- A lowered rate stays lowered; one that stood at its old maximum follows the new one.
+      rate = case when b.rate >= b.rate_max then excluded.rate_max
+                  else greatest(excluded.rate_min, least(b.rate, excluded.rate_max)) end
+  where (b.rate_max, b.rate_min, b.rate_rise, b.burst, b.failures_max, b.open_for)
+    is distinct from (excluded.rate_max, excluded.rate_min, excluded.rate_rise, excluded.burst, excluded.failures_max,
+                      excluded.open_for);
+end $$;
+
+-- How many requests may be made now; locks the broker's row until the end of the transaction. Questions (p_asking) pass the kill
+-- switch and the breaker: they place nothing, and their answers close it.
+create or replace function fencepost._orders_allowance(p_broker text, p_limit integer, p_asking boolean) returns integer
+language plpgsql volatile
+as $$
+declare
+  v_broker fencepost.orders_broker;
+  v_now    timestamptz;
+  v_rate   double precision;
+  v_tokens double precision;
+begin
+  select * into v_broker from fencepost.orders_broker b where b.broker = p_broker for no key update;
+  if not found then
+    perform fencepost._refuse('not_found', 'broker', p_broker, '{}', null);
+  end if;
+  v_now := fencepost.clock();
+  if v_broker.paused_until > v_now
+     or not p_asking and (v_broker.halted_at is not null or v_broker.opened_until > v_now) then
+    return 0;
+  end if;
+  v_rate := least(v_broker.rate_max, v_broker.rate
+              + v_broker.rate_rise * greatest(0, extract(epoch from v_now - v_broker.refilled_at)::double precision));
+  v_tokens := least(v_broker.burst, v_broker.tokens
+                + v_rate * greatest(0, extract(epoch from v_now - v_broker.refilled_at)::double precision));
+  update fencepost.orders_broker b set rate = v_rate, tokens = v_tokens, refilled_at = v_now where b.broker = p_broker;
+  -- Half open: one order tries the broker, and the next one only when its outcome is known or the pause is over again.
+  return least(p_limit, floor(v_tokens)::integer,
+               case when v_broker.opened_until is not null and not p_asking then 1 else p_limit end);
+end $$;
+
+-- So many of the allowed requests are being made.
+create or replace function fencepost._orders_spend(p_broker text, p_count integer, p_asking boolean) returns void
+language sql volatile
+as $$
+  update fencepost.orders_broker b
+  set tokens = greatest(0, b.tokens - p_count),
+      opened_until = case when b.opened_until is not null and not p_asking then fencepost.clock() + b.open_for
+                          else b.opened_until end
+  where b.broker = p_broker and p_count > 0
+$$;
+
+-- What the answers of one batch say about the broker itself: ok, failed, limited, or null for nothing.
+create or replace function fencepost._orders_weather(p_broker text, p_weather text[], p_delays interval[]) returns void
+language plpgsql volatile
+as $$
+declare
+  v_now     timestamptz := fencepost.clock();
+  v_good    integer;
+  v_bad     integer;
+  v_limited integer;
+  v_pause   interval;
+begin
+  select count(*) filter (where w.weather = 'ok'), count(*) filter (where w.weather = 'failed'),
+         count(*) filter (where w.weather = 'limited'), max(w.delay) filter (where w.weather = 'limited')
+  into v_good, v_bad, v_limited, v_pause from unnest(p_weather, p_delays) w (weather, delay);
+  if v_limited > 0 then
+    update fencepost.orders_broker b
+    set paused_until = greatest(b.paused_until, v_now + coalesce(v_pause, interval '0')), tokens = 0,
+        -- One storm of 429 is one sign: all that was under way when the rate was lowered still comes back refused.
+        rate = case when b.lowered_at > v_now - interval '1 second' then b.rate else greatest(b.rate_min, b.rate / 2) end,
+        lowered_at = case when b.lowered_at > v_now - interval '1 second' then b.lowered_at else v_now end
+    where b.broker = p_broker;
+  end if;
+  if v_good > 0 then
+    -- Looked at first: a write for each good batch would make the row hot for nothing.
+    update fencepost.orders_broker b set failures = 0, opened_until = null
+    where b.broker = p_broker and (b.failures > 0 or b.opened_until is not null);
+  elsif v_bad > 0 then
+    update fencepost.orders_broker b
+    set failures = b.failures + v_bad,
+        opened_until = case when b.failures + v_bad >= b.failures_max then v_now + b.open_for else b.opened_until end
+    where b.broker = p_broker;
+  end if;
+end $$;
+
+-- The kill switch. Orders that are being sent cannot be called back; nothing is sent afterwards.
+create or replace function fencepost.orders_halt(p_broker text, p_account text, p_actor text, p_reason text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  perform fencepost._check_text('broker', p_broker, 64);
+  perform fencepost._check_text('actor', p_actor, 256);
+  perform fencepost._check_text('reason', p_reason, 1024);
+  if p_account is not null then
+    perform fencepost._check_text('account', p_account, 128);
+    insert into fencepost.orders_halt (broker, account, halted_at, halted_by, reason)
+    values (p_broker, p_account, fencepost.clock(), p_actor, p_reason) on conflict (broker, account) do nothing;
+  else
+    update fencepost.orders_broker b
+    set halted_at = coalesce(b.halted_at, fencepost.clock()), halted_by = p_actor, halted_reason = p_reason
+    where b.broker = p_broker;
+    if not found then
+      perform fencepost._refuse('not_found', 'broker', p_broker, '{}', null);
+    end if;
+  end if;
+  perform fencepost._event(fencepost.clock(), 'broker', p_broker, 'halted', p_actor, null,
+                           jsonb_build_object('account', p_account, 'reason', p_reason));
+end $$;
+
+-- Off again. What waited is due at once, except what has expired meanwhile.
+create or replace function fencepost.orders_resume(p_broker text, p_account text, p_actor text, p_reason text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_now timestamptz := fencepost.clock();
+begin
+  perform fencepost._check_text('broker', p_broker, 64);
+  perform fencepost._check_text('actor', p_actor, 256);
+  perform fencepost._check_text('reason', p_reason, 1024);
+  if p_account is not null then
+    delete from fencepost.orders_halt h where h.broker = p_broker and h.account = p_account;
+    update fencepost.outbox o set not_before = v_now where o.id in (
+      select l.id from fencepost.orders_order r join fencepost.outbox l on l.id = r.id
+      where r.final_status is null and r.broker = p_broker and r.account = p_account and l.state = 'queued'
+      order by l.id for update of l);
+  else
+    update fencepost.orders_broker b set halted_at = null, halted_by = null, halted_reason = null where b.broker = p_broker;
+  end if;
+  perform fencepost._event(v_now, 'broker', p_broker, 'resumed', p_actor, null,
+                           jsonb_build_object('account', p_account, 'reason', p_reason));
+  perform fencepost._wake('outbox:' || fencepost._orders_channel(p_broker));
+end $$;

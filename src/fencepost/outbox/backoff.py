@@ -1,0 +1,43 @@
+"""How long to wait before the next try, and what a Retry-After says. Pure."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+RETRY_AFTER_SECONDS_MAX = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """2, 4, 8 ... 256 seconds, each more or less by a tenth so that what failed together returns apart."""
+
+    base_seconds: float = 2.0
+    most_seconds: float = 256.0
+    jitter: float = 0.1
+
+    def seconds(self, tries: int, chance: float | None = None) -> float:
+        """The wait after the nth try that failed, n from 1. `chance` lies between 0 and 1."""
+        chance = random.random() if chance is None else chance  # noqa: S311 - It guards nothing.
+        plain = min(self.most_seconds, self.base_seconds * 2.0 ** min(max(tries, 1) - 1, 60))
+        return float(plain * (1 + self.jitter * (2 * chance - 1)))
+
+
+def retry_after_seconds(value: str | None, now: datetime | None = None) -> float | None:
+    """The header in either form, a number of seconds or a date; None when it says nothing that can be
+    read."""
+    if value is None:
+        return None
+    value = value.strip()
+    if value.isascii() and value.isdigit():
+        return min(float(value), RETRY_AFTER_SECONDS_MAX)
+    try:
+        moment = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    seconds = (moment - (now or datetime.now(UTC))).total_seconds()
+    return min(max(seconds, 0.0), RETRY_AFTER_SECONDS_MAX)

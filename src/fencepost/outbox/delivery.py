@@ -1,0 +1,84 @@
+"""The two ports of a relay: where messages come from, and where they go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+from fencepost.kernel import outbox
+from fencepost.kernel.call import Call
+
+T = TypeVar("T")
+M = TypeVar("M", bound="Taken")
+M_contra = TypeVar("M_contra", bound="Taken", contravariant=True)
+S_contra = TypeVar("S_contra", contravariant=True)
+S_co = TypeVar("S_co", covariant=True)
+
+
+class Database(Protocol):
+    """What a relay needs of a client: one call in a transaction of its own."""
+
+    async def run(self, call: Call[T]) -> T: ...
+
+
+class Taken(Protocol):
+    """A message that was taken: its id, and the fence of this delivery."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def take(self) -> int: ...
+
+
+class Box(Protocol[M, S_contra]):
+    """A channel of the outbox. Every call of it is one statement, and is fenced by the database."""
+
+    @property
+    def topic(self) -> str:
+        """What is notified when a message was put."""
+        ...
+
+    async def take(self, owner: str, lease_seconds: float, limit: int) -> Sequence[M]: ...
+    async def settle(self, owner: str, settlements: Sequence[S_contra]) -> Sequence[str | None]:
+        """End deliveries; answers a refusal, or None, for each in the order given."""
+        ...
+
+    async def renew(self, owner: str, lease_seconds: float, messages: Sequence[M]) -> None: ...
+    async def expire(self, limit: int) -> int:
+        """Free the deliveries of takers that went silent; answers how many."""
+        ...
+
+
+class Destination(Protocol[M_contra, S_co]):
+    """Where messages go. Must not raise for what it can foresee; what it raises all the same is settled by
+    `failed`, which knows nothing of how far the delivery came."""
+
+    async def deliver(self, message: M_contra) -> S_co: ...
+    def failed(self, message: M_contra, error: BaseException) -> S_co: ...
+
+
+class Channel:
+    """A channel of the kernel's outbox as it is: delivered at least once, in order for one key."""
+
+    def __init__(self, database: Database, channel: str) -> None:
+        self._database = database
+        self._channel = channel
+
+    @property
+    def topic(self) -> str:
+        return f"outbox:{self._channel}"
+
+    async def take(self, owner: str, lease_seconds: float, limit: int) -> Sequence[outbox.Message]:
+        return await self._database.run(outbox.take(self._channel, owner, lease_seconds, limit))
+
+    async def settle(self, owner: str, settlements: Sequence[outbox.Settlement]) -> Sequence[str | None]:
+        answers = await self._database.run(outbox.settle_many(settlements, owner))
+        refusals = {answer.id: answer.refusal for answer in answers}
+        return [refusals[settlement.id] for settlement in settlements]
+
+    async def renew(self, owner: str, lease_seconds: float, messages: Sequence[outbox.Message]) -> None:
+        await self._database.run(outbox.renew(messages, owner, lease_seconds))
+
+    async def expire(self, limit: int) -> int:
+        expired = await self._database.run(outbox.expire(self._channel, "queued", limit))
+        return len(expired)

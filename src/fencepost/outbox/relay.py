@@ -1,0 +1,177 @@
+"""The relay: takes messages of a channel in batches, delivers them in parallel, settles them in batches.
+
+Three things go on at once. The *intake* keeps as many deliveries under way as allowed. The *settlement*
+writes down whatever has ended since its last commit, so one slow delivery holds nobody up and a busy relay
+commits rarely. The *keeper* renews the takes of what is under way and frees those of takers that went
+silent.
+
+Crash windows: after a take and before its delivery, the take expires and the box says what that means for its
+channel. After the delivery and before its settlement, the same: the message was delivered and nobody knows,
+so a destination must carry an id that the other side, or we, can ask about. After the settlement there is
+nothing left to lose. A settlement that comes late meets another take and is refused by the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from prometheus_client import Counter
+
+from fencepost.crashpoints import crash_point
+from fencepost.kernel import wake
+from fencepost.listener import Listener
+from fencepost.logs import get_logger
+from fencepost.loop import Loop
+from fencepost.outbox.delivery import Box, Database, Destination, Taken
+from fencepost.signals import announce
+
+_log = get_logger(__name__)
+M = TypeVar("M", bound=Taken)
+S = TypeVar("S")
+EXPIRE_BATCH = 500
+SETTLE_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much at once, and how long."""
+
+    batch: int = 32
+    in_flight_max: int = 128
+    lease_seconds: float = 60.0
+    idle_seconds: float = 0.2
+    keep_seconds: float = 5.0
+    drain_seconds: float = 35.0
+
+
+class Relay(Generic[M, S]):
+    """Runs between `start` and `stop`. Any number of relays may share a channel, in any number of
+    processes."""
+
+    def __init__(
+        self,
+        name: str,
+        box: Box[M, S],
+        destination: Destination[M, S],
+        database: Database,
+        owner: str,
+        errors: Counter,
+        pace: Pace,
+        *,
+        on_taken: Counter | None = None,
+    ) -> None:
+        self.name = name
+        self._box = box
+        self._destination = destination
+        self._database = database
+        self._owner = owner
+        self._pace = pace
+        self._on_taken = on_taken
+        self._under_way: dict[asyncio.Task[None], M] = {}
+        self._ended: list[S] = []
+        self._intake = Loop(f"{name}.intake", self._take, errors)
+        self._settlement = Loop(f"{name}.settlement", self._settle, errors)
+        self._keeper = Loop(f"{name}.keeper", self._keep, errors)
+        self._stopping = False
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._under_way)
+
+    def start(self, listener: Listener | None = None) -> None:
+        if listener is not None:
+            listener.on(self._box.topic, self._intake.wake)
+        for loop in (self._settlement, self._keeper, self._intake):
+            loop.start()
+
+    async def stop(self) -> None:
+        """Take nothing more, let what is under way end, write down how it ended."""
+        self._stopping = True
+        await self._intake.stop()
+        if self._under_way:
+            await asyncio.wait(tuple(self._under_way), timeout=self._pace.drain_seconds)
+        for task in tuple(self._under_way):
+            task.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await self._keeper.stop()
+        await self._settlement.stop()
+        if self._ended:
+            await self._settle()
+
+    async def _take(self) -> float:
+        room = self._pace.in_flight_max - len(self._under_way) - len(self._ended)
+        if room <= 0 or self._stopping:
+            # Whoever ends a delivery wakes us.
+            return self._pace.idle_seconds
+        messages = await self._box.take(self._owner, self._pace.lease_seconds, min(room, self._pace.batch))
+        crash_point("outbox.after_take")
+        if self._on_taken is not None:
+            self._on_taken.labels(result="taken" if messages else "empty").inc()
+        for message in messages:
+            task = asyncio.create_task(self._deliver(message), name=f"fencepost-{self.name}-delivery")
+            self._under_way[task] = message
+            task.add_done_callback(self._forget)
+        if messages:
+            return 0.0
+        announce("outbox.idle")
+        if not self._under_way:
+            await self._database.run(wake.sleep_on(self._box.topic))
+        return self._pace.idle_seconds
+
+    async def _deliver(self, message: M) -> None:
+        try:
+            settlement = await self._destination.deliver(message)
+        except Exception as error:
+            # A destination foresees what can go wrong outside; this is a bug in it, and must not lose the
+            # message.
+            _log.error("delivery_failed", relay=self.name, message=message.id, exc_info=error)
+            settlement = self._destination.failed(message, error)
+        crash_point("outbox.after_delivery")
+        self._ended.append(settlement)
+        self._settlement.wake()
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        del self._under_way[task]
+        self._intake.wake()
+
+    async def _settle(self) -> float:
+        if not self._ended:
+            return self._pace.keep_seconds
+        batch, self._ended = self._ended[:SETTLE_BATCH], self._ended[SETTLE_BATCH:]
+        try:
+            crash_point("outbox.before_settle")
+            refusals = await self._box.settle(self._owner, batch)
+        except BaseException:
+            # What is known of a delivery must be written: it waits for the database, ahead of what comes
+            # later.
+            self._ended = batch + self._ended
+            raise
+        crash_point("outbox.after_settle")
+        self._note(refusals)
+        self._intake.wake()
+        announce("outbox.settled")
+        return 0.0 if self._ended else self._pace.keep_seconds
+
+    def _note(self, refusals: Sequence[str | None]) -> None:
+        refused = [refusal for refusal in refusals if refusal is not None]
+        if refused:
+            _log.warning(
+                "settlements_refused", relay=self.name, count=len(refused), reasons=sorted(set(refused))
+            )
+
+    async def _keep(self) -> float:
+        began = time.monotonic()
+        messages = list(self._under_way.values())
+        if messages:
+            await self._box.renew(self._owner, self._pace.lease_seconds, messages)
+        expired = await self._box.expire(EXPIRE_BATCH)
+        if expired:
+            _log.warning("takers_silent", relay=self.name, count=expired)
+            announce("outbox.expired")
+            self._intake.wake()
+        beat = min(self._pace.keep_seconds, self._pace.lease_seconds / 3)
+        return max(0.01, beat - (time.monotonic() - began))

@@ -1,0 +1,76 @@
+"""Messages as HTTP requests: one POST each, under an idempotency key that is the same for every repeat.
+
+Delivered at least once: a lost reply is followed by a repeat, and the receiver knows the repeat by its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fencepost.kernel.call import document
+from fencepost.kernel.outbox import Message, Settlement
+from fencepost.outbox.backoff import Backoff, retry_after_seconds
+from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Reply, Request
+
+RETRIED = frozenset({408, 409, 425, 429})
+"""The receiver asks for patience, or is still at work on the first request under this key."""
+
+
+class Webhook:
+    """A destination: `headers` go with every request; the key's header is named by `key_header`."""
+
+    def __init__(
+        self,
+        client: HttpClient,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        key_header: str = "Idempotency-Key",
+        key_prefix: str = "fencepost-outbox-",
+        tries_max: int = 9,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._client = client
+        self._url = url
+        self._headers = dict(headers or {})
+        self._key_header = key_header
+        self._key_prefix = key_prefix
+        self._tries_max = tries_max
+        self._backoff = backoff or Backoff()
+
+    async def deliver(self, message: Message) -> Settlement:
+        try:
+            reply = await self._client.exchange(self.request(message))
+        except (NotSent, MaybeSent) as error:
+            # Either way the repeat carries the same key: the receiver can tell.
+            return self.failed(message, error)
+        return self.settlement(message, reply)
+
+    def request(self, message: Message) -> Request:
+        key = message.headers.get("idempotency_key") or f"{self._key_prefix}{message.id}"
+        return Request(
+            "POST",
+            self._url,
+            {"Content-Type": "application/json", **self._headers, self._key_header: str(key)},
+            document("payload", message.payload).encode(),
+        )
+
+    def settlement(self, message: Message, reply: Reply) -> Settlement:
+        """2xx is delivered; 4xx is a definite no, but for those that ask for patience; the rest is tried
+        again."""
+        if 200 <= reply.status < 300:
+            return Settlement(message.id, message.take, "sent", result={"status": reply.status})
+        error = f"{reply.status}: {reply.excerpt()}"
+        if 400 <= reply.status < 500 and reply.status not in RETRIED:
+            return Settlement(message.id, message.take, "dead", error)
+        return self._again(message, error, retry_after_seconds(reply.headers.get("retry-after")))
+
+    def failed(self, message: Message, error: BaseException) -> Settlement:
+        return self._again(message, str(error)[:1000], None)
+
+    def _again(self, message: Message, error: str, wait_seconds: float | None) -> Settlement:
+        if message.attempts >= self._tries_max:
+            return Settlement(message.id, message.take, "dead", error)
+        if wait_seconds is None:
+            wait_seconds = self._backoff.seconds(message.attempts)
+        return Settlement(message.id, message.take, "failed", error, wait_seconds)

@@ -1,0 +1,36 @@
+"""A market with one broker, and the database's clock."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime
+
+import pytest
+
+from fencepost.embedded import Database
+from fencepost.testing import Clock
+from tests.integration.orders.market import Market
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def clock(database: Database) -> Iterator[Clock]:
+    """Standing still until the test moves it."""
+    with Clock(database.admin_url) as clock:
+        clock.freeze(NOON)
+        yield clock
+
+
+@pytest.fixture
+def connect(database: Database) -> Iterator[Callable[[], Market]]:
+    """Another one at the market, for tests in which two meet."""
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(closing(Market(database.url)))
+
+
+@pytest.fixture
+def market(clock: Clock, connect: Callable[[], Market]) -> Market:
+    """The application's own connection; the broker bears everything."""
+    market = connect()
+    market.declare(rate_per_second=1e6, burst=1e6)
+    return market

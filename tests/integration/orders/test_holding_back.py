@@ -1,0 +1,163 @@
+"""What is not sent: the expired, the halted, and more than the broker can bear."""
+
+from datetime import timedelta
+
+import pytest
+
+from fencepost.errors import NotFound
+from fencepost.orders import desk, order
+from fencepost.testing import Clock
+from tests.integration.orders.market import BROKER, Market
+
+
+def broker_row(market: Market) -> dict[str, object]:
+    (row,) = market.run(desk.brokers())
+    return row
+
+
+def test_an_expired_order_is_dead_and_never_taken(market: Market, clock: Clock) -> None:
+    order_id = market.accepted(expires_at=clock.now() + timedelta(seconds=60))
+    later = market.accepted(symbol="EURUSD")
+    clock.advance(60)
+
+    assert [taken.id for taken in market.take()] == [later]
+    found = market.get(order_id)
+    assert (found["status"], found["last_error"], found["requests"]) == ("dead", "EXPIRED", 0)
+    assert market.steps(order_id)[-1] == ("queued", "dead", "EXPIRED")
+
+
+def test_an_expired_order_that_may_have_arrived_is_asked_about(market: Market, clock: Clock) -> None:
+    order_id = market.accepted(expires_at=clock.now() + timedelta(seconds=60))
+    market.settle(market.take_one(), "unknown")
+    market.settle(market.ask()[0], "queued", "asker-1")
+    clock.advance(60)
+
+    assert market.take() == []
+    assert market.status(order_id) == "unknown"
+    assert market.run(order.expire_due(10)) == []
+
+
+def test_an_expired_order_behind_a_held_head_ends_too(market: Market, clock: Clock) -> None:
+    market.accepted()
+    market.settle(market.take_one(), "parked")
+    behind = market.accepted(expires_at=clock.now() + timedelta(seconds=60))
+    clock.advance(61)
+
+    assert market.run(order.expire_due(10)) == [behind]
+    assert market.status(behind) == "dead"
+
+
+def test_a_halted_broker_sends_nothing_until_it_is_resumed(market: Market) -> None:
+    order_id = market.accepted()
+    market.run(desk.halt(BROKER, None, "ann", "prices are wrong"))
+
+    assert market.take() == []
+    assert broker_row(market)["halted_by"] == "ann"
+
+    market.run(desk.resume(BROKER, None, "ann", "prices are right"))
+    assert market.take_one().id == order_id
+
+
+def test_a_halted_account_waits_and_the_others_go_on(market: Market) -> None:
+    halted = [market.accepted(account="risky", symbol=f"S{number}") for number in range(30)]
+    other = market.accepted(account="main")
+    market.run(desk.halt(BROKER, "risky", "ann", "margin call"))
+
+    assert [taken.id for taken in market.take(limit=10)] == [other]
+    assert {market.status(order_id) for order_id in halted} == {"queued"}
+
+    market.run(desk.resume(BROKER, "risky", "ann", "paid"))
+    assert [taken.id for taken in market.take(limit=100)] == halted
+
+
+def test_questions_pass_the_kill_switch(market: Market) -> None:
+    market.accepted()
+    market.settle(market.take_one(), "unknown")
+    market.run(desk.halt(BROKER, None, "ann", "stop"))
+
+    assert len(market.ask()) == 1
+
+
+def test_the_bucket_bounds_what_all_workers_take_together(market: Market, clock: Clock) -> None:
+    market.declare(rate_per_second=10, burst=5)
+    for number in range(40):
+        market.accepted(symbol=f"S{number}")
+
+    # The bucket was full for another strength; this take spends what the new one holds.
+    assert len(market.take("a", limit=100)) == 5
+    assert market.take("b", limit=100) == []
+    clock.advance(0.3)
+    assert len(market.take("b", limit=100)) == 3
+    clock.advance(100)
+    assert len(market.take("a", limit=100)) == 5
+
+
+def test_a_429_halves_the_rate_once_pauses_and_the_rate_rises_again(market: Market, clock: Clock) -> None:
+    market.declare(rate_per_second=100, burst=10, rate_rise_per_second=1)
+    for number in range(10):
+        market.accepted(symbol=f"S{number}")
+    limited = [
+        order.OrderSettlement(
+            one.id, one.take, "queued", "not_this", "RATE_LIMITED", None, 7, None, "limited"
+        )
+        for one in market.take(limit=4)
+    ]
+    market.run(order.settle(BROKER, "worker-1", limited[:2]))
+    market.run(order.settle(BROKER, "worker-1", limited[2:]))
+
+    assert broker_row(market)["rate"] == 50
+    assert market.take() == []
+    clock.advance(6.9)
+    assert market.take() == []
+    clock.advance(0.1)
+    assert len(market.take()) == 10
+    assert broker_row(market)["rate"] == pytest.approx(57)
+
+
+def test_failures_open_the_breaker_one_probe_closes_it(market: Market, clock: Clock) -> None:
+    market.declare(rate_per_second=1000, burst=100, failures_max=3, open_seconds=10)
+    for number in range(9):
+        market.accepted(symbol=f"S{number}")
+    for taken in market.take(limit=3):
+        market.settle(
+            taken, "failed", fate="not_this", code="NETWORK_TIMEOUT", weather="failed", delay_seconds=600
+        )
+
+    assert broker_row(market)["breaker"] == "open"
+    assert market.take() == []
+    clock.advance(10)
+    assert broker_row(market)["breaker"] == "half_open"
+    (probe,) = market.take()
+    assert market.take() == [], "one tries, the others wait"
+    market.settle(probe, "sent", weather="ok")
+    assert broker_row(market)["breaker"] == "closed"
+    assert len(market.take()) == 5
+
+
+def test_a_failed_probe_keeps_the_breaker_open(market: Market, clock: Clock) -> None:
+    market.declare(rate_per_second=1000, burst=100, failures_max=1, open_seconds=10)
+    market.accepted(symbol="A")
+    market.accepted(symbol="B")
+    taken = market.take(limit=1)[0]
+    market.settle(taken, "failed", fate="not_this", weather="failed", delay_seconds=600)
+    clock.advance(10)
+    market.settle(market.take_one(), "failed", fate="not_this", weather="failed", delay_seconds=600)
+
+    assert broker_row(market)["breaker"] == "open"
+
+
+def test_a_broker_that_nobody_declared_is_not_found(market: Market) -> None:
+    with pytest.raises(NotFound):
+        market.run(order.take("nobody", "w", 60, 1))
+
+
+def test_declaring_again_keeps_what_was_learned(market: Market) -> None:
+    market.declare(rate_per_second=100, burst=10)
+    market.accepted()
+    market.settle(
+        market.take_one(), "queued", fate="not_this", code="RATE_LIMITED", weather="limited", delay_seconds=1
+    )
+    market.declare(rate_per_second=100, burst=10)
+    assert broker_row(market)["rate"] == 50
+    market.declare(rate_per_second=30, burst=10)
+    assert broker_row(market)["rate"] == 30
