@@ -23,8 +23,12 @@ LABELS = frozenset(
     {
         "channel",  # outbox channels are declared in code
         "function",  # of the kernel
+        "layer",  # which layer of the mutation pipeline answered
         "loop",
+        "method",  # mutations are declared in code
+        "mode",  # basic or queue
         "noun",
+        "op",  # what a fence refused
         "outcome",
         "pool",
         "queue",  # queues are declared in code

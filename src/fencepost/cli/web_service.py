@@ -19,7 +19,9 @@ from fencepost.web.server import WebServer
 from fencepost.web.settings import WebSettings
 from fencepost.whereabouts import Whereabouts
 
-PARTS: Mapping[str, str] = {}
+PARTS: Mapping[str, str] = {
+    "players": "fencepost.players.part",
+}
 """The services: the module of each, which has `make_part(fp: Fencepost) -> Part`, and what it may lack.
 
 By name, because a service may need packages that are not installed; then the others go on without it.

@@ -1,0 +1,153 @@
+"""The fast answer to a request that was sent again: under way, or done and what it answered.
+
+It only spares PostgreSQL a question. Redis may be down, slow, wiped, or give one request the reply of
+another: then this says *nothing known*, within a short time, and the marker in PostgreSQL decides alone. The
+key schema stands at the head of `answer_begin.lua`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+_FOLDER = Path(__file__).parent
+_PENDING = "pending "
+_DONE = "done "
+
+
+@dataclass(frozen=True, slots=True)
+class RequestName:
+    """A request as the cache knows it. The digest covers the method and the body."""
+
+    scope: str
+    key: str
+    digest: str
+
+    @property
+    def cache_key(self) -> str:
+        return f"fencepost:mutation:{{{self.scope}/{self.key}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """It is ours to do; the token withdraws the announcement."""
+
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """Another node does it, or did until it died; ask again after so long."""
+
+    retry_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """It committed, and this was its answer."""
+
+    response: Any
+
+
+@dataclass(frozen=True, slots=True)
+class NothingKnown:
+    """Redis does not help at present."""
+
+
+Finding: TypeAlias = Announced | UnderWay | Answered | NothingKnown
+
+
+class AnswerCache:
+    """Never raises and never waits long. After a failure it leaves Redis alone for a moment.
+
+    `on_error` is called with the kind of each failure.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        *,
+        wait_seconds: float,
+        pending_seconds: float,
+        keep_seconds: float,
+        rest_seconds: float = 1.0,
+        on_error: Callable[[str], None] = lambda kind: None,
+    ) -> None:
+        # Its methods are annotated for sync and async at once, so every answer is narrowed here.
+        self._redis: Any = redis
+        self._wait_seconds = wait_seconds
+        self._pending_ms = round(pending_seconds * 1000)
+        self._keep_ms = round(keep_seconds * 1000)
+        self._rest_seconds = rest_seconds
+        self._on_error = on_error
+        self._resting_until = 0.0
+        self._begin, self._complete, self._abandon = (
+            self._redis.register_script((_FOLDER / f"answer_{name}.lua").read_text(encoding="utf-8"))
+            for name in ("begin", "complete", "abandon")
+        )
+
+    async def begin(self, name: RequestName) -> Finding:
+        token = secrets.token_hex(8)
+        now_ms = time.time_ns() // 1_000_000
+        seen = await self._ask(
+            lambda: self._begin(keys=[name.cache_key], args=[token, self._pending_ms, now_ms])
+        )
+        if seen is _FAILED:
+            return NothingKnown()
+        return Announced(token) if seen is None else _read(str(seen), name, now_ms)
+
+    async def complete(self, name: RequestName, response: Any) -> None:
+        """Keep the answer of what has committed. An answer lost here is found in PostgreSQL."""
+        document = json.dumps({**asdict(name), "response": response}, separators=(",", ":"))
+        await self._ask(lambda: self._complete(keys=[name.cache_key], args=[document, self._keep_ms]))
+
+    async def abandon(self, name: RequestName, token: str) -> None:
+        """It did not commit, or nobody knows: let the next one ask PostgreSQL at once."""
+        await self._ask(lambda: self._abandon(keys=[name.cache_key], args=[token]))
+
+    async def close(self) -> None:
+        await self._redis.aclose()
+
+    async def _ask(self, command: Callable[[], Awaitable[Any]]) -> Any:
+        if time.monotonic() < self._resting_until:
+            return _FAILED
+        try:
+            async with asyncio.timeout(self._wait_seconds):
+                return await command()
+        except (RedisError, OSError, TimeoutError, ValueError) as error:
+            # ValueError is what its parser says to bytes that are no reply.
+            self._resting_until = time.monotonic() + self._rest_seconds
+            self._on_error(type(error).__name__)
+            return _FAILED
+
+
+_FAILED = object()
+
+
+def _read(seen: str, name: RequestName, now_ms: int) -> Finding:
+    """What stands there, believed only as far as it names the request that was asked for.
+
+    Another digest is another request under the same key: PostgreSQL will say so.
+    """
+    if seen.startswith(_PENDING):
+        _, _, ends = seen.rpartition(" ")
+        return UnderWay(max(0.0, (int(ends) - now_ms) / 1000)) if ends.isdigit() else NothingKnown()
+    try:
+        document: Any = json.loads(seen.removeprefix(_DONE)) if seen.startswith(_DONE) else None
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        return NothingKnown()
+    facts = cast("dict[str, Any]", document)
+    if "response" not in facts or facts != {**asdict(name), "response": facts["response"]}:
+        return NothingKnown()
+    return Answered(facts["response"])

@@ -1,0 +1,158 @@
+"""The error contract over HTTP: every mutation's route, and what each of its errors looks like.
+
+    {"code": "aborted", "msg": "The request is under way.", "meta": {"reason": "pending"}}
+
+A declaration becomes two routes: Twirp's, with the request id in the body or the header, and a REST one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, cast
+
+import structlog
+from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+
+from fencepost.errors import FencepostError
+from fencepost.mutations.declaration import Mutation
+from fencepost.mutations.errors import Internal, InvalidArgument, MutationError
+from fencepost.mutations.execution import explained
+from fencepost.mutations.pipeline import Answer
+
+HEADER = "Idempotency-Key"
+REPLAYED = "Idempotency-Replayed"
+Perform = Callable[[Mutation[Any, Any, Any], BaseModel, str | None], Awaitable[Answer]]
+_log = structlog.get_logger(__name__)
+
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"description": "invalid_argument: the request is wrong; nothing was written"},
+    404: {"description": "not_found: what it names is not there"},
+    409: {"description": "aborted: send it again; already_exists: it committed, read the state"},
+    412: {"description": "failed_precondition: it cannot be done as things stand"},
+    422: {"description": "invalid_argument, reason mismatch: the request id belongs to another request"},
+    503: {"description": "unavailable: the same request with the same id settles it"},
+}
+
+
+class ContractRoute(APIRoute):
+    """A route whose errors keep the contract."""
+
+    is_twirp = False
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def keep_contract(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except (FencepostError, RequestValidationError, ValidationError) as error:
+                return failure(_meant(error), is_twirp=self.is_twirp)
+            except Exception as error:
+                # Starlette's own answers (404, 413) are not ours to change.
+                if hasattr(error, "status_code"):
+                    raise
+                _log.error("mutation_failed", path=request.url.path, exc_info=error)
+                return failure(Internal("Failed; the reason is in the log."), is_twirp=self.is_twirp)
+
+        return keep_contract
+
+
+class MutationRoute(ContractRoute):
+    """The route of one declared mutation, as REST. `mutation` says which: a test asks every POST for it."""
+
+    mutation: Mutation[Any, Any, Any]
+
+
+class TwirpRoute(MutationRoute):
+    """The same under Twirp's path, with Twirp's statuses."""
+
+    is_twirp = True
+
+
+def failure(error: MutationError, *, is_twirp: bool) -> JSONResponse:
+    headers: dict[str, str] = {}
+    if error.is_retryable:
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_seconds or 0)))
+    status = error.status if is_twirp else error.rest_status
+    return JSONResponse(error.body(), status, headers=headers)
+
+
+def add_mutation(
+    router: APIRouter, mutation: Mutation[Any, Any, Any], *, rest_path: str, twirp_path: str, perform: Perform
+) -> None:
+    """Both routes of a declaration."""
+    for path, kind in ((rest_path, MutationRoute), (twirp_path, TwirpRoute)):
+        router.add_api_route(
+            path,
+            _endpoint(mutation, perform),
+            methods=["POST"],
+            name=mutation.method,
+            summary=mutation.summary,
+            route_class_override=_route_class(kind, mutation),
+            responses=ERRORS,
+            openapi_extra=_described(mutation, path),
+        )
+
+
+def _route_class(kind: type[MutationRoute], mutation: Mutation[Any, Any, Any]) -> type[MutationRoute]:
+    return type(f"{mutation.method}Route", (kind,), {"mutation": mutation})
+
+
+def _described(mutation: Mutation[Any, Any, Any], path: str) -> dict[str, Any]:
+    """The request for OpenAPI: the model without what stands in the path, and the id beside it."""
+    schema = mutation.request.model_json_schema()
+    for name in [name for name in schema["properties"] if f"{{{name}}}" in path]:
+        del schema["properties"][name]
+        schema["required"] = [other for other in schema.get("required", ()) if other != name]
+    schema["properties"]["request_id"] = {"type": "string", "description": f"or the header {HEADER}"}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def _endpoint(mutation: Mutation[Any, Any, Any], perform: Perform) -> Callable[..., Awaitable[JSONResponse]]:
+    async def endpoint(request: Request) -> JSONResponse:
+        body = await _body(request)
+        request_id = _request_id(request, body)
+        # What stands in the path is part of the request, as if it stood in the body.
+        asked = mutation.request.model_validate({**body, **request.path_params})
+        answer = await perform(mutation, asked, request_id)
+        return JSONResponse(answer.response, headers={REPLAYED: "true"} if answer.is_replay else {})
+
+    return endpoint
+
+
+def _request_id(request: Request, body: dict[str, Any]) -> str | None:
+    in_body, in_header = body.pop("request_id", None), request.headers.get(HEADER)
+    if in_body is not None and not isinstance(in_body, str):
+        raise InvalidArgument("request_id must be a text.", argument="request_id")
+    if in_body is not None and in_header is not None and in_body != in_header:
+        raise InvalidArgument(f"request_id and the header {HEADER} differ.", argument="request_id")
+    # An empty one is how many clients send none.
+    return in_body or in_header or None
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    try:
+        body: Any = await request.json()
+    except (ValueError, RecursionError):
+        raise InvalidArgument("The body is not JSON.", argument="body") from None
+    if not isinstance(body, dict):
+        raise InvalidArgument("The body must be an object.", argument="body")
+    return cast("dict[str, Any]", body)
+
+
+def _meant(error: Exception) -> MutationError:
+    if isinstance(error, RequestValidationError | ValidationError):
+        return _invalid(error.errors()[0])
+    return explained(error)
+
+
+def _invalid(detail: Mapping[str, Any]) -> InvalidArgument:
+    """The first wrong field, by name. Never its value: that may be a secret, or a megabyte."""
+    field = ".".join(str(part) for part in detail["loc"]) or "body"
+    return InvalidArgument(f"{field}: {detail['msg'].removeprefix('Value error, ')}.", argument=field)

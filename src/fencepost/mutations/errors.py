@@ -1,0 +1,101 @@
+"""What a mutation answers when it does not answer with its result.
+
+    MutationError               code, message, meta
+    ├── Aborted                 aborted: nothing was written, or somebody does it right now; send it again
+    ├── AlreadyExists           already_exists: it committed, no answer was kept; read the state
+    ├── InvalidArgument         invalid_argument: the request is wrong; nothing was written
+    │   └── KeyReused           the request id belongs to another method or body
+    ├── FailedPrecondition      failed_precondition: the player lacks something, or has too much
+    ├── NoSuchThing             not_found: there is no such player, item, pool, ...
+    ├── Unavailable             unavailable: PostgreSQL cannot be asked, or its answer was lost
+    └── Internal                internal: a bug of ours
+
+The codes and their HTTP statuses are Twirp's; `code` tells apart the two that are both 409.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from fencepost.errors import FencepostError
+
+
+class MutationError(FencepostError):
+    """The root. `meta` has texts only, as Twirp wants it."""
+
+    code: ClassVar[str] = "unknown"
+    status: ClassVar[int] = 500
+    is_retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, retry_seconds: float | None = None, **meta: object) -> None:
+        super().__init__(message)
+        self.meta: Mapping[str, str] = {name: str(value) for name, value in meta.items() if value is not None}
+        self.retry_seconds = retry_seconds
+
+    @property
+    def rest_status(self) -> int:
+        """The status outside Twirp, where it differs."""
+        return self.status
+
+    def body(self) -> dict[str, object]:
+        return {"code": self.code, "msg": str(self), "meta": dict(self.meta)}
+
+
+class Aborted(MutationError):
+    """Send the same request again, with the same id."""
+
+    code = "aborted"
+    status = 409
+    is_retryable = True
+
+
+class AlreadyExists(MutationError):
+    """It happened, and no answer was kept. Read the present state; do not send it again under another id."""
+
+    code = "already_exists"
+    status = 409
+
+
+class InvalidArgument(MutationError):
+    """The request is wrong: `meta["argument"]` names what."""
+
+    code = "invalid_argument"
+    status = 400
+
+
+class KeyReused(InvalidArgument):
+    """One request id, two requests. A new request needs a new id."""
+
+    @property
+    def rest_status(self) -> int:
+        return 422
+
+
+class FailedPrecondition(MutationError):
+    """The request is well-formed, and cannot be done as things stand."""
+
+    code = "failed_precondition"
+    status = 412
+
+
+class NoSuchThing(MutationError):
+    """What the request names is not there."""
+
+    code = "not_found"
+    status = 404
+
+
+class Unavailable(MutationError):
+    """Nobody knows the outcome, or nothing was begun. The same request with the same id settles it."""
+
+    code = "unavailable"
+    status = 503
+    is_retryable = True
+
+
+class Internal(MutationError):
+    """A bug of ours; the log has it. The same request with the same id is safe."""
+
+    code = "internal"
+    status = 500

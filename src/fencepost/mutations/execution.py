@@ -1,0 +1,155 @@
+"""Execute one plan until its version fits: the third layer.
+
+Nothing here can plan: this module is given a plan that was made, and neither the snapshot nor the dice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+import psycopg
+
+from fencepost.errors import IndeterminateCommit, InvalidInput, NotFound, ServerUnavailable
+from fencepost.kernel.call import Call
+from fencepost.mutations.errors import (
+    Aborted,
+    FailedPrecondition,
+    InvalidArgument,
+    MutationError,
+    NoSuchThing,
+    Unavailable,
+)
+from fencepost.mutations.ledger import Executed, Ledger, Ticket
+from fencepost.mutations.planning import Planned
+
+P = TypeVar("P")
+T = TypeVar("T")
+
+CONFLICT = "ZF110"
+UNFIT = "ZF111"
+STALE = "ZF112"
+# Waited too long for a row, was chosen to end a deadlock, or met a stricter isolation: nothing was written.
+LOST_RACES = frozenset({"55P03", "40P01", "40001"})
+PAUSE_SECONDS_MAX = 0.05
+
+
+class Sender(Protocol):
+    """Whoever makes a call in a transaction: its own, or the caller's."""
+
+    async def run(self, call: Call[T]) -> T: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Again:
+    """Why a try did not settle it, and the version for the next one."""
+
+    reason: str
+    version: int | None
+
+
+@dataclass(slots=True)
+class Execution(Generic[P]):
+    """The tries of one plan. Each is one transaction, or one savepoint of the caller's."""
+
+    sender: Sender
+    ledger: Ledger[Any, P]
+    ticket: Ticket
+    planned: Planned[P]
+    tries_max: int
+    on_conflict: Callable[[], None]
+    keep: bool = True
+
+    async def settle(self, version: int | None) -> Executed:
+        """Raises a MutationError when it is refused, or when the tries are used up."""
+        again = _Again("contention", version)
+        for number in range(self.tries_max):
+            if number:
+                await asyncio.sleep(random.uniform(0, PAUSE_SECONDS_MAX * number / self.tries_max))  # noqa: S311
+            answer = await self._try(again.version)
+            if isinstance(answer, Executed) and not (
+                answer.outcome == "in_flight" and again.reason == "lost"
+            ):
+                return answer
+            if isinstance(answer, _Again):
+                again = answer
+        if again.reason == "lost":
+            raise Unavailable("The database's answer was lost, and the request cannot be settled for now.")
+        raise Aborted(
+            f"Others changed the same rows under each of {self.tries_max} tries. "
+            "Nothing was written; send it again.",
+            reason=again.reason,
+        )
+
+    async def _try(self, version: int | None) -> Executed | _Again:
+        call = self.ledger.execute(self.ticket, self.planned, version, keep=self.keep)
+        try:
+            return await self.sender.run(call)
+        except IndeterminateCommit as error:
+            if self.ticket.key is None:
+                raise Unavailable(
+                    "The database's answer was lost, and without a request id nobody can tell whether it "
+                    "happened: read the state before you repeat it.",
+                    reason="indeterminate",
+                ) from error
+            # The same claim tells which of the two it was.
+            return _Again("lost", version)
+        except InvalidInput as error:
+            if error.field != "response" or not self.keep:
+                raise InvalidArgument(str(error), argument=error.field) from error
+            # Too large to be kept: a repeat will be AlreadyExists.
+            self.keep = False
+            return _Again("response", version)
+        except psycopg.Error as error:
+            return self._again_after(error, version)
+        except NotFound as error:
+            raise NoSuchThing(str(error), noun=error.noun, name=error.subject) from error
+
+    def _again_after(self, error: psycopg.Error, version: int | None) -> _Again:
+        if error.sqlstate == CONFLICT:
+            self.on_conflict()
+            return _Again("contention", detail_of(error).get("version"))
+        if error.sqlstate in LOST_RACES:
+            self.on_conflict()
+            return _Again("contention", version)
+        raise explained(error) from error
+
+
+def explained(error: Exception) -> MutationError:
+    """What a driver's error, or one of ours, means to whoever sent the request."""
+    match error:
+        case MutationError():
+            return error
+        case psycopg.Error(sqlstate=state) if state == UNFIT:
+            return FailedPrecondition(str(error.diag.message_primary), **detail_of(error))
+        case psycopg.Error(sqlstate=state) if state == STALE:
+            return Aborted(str(error.diag.message_primary), reason="stale_plan", **detail_of(error))
+        case psycopg.OperationalError() | ServerUnavailable() | IndeterminateCommit():
+            return Unavailable(f"The database cannot be asked: {error}", retry_seconds=1)
+        case InvalidInput():
+            return InvalidArgument(str(error), argument=error.field)
+        case NotFound():
+            return NoSuchThing(str(error), noun=error.noun, name=error.subject)
+        case _:
+            raise error
+
+
+@contextmanager
+def explaining() -> Generator[None]:
+    """Whatever the database or the driver raises inside becomes an answer of the contract."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, MutationError):
+            raise
+        raise explained(error) from error
+
+
+def detail_of(error: psycopg.Error) -> dict[str, Any]:
+    facts: Any = json.loads(error.diag.message_detail or "{}")
+    return cast("dict[str, Any]", facts)

@@ -1,0 +1,68 @@
+"""What a service brings to the pipeline: how to look, and how to execute, as calls of its own functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from fencepost.kernel.call import Call, Json
+from fencepost.mutations.planning import Planned
+
+S = TypeVar("S")
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """One request on its way. Without a key nothing protects it; the gate knows."""
+
+    user: str
+    scope: str
+    key: str | None
+    digest: str
+    method: str
+    actor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Look(Generic[S]):
+    """What is known before planning: the request's own fate, or `open` with a snapshot to plan from."""
+
+    outcome: str
+    response: Json
+    version: int | None
+    snapshot: S
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What the claim answered: claimed and so done, replay, duplicate, mismatch or in_flight."""
+
+    outcome: str
+    response: Json
+
+
+class Ledger(Protocol[S, P]):
+    """The database side of a service's mutations."""
+
+    @property
+    def service(self) -> str:
+        """The name, for metrics and the gate."""
+        ...
+
+    def scope(self, user: str) -> str:
+        """The scope of a user's request ids: the user's, not the method's."""
+        ...
+
+    def look(self, ticket: Ticket, needs: Any) -> Call[Look[S]]:
+        """One STABLE function, so that marker and state are of one snapshot."""
+        ...
+
+    def execute(
+        self, ticket: Ticket, planned: Planned[P], version: int | None, *, keep: bool
+    ) -> Call[Executed]:
+        """One function: claim first, lock, compare the version, check again, write, audit.
+
+        `keep` says whether the answer is stored with the marker.
+        """
+        ...

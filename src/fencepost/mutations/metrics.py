@@ -1,0 +1,55 @@
+"""What the pipeline counts. Which player and which request it was is in the log and in the audit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from fencepost.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class MutationMetrics:
+    """Made once for a registry; services differ by a label."""
+
+    requests: Counter
+    seconds: Histogram
+    answers: Counter
+    conflicts: Counter
+    unkeyed: Counter
+    cache_errors: Counter
+    marker_lag: Gauge
+    markers_cleaned: Counter
+    loop_errors: Counter
+
+    @classmethod
+    def on(cls, metrics: Metrics) -> Self:
+        return cls(
+            requests=metrics.counter(
+                "mutation_requests",
+                "Requests by what they answered.",
+                labels=("service", "method", "outcome"),
+            ),
+            seconds=metrics.histogram(
+                "mutation_seconds", "Time of one request.", labels=("service", "method")
+            ),
+            answers=metrics.counter(
+                "mutation_answers", "Which layer answered.", labels=("service", "layer", "outcome")
+            ),
+            conflicts=metrics.counter(
+                "mutation_conflicts", "Tries that met another version.", labels=("service", "method")
+            ),
+            unkeyed=metrics.counter(
+                "mutation_unkeyed", "Requests without an id.", labels=("service", "method", "outcome")
+            ),
+            cache_errors=metrics.counter(
+                "mutation_cache_errors", "Times that Redis could not be asked.", labels=("service", "reason")
+            ),
+            marker_lag=metrics.gauge(
+                "mutation_marker_lag_seconds", "By how much the oldest marker has outlived its retention."
+            ),
+            markers_cleaned=metrics.counter("mutation_markers_cleaned", "Markers that were forgotten."),
+            loop_errors=metrics.counter("mutation_loop_errors", "What a loop caught.", labels=("loop",)),
+        )

@@ -1,0 +1,265 @@
+"""One request from end to end. With Redis down, slow, wiped or wrong, the marker alone keeps every promise.
+
+1  Redis      announced by us; or under way (Aborted); or done, with its answer
+2  look       one snapshot of the marker and of what the plan needs
+3  plan       pure, once, with the server's dice
+4  execute    one transaction: marker, lock, version, checks, writes, audit; again while the version moves
+5  Redis      the answer, after the commit and never before it
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from fencepost.crashpoints import crash_point
+from fencepost.drive.answer_cache import Announced, AnswerCache, Answered, RequestName, UnderWay
+from fencepost.kernel import marker
+from fencepost.kernel.call import Call, Json, text
+from fencepost.mutations import gate
+from fencepost.mutations.declaration import Mutation
+from fencepost.mutations.errors import (
+    Aborted,
+    AlreadyExists,
+    Internal,
+    InvalidArgument,
+    KeyReused,
+    MutationError,
+)
+from fencepost.mutations.execution import Execution, Sender, explaining
+from fencepost.mutations.ledger import Executed, Ledger, Ticket
+from fencepost.mutations.metrics import MutationMetrics
+from fencepost.mutations.planning import make_plan
+from fencepost.mutations.settings import MutationSettings
+from fencepost.transaction import Transaction
+
+R = TypeVar("R", bound=BaseModel)
+S = TypeVar("S")
+P = TypeVar("P")
+T = TypeVar("T")
+KEY_BYTES_MAX = 256
+
+
+class Database(Protocol):
+    async def run(self, call: Call[T]) -> T: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a mutation answers; `layer` says who knew it."""
+
+    response: Json
+    layer: str
+    """`executed`, `cache`, or `marker`."""
+
+    @property
+    def is_replay(self) -> bool:
+        return self.layer != "executed"
+
+
+class Pipeline(Generic[S, P]):
+    """The mutations of one service. `cache` is None where there is no Redis."""
+
+    def __init__(
+        self,
+        database: Database,
+        ledger: Ledger[S, P],
+        settings: MutationSettings,
+        metrics: MutationMetrics,
+        cache: AnswerCache | None = None,
+    ) -> None:
+        self._database = database
+        self._ledger = ledger
+        self._settings = settings
+        self._metrics = metrics
+        self._cache = cache
+
+    async def run(
+        self,
+        mutation: Mutation[R, S, P],
+        user: str,
+        request: R,
+        *,
+        request_id: str | None,
+        actor: str | None = None,
+    ) -> Answer:
+        """Do it, or answer what it answered the first time. Raises MutationErrors and nothing else."""
+        with _Timing(self._metrics, self._ledger.service, mutation.method) as timing:
+            ticket = self._ticket(mutation, user, request, request_id, actor)
+            if ticket.key is None:
+                await self._pass_gate(ticket)
+                answer = await self._settle(mutation, request, ticket, self._database)
+            else:
+                answer = await self._through_cache(mutation, request, ticket, ticket.key)
+            timing.answer = answer
+        return answer
+
+    async def join(
+        self,
+        tx: Transaction,
+        mutation: Mutation[R, S, P],
+        user: str,
+        request: R,
+        *,
+        request_id: str,
+        actor: str | None = None,
+    ) -> Answer:
+        """Do it inside the caller's transaction: it takes effect if that one commits.
+
+        Redis is left out, because only the caller knows whether it committed. A replay says that an earlier
+        transaction did all this: write nothing beside it.
+        """
+        with _Timing(self._metrics, self._ledger.service, mutation.method) as timing:
+            ticket = self._ticket(mutation, user, request, request_id, actor)
+            timing.answer = await self._settle(mutation, request, ticket, _Joined(tx))
+            return timing.answer
+
+    def _ticket(
+        self, mutation: Mutation[R, S, P], user: str, request: R, request_id: str | None, actor: str | None
+    ) -> Ticket:
+        if request_id is not None:
+            _check_key(request_id)
+        return Ticket(
+            user=text("user", user),
+            scope=self._ledger.scope(user),
+            key=request_id,
+            digest=marker.digest(mutation.method, request.model_dump(mode="json")),
+            method=mutation.method,
+            actor=actor,
+        )
+
+    async def _pass_gate(self, ticket: Ticket) -> None:
+        with explaining():
+            phase = await self._database.run(gate.note(self._ledger.service, ticket.method))
+        outcome = "refused" if phase == 2 else "passed"
+        self._metrics.unkeyed.labels(self._ledger.service, ticket.method, outcome).inc()
+        if phase == 2:
+            raise InvalidArgument(
+                "request_id is required.", argument="request_id", reason="missing_request_id"
+            )
+
+    async def _through_cache(
+        self, mutation: Mutation[R, S, P], request: R, ticket: Ticket, key: str
+    ) -> Answer:
+        name = RequestName(ticket.scope, key, ticket.digest)
+        finding = await self._cache.begin(name) if self._cache else None
+        crash_point("mutations.after_announce")
+        if isinstance(finding, Answered):
+            return Answer(finding.response, "cache")
+        if isinstance(finding, UnderWay):
+            raise Aborted(
+                "The request is under way; send it again shortly.",
+                reason="pending",
+                retry_seconds=finding.retry_seconds,
+            )
+        async with self._announced(name, finding.token if isinstance(finding, Announced) else None):
+            answer = await self._settle(mutation, request, ticket, self._database)
+            crash_point("mutations.after_commit")
+        if self._cache:
+            await self._cache.complete(name, answer.response)
+        crash_point("mutations.after_answer")
+        return answer
+
+    @asynccontextmanager
+    async def _announced(self, name: RequestName, token: str | None) -> AsyncGenerator[None]:
+        """What was announced and did not come to an answer is withdrawn, so that a retry need not wait."""
+        try:
+            yield
+        except BaseException:
+            if self._cache and token is not None:
+                await self._cache.abandon(name, token)
+            raise
+
+    async def _settle(
+        self, mutation: Mutation[R, S, P], request: R, ticket: Ticket, sender: Sender
+    ) -> Answer:
+        with explaining():
+            look = self._ledger.look(ticket, mutation.needs(request))
+            seen = await sender.run(look)
+            crash_point("mutations.after_look")
+            if seen.outcome != "open":
+                return _answer(Executed(seen.outcome, seen.response))
+            try:
+                planned = make_plan(lambda dice: mutation.plan(seen.snapshot, request, dice))
+            except MutationError:
+                # The same request may have committed since: then its answer is the answer.
+                seen = await sender.run(look)
+                if seen.outcome == "open":
+                    raise
+                return _answer(Executed(seen.outcome, seen.response))
+            crash_point("mutations.before_execute")
+            execution = Execution(
+                sender, self._ledger, ticket, planned, self._settings.tries_max, self._count_conflict(ticket)
+            )
+            return _answer(await execution.settle(seen.version))
+
+    def _count_conflict(self, ticket: Ticket) -> Callable[[], None]:
+        return self._metrics.conflicts.labels(self._ledger.service, ticket.method).inc
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """Calls in the caller's transaction, each in a savepoint: a try that fails is undone alone."""
+
+    tx: Transaction
+
+    async def run(self, call: Call[T]) -> T:
+        async with self.tx.savepoint():
+            return await self.tx.run(call)
+
+
+def _answer(executed: Executed) -> Answer:
+    match executed.outcome:
+        case "claimed":
+            return Answer(executed.response, "executed")
+        case "replay":
+            return Answer(executed.response, "marker")
+        case "duplicate":
+            raise AlreadyExists("It has taken effect, and its answer was not kept. Read the present state.")
+        case "mismatch":
+            raise KeyReused(
+                "This request id was used for another method or body. A new request needs a new id.",
+                reason="mismatch",
+                argument="request_id",
+            )
+        case "in_flight":
+            raise Aborted("The request is under way; send it again shortly.", reason="in_flight")
+        case other:
+            raise Internal(f"The database answered {other!r}.")
+
+
+def _check_key(request_id: str) -> None:
+    if (
+        not request_id
+        or len(request_id.encode(errors="replace")) > KEY_BYTES_MAX
+        or not request_id.isprintable()
+    ):
+        raise InvalidArgument(
+            f"request_id must have 1 to {KEY_BYTES_MAX} printable bytes.", argument="request_id"
+        )
+
+
+class _Timing:
+    """One request in the metrics."""
+
+    def __init__(self, metrics: MutationMetrics, service: str, method: str) -> None:
+        self._metrics = metrics
+        self._labels = (service, method)
+        self._started = time.perf_counter()
+        self.answer: Answer | None = None
+
+    def __enter__(self) -> _Timing:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        service, _ = self._labels
+        outcome = getattr(error, "code", "internal") if error else "ok"
+        self._metrics.requests.labels(*self._labels, outcome).inc()
+        self._metrics.seconds.labels(*self._labels).observe(time.perf_counter() - self._started)
+        if self.answer is not None:
+            self._metrics.answers.labels(service, self.answer.layer, outcome).inc()

@@ -1,0 +1,70 @@
+"""The plan of a mutation: made once, without I/O, with the server's own dice.
+
+The dice are thrown before the first try. If a plan were made inside the loop of tries, each conflict would
+throw them again, and whoever provokes conflicts would choose among the results.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar, final
+from uuid import UUID
+
+P = TypeVar("P")
+T = TypeVar("T")
+_KEY = object()
+
+
+@final
+class Dice:
+    """Chance that can be had again from its seed. The server draws the seed; no request carries one."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._random = random.Random(seed)  # noqa: S311 - The seed is from the system's secret source.
+
+    @classmethod
+    def throw(cls) -> Dice:
+        return cls(secrets.randbits(128))
+
+    def below(self, bound: int) -> int:
+        """A number from 0 to below the bound."""
+        return self._random.randrange(bound)
+
+    def pick(self, choices: list[tuple[T, int]]) -> T:
+        """One of the choices, by weight."""
+        place = self.below(sum(weight for _, weight in choices))
+        for choice, weight in choices:
+            place -= weight
+            if place < 0:
+                return choice
+        raise AssertionError("the place lies below the sum of the weights")
+
+    def identity(self) -> UUID:
+        """A new id, the same for the same seed and place."""
+        return UUID(int=self._random.getrandbits(128), version=4)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Planned(Generic[P]):
+    """A plan that was made. Only `make_plan` makes one, so nothing is executed that was not planned."""
+
+    plan: P
+    seed: int
+    key: object
+
+    def __post_init__(self) -> None:
+        if self.key is not _KEY:
+            raise TypeError(
+                "A plan comes from make_plan, before the tries begin; it is not put together by hand."
+            )
+
+
+def make_plan(plan: Callable[[Dice], P]) -> Planned[P]:
+    """Throw the dice and plan, once."""
+    dice = Dice.throw()
+    return Planned(plan(dice), dice.seed, _KEY)

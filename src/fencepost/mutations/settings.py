@@ -1,0 +1,49 @@
+"""How long things are remembered, and how long anybody waits."""
+
+from __future__ import annotations
+
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from fencepost.layered_settings import From, LayeredSettings
+
+
+class MutationSettings(LayeredSettings):
+    """The promise of a repeat's answer is limited to `marker_keep_seconds`."""
+
+    marker_keep_seconds: Annotated[
+        float, Field(ge=1, le=31_536_000), From("MUTATION_MARKER_KEEP_SEC", "mutations.marker_keep_sec")
+    ] = 3600.0
+    answer_keep_seconds: Annotated[
+        float, Field(ge=1, le=31_536_000), From("MUTATION_ANSWER_KEEP_SEC", "mutations.answer_keep_sec")
+    ] = 3600.0
+    pending_seconds: Annotated[
+        float, Field(ge=0.1, le=300), From("MUTATION_PENDING_SEC", "mutations.pending_sec")
+    ] = 5.0
+    cache_wait_seconds: Annotated[
+        float, Field(ge=0.005, le=10), From("MUTATION_CACHE_WAIT_SEC", "mutations.cache_wait_sec")
+    ] = 0.1
+    tries_max: Annotated[int, Field(ge=1, le=100), From("MUTATION_TRIES_MAX", "mutations.tries_max")] = 8
+    clean_seconds: Annotated[
+        float, Field(ge=0.05, le=3600), From("MUTATION_CLEAN_SEC", "mutations.clean_sec")
+    ] = 5.0
+    clean_batch: Annotated[
+        int, Field(ge=1, le=1_000_000), From("MUTATION_CLEAN_BATCH", "mutations.clean_batch")
+    ] = 10_000
+    lag_alert_seconds: Annotated[
+        float, Field(ge=1, le=31_536_000), From("MUTATION_LAG_ALERT_SEC", "mutations.lag_alert_sec")
+    ] = 300.0
+    gate_window_seconds: Annotated[
+        float, Field(ge=1, le=31_536_000), From("MUTATION_GATE_WINDOW_SEC", "mutations.gate_window_sec")
+    ] = 86_400.0
+
+    @model_validator(mode="after")
+    def _markers_outlive_answers(self) -> Self:
+        if self.marker_keep_seconds < self.answer_keep_seconds:
+            raise ValueError(
+                f"MUTATION_MARKER_KEEP_SEC is {self.marker_keep_seconds:g} and MUTATION_ANSWER_KEEP_SEC is "
+                f"{self.answer_keep_seconds:g}; allowed: a marker that is kept at least as long as its "
+                "answer in Redis, because the marker is the promise"
+            )
+        return self

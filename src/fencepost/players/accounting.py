@@ -1,0 +1,69 @@
+"""The database side of a player's mutations: one function that looks, one that executes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.kernel.call import Call, document, one, optional_document, optional_text, parsed, text
+from fencepost.mutations.ledger import Executed, Look, Ticket
+from fencepost.mutations.planning import Planned
+from fencepost.players.plan import Needs, PlayerPlan
+from fencepost.players.snapshot import PlayerSnapshot
+
+SERVICE = "players"
+
+
+def scope_of(player_id: str) -> str:
+    """Request ids are a player's own. `functions/player_execute.sql` and the view know this form too."""
+    return f"player:{player_id}"
+
+
+class PlayerLedger:
+    """The calls that the pipeline makes for players."""
+
+    service = SERVICE
+
+    def scope(self, user: str) -> str:
+        return scope_of(user)
+
+    def look(self, ticket: Ticket, needs: Needs) -> Call[Look[PlayerSnapshot]]:
+        def read(outcome: str, response: str | None, version: int | None, state: str | None) -> Look[Any]:
+            snapshot = PlayerSnapshot.read(ticket.user, version, parsed(state) or {})
+            return Look(outcome, parsed(response), version, snapshot)
+
+        return Call(
+            "select outcome, response::text, version, state::text"
+            " from fencepost.player_look(%s::text, %s::text, %s::text, %s::text, %s::jsonb)",
+            (
+                ticket.scope,
+                ticket.key,
+                ticket.digest,
+                text("player_id", ticket.user),
+                document("needs", needs.as_json()),
+            ),
+            one(read),
+        )
+
+    def execute(
+        self, ticket: Ticket, planned: Planned[PlayerPlan], version: int | None, *, keep: bool
+    ) -> Call[Executed]:
+        response = planned.plan.response(version)
+
+        def read(outcome: str, stored: str | None) -> Executed:
+            return Executed(outcome, response if outcome == "claimed" else parsed(stored))
+
+        return Call(
+            "select outcome, response::text from fencepost.player_execute"
+            "(%s::text, %s::text, %s::text, %s::jsonb, %s::text, %s::text, %s::bigint, %s::jsonb)",
+            (
+                ticket.scope,
+                ticket.key,
+                ticket.digest,
+                optional_document("answer", response if keep else None),
+                ticket.method,
+                optional_text("actor", ticket.actor),
+                version,
+                document("plan", planned.plan.as_json(planned.seed)),
+            ),
+            one(read),
+        )

@@ -1,0 +1,81 @@
+"""Players over HTTP. Every mutation has a Twirp path and a REST path, made from its declaration."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+
+from fencepost.mutations.contract import ContractRoute, add_mutation
+from fencepost.mutations.declaration import Mutation
+from fencepost.mutations.pipeline import Answer
+from fencepost.players.reading import Discrepancy, Event, Holding, audit_check, history, inventory
+from fencepost.players.requests import PlayerRequest
+from fencepost.players.service import Players
+
+TWIRP = "/twirp/fencepost.players.v1.Players"
+Limit = Annotated[int, Query(ge=1, le=1000)]
+
+
+def make_router(players: Players) -> APIRouter:
+    router = APIRouter(tags=["players"], route_class=ContractRoute)
+    for declared in players.mutations.values():
+        add_mutation(
+            router,
+            declared,
+            rest_path=f"/players/{{player_id}}/{_dashed(declared.method)}",
+            twirp_path=f"{TWIRP}/{declared.method}",
+            perform=_performing(players),
+        )
+    _add_reading(router, players)
+    return router
+
+
+def _performing(players: Players) -> Any:
+    async def perform(_: Mutation[Any, Any, Any], request: BaseModel, request_id: str | None) -> Answer:
+        assert isinstance(request, PlayerRequest)
+        return await players.run(request, request_id=request_id)
+
+    return perform
+
+
+def _add_reading(router: APIRouter, players: Players) -> None:
+    @router.get("/players/{player_id}")
+    async def show(player_id: str) -> dict[str, Any]:
+        """One player: version, resources, heroes, draws, clears, lessons."""
+        player = await players.player(player_id)
+        return {
+            "player_id": player.player_id,
+            "version": player.version,
+            "created_at": player.created_at,
+            "updated_at": player.updated_at,
+            **player.state,
+        }
+
+    @router.get("/players/{player_id}/inventory")
+    async def hold(
+        player_id: str, after_item: str | None = None, after_piece: UUID | None = None, limit: Limit = 100
+    ) -> list[Holding]:
+        """A page of what a player holds; the next one comes after its last item and piece."""
+        await players.player(player_id)
+        call = inventory(player_id, after_item=after_item, after_piece=after_piece, limit=limit)
+        return await players.fp.run(call)
+
+    @router.get("/players/{player_id}/history")
+    async def tell(player_id: str, before: int | None = None, limit: Limit = 100) -> list[Event]:
+        """A page of a player's changes, newest first; the next one lies before its last number."""
+        await players.player(player_id)
+        return await players.fp.run(history(player_id, before=before, limit=limit))
+
+    @router.get("/players/{player_id}/audit")
+    async def check(player_id: str) -> list[Discrepancy]:
+        """What the audit does not explain of what the player holds; nothing, if all is well."""
+        await players.player(player_id)
+        return await players.fp.run(audit_check(player_id))
+
+
+def _dashed(method: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", method).lower()

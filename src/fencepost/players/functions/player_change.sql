@@ -1,0 +1,193 @@
+-- What a change does to a player, and its record. All of it runs under the player's row lock, inside a function that took
+-- it; nobody else may call these.
+--
+-- A change is a JSON object; each part may be missing:
+--   resources       {name: signed amount}
+--   stacks          {item: signed count}
+--   pieces_removed  [{piece_id, item, enhance_level, quality, metadata}]   exactly as they must be found
+--   pieces_added    [{piece_id, item, enhance_level, quality, metadata}]
+--   heroes          [{hero, from, to}]
+--   draws           [{pool, season, before, count, dry_before, dry}]
+--   clears          [{dungeon, before}]
+--   lessons         [lesson]
+
+-- The distributor: give and take, and write it down. The version was raised by whoever locked the row.
+create or replace function fencepost._player_distribute(
+  p_player text, p_change jsonb, p_method text, p_key text, p_source text, p_actor text, p_seed text
+) returns void
+language plpgsql volatile
+as $$
+declare
+  v_now timestamptz := fencepost.clock();
+begin
+  if p_change ? 'resources' then
+    perform fencepost._player_change_resources(p_player, p_change -> 'resources');
+  end if;
+  if p_change ? 'stacks' then
+    perform fencepost._player_change_stacks(p_player, p_change -> 'stacks');
+  end if;
+  if p_change ?| array['pieces_removed', 'pieces_added'] then
+    perform fencepost._player_change_pieces(p_player, p_change);
+  end if;
+  if p_change ?| array['heroes', 'draws', 'clears', 'lessons'] then
+    perform fencepost._player_change_progress(p_player, p_change, v_now);
+  end if;
+  insert into fencepost.player_audit (player_id, version, at, method, request_id, source, actor, seed, changes)
+  select p.player_id, p.version, v_now, p_method, p_key, p_source, p_actor, p_seed, p_change
+  from fencepost.player p where p.player_id = p_player;
+end $$;
+
+-- Amounts that would fall below zero, or past what 64 bits hold, are refused by name. In numeric, which has no end.
+create or replace function fencepost._player_change_resources(p_player text, p_deltas jsonb) returns void
+language plpgsql volatile
+as $$
+declare
+  v record;
+begin
+  select d.key as name, d.value::numeric as delta, coalesce(r.balance, 0) as had, c.name is null as is_unknown into v
+  from jsonb_each_text(p_deltas) d
+  left join fencepost.player_resource r on r.player_id = p_player and r.resource = d.key
+  left join fencepost.player_catalog c on c.kind = 'resource' and c.name = d.key
+  where c.name is null or coalesce(r.balance, 0) + d.value::numeric not between 0 and 9223372036854775807
+  order by d.key limit 1;
+  if found then
+    perform fencepost._player_refuse_amount('resource', v.name, v.had, v.delta, v.is_unknown);
+  end if;
+  insert into fencepost.player_resource as h (player_id, resource, balance)
+  select p_player, d.key, coalesce(r.balance, 0) + d.value::bigint
+  from jsonb_each_text(p_deltas) d
+  left join fencepost.player_resource r on r.player_id = p_player and r.resource = d.key
+  on conflict (player_id, resource) do update set balance = excluded.balance;
+end $$;
+
+create or replace function fencepost._player_change_stacks(p_player text, p_deltas jsonb) returns void
+language plpgsql volatile
+as $$
+declare
+  v record;
+begin
+  select d.key as name, d.value::numeric as delta, coalesce(s.count, 0) as had,
+         not coalesce((c.definition -> 'stackable')::boolean, false) as is_unknown into v
+  from jsonb_each_text(p_deltas) d
+  left join fencepost.player_stack s on s.player_id = p_player and s.item = d.key
+  left join fencepost.player_catalog c on c.kind = 'item' and c.name = d.key
+  where not coalesce((c.definition -> 'stackable')::boolean, false)
+     or coalesce(s.count, 0) + d.value::numeric not between 0 and 9223372036854775807
+  order by d.key limit 1;
+  if found then
+    perform fencepost._player_refuse_amount('item', v.name, v.had, v.delta, v.is_unknown);
+  end if;
+  insert into fencepost.player_stack as h (player_id, item, count)
+  select p_player, d.key, coalesce(s.count, 0) + d.value::bigint
+  from jsonb_each_text(p_deltas) d
+  left join fencepost.player_stack s on s.player_id = p_player and s.item = d.key
+  on conflict (player_id, item) do update set count = excluded.count;
+end $$;
+
+create or replace function fencepost._player_refuse_amount(
+  p_kind text, p_name text, p_had numeric, p_delta numeric, p_is_unknown boolean
+) returns void
+language plpgsql volatile
+as $$
+begin
+  if p_is_unknown then
+    perform fencepost._mutation_unfit(format('There is no %s %s of this kind.', p_kind, p_name),
+      jsonb_build_object('reason', 'unknown_' || p_kind, p_kind, p_name));
+  elsif p_delta < 0 then
+    perform fencepost._mutation_unfit(format('%s: %s are there, and %s are needed.', p_name, p_had, -p_delta),
+      jsonb_build_object('reason', 'not_enough', p_kind, p_name, 'held', p_had::text, 'needed', (-p_delta)::text));
+  else
+    perform fencepost._mutation_unfit(format('%s: %s and %s more are past what a balance can hold.', p_name, p_had, p_delta),
+      jsonb_build_object('reason', 'overflow', p_kind, p_name, 'held', p_had::text));
+  end if;
+end $$;
+
+create or replace function fencepost._player_change_pieces(p_player text, p_change jsonb) returns void
+language plpgsql volatile
+as $$
+declare
+  v_piece   jsonb;
+  v_deleted integer;
+  v_item    text;
+begin
+  for v_piece in select x from jsonb_array_elements(p_change -> 'pieces_removed') x loop
+    delete from fencepost.player_piece h
+    where h.piece_id = (v_piece ->> 'piece_id')::uuid and h.player_id = p_player and h.item = v_piece ->> 'item'
+      and h.enhance_level = (v_piece ->> 'enhance_level')::integer and h.quality = (v_piece ->> 'quality')::integer
+      and h.metadata = v_piece -> 'metadata';
+    get diagnostics v_deleted = row_count;
+    if v_deleted = 0 then
+      perform fencepost._mutation_stale(format('The piece %s of player %s', v_piece ->> 'piece_id', p_player));
+    end if;
+  end loop;
+  select x ->> 'item' into v_item from jsonb_array_elements(p_change -> 'pieces_added') x
+  where not exists (select 1 from fencepost.player_catalog c where c.kind = 'item' and c.name = x ->> 'item'
+                    and not (c.definition -> 'stackable')::boolean)
+  limit 1;
+  if found then
+    perform fencepost._player_refuse_amount('item', v_item, 0, 1, true);
+  end if;
+  insert into fencepost.player_piece (piece_id, player_id, item, enhance_level, quality, metadata)
+  select (x ->> 'piece_id')::uuid, p_player, x ->> 'item', (x ->> 'enhance_level')::integer, (x ->> 'quality')::integer,
+         x -> 'metadata'
+  from jsonb_array_elements(p_change -> 'pieces_added') x;
+end $$;
+
+-- Stages, draws, clears and lessons: what was true when the plan was made must still be.
+create or replace function fencepost._player_change_progress(p_player text, p_change jsonb, p_now timestamptz) returns void
+language plpgsql volatile
+as $$
+declare
+  x jsonb;
+begin
+  for x in select h from jsonb_array_elements(p_change -> 'heroes') h loop
+    if coalesce((select h.stage from fencepost.player_hero h where h.player_id = p_player and h.hero = x ->> 'hero'), 0)
+       <> (x ->> 'from')::integer then
+      perform fencepost._mutation_stale(format('The hero %s of player %s', x ->> 'hero', p_player));
+    end if;
+    insert into fencepost.player_hero (player_id, hero, stage) values (p_player, x ->> 'hero', (x ->> 'to')::integer)
+    on conflict (player_id, hero) do update set stage = excluded.stage;
+  end loop;
+  for x in select d from jsonb_array_elements(p_change -> 'draws') d loop
+    perform fencepost._player_change_draw(p_player, x, p_now);
+  end loop;
+  for x in select c from jsonb_array_elements(p_change -> 'clears') c loop
+    if coalesce((select c.clears from fencepost.player_clear c where c.player_id = p_player and c.dungeon = x ->> 'dungeon'), 0)
+       <> (x ->> 'before')::bigint then
+      perform fencepost._mutation_stale(format('The dungeon %s of player %s', x ->> 'dungeon', p_player));
+    end if;
+    insert into fencepost.player_clear as h (player_id, dungeon, clears) values (p_player, x ->> 'dungeon', 1)
+    on conflict (player_id, dungeon) do update set clears = h.clears + 1;
+  end loop;
+  for x in select l from jsonb_array_elements(p_change -> 'lessons') l loop
+    insert into fencepost.player_lesson (player_id, lesson, taught_at) values (p_player, x #>> '{}', p_now)
+    on conflict (player_id, lesson) do nothing;
+    if not found then
+      perform fencepost._mutation_stale(format('The lesson %s of player %s', x #>> '{}', p_player));
+    end if;
+  end loop;
+end $$;
+
+-- A draw counts only within its season; the season is looked up again, because it may have closed meanwhile.
+create or replace function fencepost._player_change_draw(p_player text, p_draw jsonb, p_now timestamptz) returns void
+language plpgsql volatile
+as $$
+declare
+  v_known fencepost.player_draw;
+begin
+  perform from fencepost.player_season s
+  where s.pool = p_draw ->> 'pool' and s.season = p_draw ->> 'season' and s.opens_at <= p_now and s.closes_at > p_now;
+  if not found then
+    perform fencepost._mutation_unfit(format('The pool %s has no open season.', p_draw ->> 'pool'),
+      jsonb_build_object('reason', 'no_season', 'pool', p_draw ->> 'pool'));
+  end if;
+  select * into v_known from fencepost.player_draw d
+  where d.player_id = p_player and d.pool = p_draw ->> 'pool' and d.season = p_draw ->> 'season';
+  if coalesce(v_known.draws, 0) <> (p_draw ->> 'before')::bigint
+     or coalesce(v_known.dry, 0) <> (p_draw ->> 'dry_before')::bigint then
+    perform fencepost._mutation_stale(format('The pool %s of player %s', p_draw ->> 'pool', p_player));
+  end if;
+  insert into fencepost.player_draw as h (player_id, pool, season, draws, dry)
+  values (p_player, p_draw ->> 'pool', p_draw ->> 'season', (p_draw ->> 'count')::bigint, (p_draw ->> 'dry')::bigint)
+  on conflict (player_id, pool, season) do update set draws = h.draws + excluded.draws, dry = excluded.dry;
+end $$;

@@ -1,0 +1,120 @@
+"""A plan: what changes, for one player or two, and what will be answered. Values only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fencepost.mutations.planning import Dice
+from fencepost.players.catalog import Cost, Reward
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What of the present state a plan is made from."""
+
+    catalog: tuple[tuple[str, str], ...] = ()
+    heroes: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()
+    dungeons: tuple[str, ...] = ()
+    lessons: tuple[str, ...] = ()
+    pieces: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        parts = {name: list(getattr(self, name)) for name in self.__slots__}
+        return {name: part for name, part in parts.items() if part or name == "catalog"}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happens to one player. `functions/player_change.sql` has the same parts."""
+
+    resources: Counter[str] = field(default_factory=Counter[str])
+    stacks: Counter[str] = field(default_factory=Counter[str])
+    pieces_removed: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    pieces_added: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    heroes: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    draws: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    clears: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+    lessons: list[str] = field(default_factory=list[str])
+
+    def take(self, cost: Cost, times: int = 1) -> None:
+        for name, amount in cost.resources.items():
+            self.resources[name] -= amount * times
+        for name, count in cost.items.items():
+            self.stacks[name] -= count * times
+
+    def give(self, rewards: Iterable[Reward], dice: Dice) -> list[dict[str, Any]]:
+        """Add the rewards, and tell what was given, in their order."""
+        return [self._give(reward, dice) for reward in rewards]
+
+    def _give(self, reward: Reward, dice: Dice) -> dict[str, Any]:
+        if reward.resource is not None:
+            self.resources[reward.resource] += reward.count
+            return {"resource": reward.resource, "count": reward.count}
+        if reward.item is not None:
+            self.stacks[reward.item] += reward.count
+            return {"item": reward.item, "count": reward.count}
+        assert reward.piece is not None
+        made = [
+            {
+                "piece_id": str(dice.identity()),
+                "item": reward.piece,
+                "enhance_level": reward.enhance_level,
+                "quality": reward.quality,
+                "metadata": reward.metadata,
+            }
+            for _ in range(reward.count)
+        ]
+        self.pieces_added.extend(made)
+        return {
+            "item": reward.piece,
+            "count": reward.count,
+            "piece_ids": [piece["piece_id"] for piece in made],
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Without what does not change."""
+        parts: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        for counted in ("resources", "stacks"):
+            parts[counted] = {name: delta for name, delta in sorted(parts[counted].items()) if delta}
+        return {name: part for name, part in parts.items() if part}
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """One player and what happens to it."""
+
+    player_id: str
+    change: Change
+
+
+@dataclass(frozen=True, slots=True)
+class PlayerPlan:
+    """The acting player first. `answer` is everything of the response but the version."""
+
+    parties: tuple[Party, ...]
+    answer: Mapping[str, Any]
+    source: str | None = None
+    creates: bool = False
+
+    def as_json(self, seed: int) -> dict[str, Any]:
+        return {
+            "parties": [
+                {"player": party.player_id, "change": party.change.as_json()} for party in self.parties
+            ],
+            "source": self.source,
+            "create": self.creates,
+            # As text: JSON numbers of that size lose their last digits in other languages.
+            "seed": f"{seed:032x}",
+        }
+
+    def response(self, version: int | None) -> dict[str, Any]:
+        """Known before it is executed, so that it is stored with the marker in one write."""
+        return {
+            "player_id": self.parties[0].player_id,
+            "version": (version or 0) + 1,
+            **self.answer,
+        }
