@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 export PYTHONDONTWRITEBYTECODE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-matrix check bench lock clean setup
+.PHONY: help up test test-matrix specs check bench lock clean setup
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -34,6 +34,9 @@ test: $(READY) ## the tests; FULL=1 adds the long ones and fails on any skip
 
 test-matrix: $(READY) ## the kernel and job suites on every server version that this machine has
 	@$(BIN)/python -m tests.matrix $(PYTEST_ARGS)
+
+specs: $(READY) ## the TLA+ specifications, and their broken twins, with TLC
+	@$(BIN)/python -m pytest -n 2 -v tests/specs $(PYTEST_ARGS)
 
 check: $(READY) ## ruff, mypy, pyright, import contracts, the tidy test
 	@$(BIN)/ruff check .

@@ -73,7 +73,7 @@ def victim(stage: Stage, order: str) -> Child:
 async def test_killed_at(point: str, stage: Stage, clock: Clock) -> None:
     prepare(stage)
     with victim(stage, f"{point}:kill") as child:
-        child.be_killed(within=30)
+        child.be_killed(within=60)
     clock.advance(crew.LEASE_SECONDS + 1)
     async with stage.survivor():
         await stage.until_nothing_is_left()
@@ -87,13 +87,13 @@ async def test_killed_at(point: str, stage: Stage, clock: Clock) -> None:
 async def test_stopped_past_the_lease_at(point: str, stage: Stage, clock: Clock) -> None:
     prepare(stage)
     with victim(stage, f"{point}:stop") as child:
-        child.wait_until_stopped(within=30)
+        child.wait_until_stopped(within=60)
         clock.advance(crew.LEASE_SECONDS + 1)
         async with stage.survivor():
             await stage.until_nothing_is_left()
         stage.check()
         child.resume()
         child.say("stop")
-        child.succeed(within=30)
+        child.succeed(within=60)
     assert stage.left() == 0
     stage.check()

