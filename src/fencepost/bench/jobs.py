@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,6 +35,7 @@ TIMES_REDIS_MIN = 1
 P50_MS_MAX = 10
 QUICK_STRANGERS = ("pgqueuer", "saq")
 PGBENCH_CONNECTIONS = 4
+EXHIBITS_AT_ONCE = 3
 
 JOBS = "jobs/s"
 NOT_INVITED = "make bench-jobs without QUICK"
@@ -48,6 +50,8 @@ def run(*, quick: bool) -> Report:
         strangers = [_stranger(pair, peer, quick=quick) for peer in invited]
         held = _held(pair, float(ours[JOBS]), quick=quick)
         facts = machine(**server_facts(pair.database_for(OURSELVES)))
+    if not quick:
+        ours, *strangers = _with_exhibits([OURSELVES, *invited], [ours, *strangers])
     absent = [_absent(peer, NOT_INVITED) for peer in STRANGERS if peer not in invited]
     rows = [ours, *strangers, *absent, *held.rows()]
     return Report("jobs", quick, rows, [*goals(ours, strangers), *held.goals()], facts)
@@ -90,7 +94,7 @@ def _measured(pair: Servers, peer: Peer, *, quick: bool) -> Row:
     with _on_stage(pair, peer) as contestant:
         held = contest.memory(contestant, length)
     row |= {"worker MB": round(held.megabytes), "waiting": held.waiting}
-    return row | ({} if quick else _exhibit(pair, peer))
+    return row
 
 
 def _durable(pair: Servers, peer: Peer, length: contest.Length) -> Mapping[str, Cell]:
@@ -107,16 +111,28 @@ def _durable(pair: Servers, peer: Peer, length: contest.Length) -> Mapping[str, 
         pair.keep_redis_durable(False)
 
 
-def _exhibit(pair: Servers, peer: Peer) -> dict[str, Cell]:
+def _with_exhibits(peers: Sequence[Peer], rows: Sequence[Row]) -> list[Row]:
+    """Each row with what its peer does to a zombie. Side by side: nothing is timed, and most is waiting."""
+    with ThreadPoolExecutor(EXHIBITS_AT_ONCE) as threads:
+        found = threads.map(_exhibit, peers, rows)
+        return [{**row, **cells} for row, cells in zip(rows, found, strict=True)]
+
+
+def _exhibit(peer: Peer, row: Row) -> Mapping[str, Cell]:
     """Whether the zombie's late finish is refused, in both scenes, and how many effects the job had."""
+    if JOBS not in row:
+        return {}
     endings: dict[str, zombie.Ending] = {}
     for scene in ("during", "after"):
         _tell(f"{peer.title}: the zombie, {scene}")
-        with _on_stage(pair, peer) as contestant:
-            try:
+        try:
+            # Servers of its own: everybody empties the Redis that he finds.
+            with servers() as pair, _on_stage(pair, peer) as contestant:
                 endings[scene] = zombie.play(contestant, scene)
-            except zombie.NeverRanElsewhere:
-                return {"zombie's finish": "never ran elsewhere", "effects": 1}
+        except zombie.NeverRanElsewhere:
+            return {"zombie's finish": "never ran elsewhere", "effects": 1}
+        except (CannotTakePart, TimeoutError) as error:
+            return {"zombie's finish": f"not seen: {error}"}
     return {
         "zombie's finish": zombie.verdict(endings["during"], endings["after"]),
         "effects": max(ending.effects for ending in endings.values()),
