@@ -38,7 +38,7 @@ def file_name() -> str:
     digest = hashlib.sha256()
     for path in sorted([*SOURCES.glob("*.c"), *SOURCES.glob("*.h")]):
         digest.update(path.read_bytes())
-    return f"fencepost-box-{digest.hexdigest()[:16]}"
+    return f"fencepost-box-{digest.hexdigest()[:16]}.bin"
 
 
 def find() -> Path:

@@ -61,7 +61,7 @@ static unsigned long long start_time(pid_t pid) {
   snprintf(path, sizeof path, "/proc/%d", (int)pid);
   if (!read_file(path, "stat", text, sizeof text)) return 0;
   char *after = strrchr(text, ')');
-  for (int field = 2; after && field < 21; field++) after = strchr(after + 1, ' ');
+  for (int field = 2; after && field < 22; field++) after = strchr(after + 1, ' ');
   return after ? strtoull(after + 1, NULL, 10) : 0;
 }
 
@@ -183,7 +183,8 @@ static void sweep_place(const char *place) {
     unsigned long long started;
     char path[800];
     if (sscanf(entry->d_name, PREFIX "%lu-%d-%llu", &space, &pid, &started) != 3) continue;
-    if (space != pid_namespace() || start_time(pid) == started) continue;
+    unsigned long long alive = start_time(pid);
+    if (space != pid_namespace() || (alive && alive == started)) continue;
     snprintf(path, sizeof path, "%s/%s", place, entry->d_name);
     remove_folder(path);
   }

@@ -81,6 +81,9 @@ static const struct sock_filter FILTER[] = {
   /* Typing into a terminal. */
   BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 4), LOAD(ARGUMENT(1)),
   BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TIOCSTI, 0, 1), REFUSE(EPERM), ANSWER(SECCOMP_RET_ALLOW),
+  /* One's own limits only: init has the same user id as the program. */
+  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prlimit64, 0, 4), LOAD(ARGUMENT(0)),
+  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0), REFUSE(EPERM), ANSWER(SECCOMP_RET_ALLOW),
   /* Only to ask for the personality. */
   BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_personality, 0, 4), LOAD(ARGUMENT(0)),
   BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0xffffffff, 1, 0), REFUSE(EPERM), ANSWER(SECCOMP_RET_ALLOW),

@@ -1,0 +1,123 @@
+"""A place to run boxes in a test: a workspace, its boxes, and what a run of them left behind."""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fencepost.judge.metrics import JudgeMetrics
+from fencepost.judge.protocol import Outcome
+from fencepost.judge.sandbox.box_files import BoxFiles
+from fencepost.judge.sandbox.boxes import Boxes
+from fencepost.judge.sandbox.order import Limits, Order, Site
+from fencepost.metrics import Metrics
+
+LIBRARIES = tuple(
+    path
+    for path in (
+        "/usr/lib",
+        "/usr/lib32",
+        "/usr/lib64",
+        "/usr/local/lib",
+        "/lib",
+        "/lib64",
+        "/etc/ld.so.cache",
+    )
+    if Path(path).exists() and not Path(path).is_symlink()
+)
+QUICK = Limits(
+    cpu_ms=200,
+    wall_ms=500,
+    memory_kb=65_536,
+    output_kb=1024,
+    disk_kb=16_384,
+    inodes=2000,
+    processes=32,
+    open_files=64,
+)
+
+
+@dataclass(frozen=True)
+class Ran:
+    outcome: Outcome
+    stdout: bytes
+    stderr: bytes
+
+
+class Stage:
+    """A workspace below a test's folder. Its programs have a user id that no other test has."""
+
+    def __init__(self, folder: Path, *, cgroup: bool = True, roots: Sequence[str] = LIBRARIES) -> None:
+        self.folder = folder
+        self.workspace = folder / "workspace"
+        (self.workspace / "app").mkdir(parents=True)
+        self.outer_uid = 100_000 + os.getpid()
+        self.site = Site(self.workspace, roots, cgroup=cgroup, outer_uid=self.outer_uid)
+        self.metrics = Metrics()
+        self._judge_metrics = JudgeMetrics.on(self.metrics)
+        self._outs = 0
+
+    def boxes(self, **options: Any) -> Boxes:
+        return Boxes(self.site, self._judge_metrics, **options)
+
+    async def run(
+        self,
+        boxes: Boxes,
+        args: Sequence[str],
+        *,
+        limits: Limits = QUICK,
+        stdin: bytes = b"",
+        out: Path | None = None,
+        **options: Any,
+    ) -> Ran:
+        order = Order(
+            args=args, limits=limits, roots=LIBRARIES, binds={"app": "/app"}, out=out, out_kb=4096, **options
+        )
+        with ExitStack() as closing:
+            descriptors = [self._scratch(closing) for _ in range(3)]
+            os.write(descriptors[0], stdin)
+            os.lseek(descriptors[0], 0, os.SEEK_SET)
+            outcome = await boxes.run(order, BoxFiles(*descriptors))
+            return Ran(outcome, _read(descriptors[1]), _read(descriptors[2]))
+
+    def new_folder(self) -> Path:
+        self._outs += 1
+        folder = self.folder / f"out{self._outs}"
+        folder.mkdir()
+        return folder
+
+    def processes(self) -> list[str]:
+        """Whatever still runs inside a box. The holder of a resident box is in our own pid namespace."""
+        everybody = (path for path in Path("/proc").iterdir() if path.name.isdigit())
+        return [path.name for path in everybody if _is_in_a_box(path, self.outer_uid)]
+
+    def counted(self, name: str, labels: Mapping[str, str] | None = None) -> float:
+        return self.metrics.registry.get_sample_value(name, dict(labels or {})) or 0.0
+
+    def _scratch(self, closing: ExitStack) -> int:
+        descriptor = os.open(self.folder, os.O_TMPFILE | os.O_RDWR, 0o600)
+        closing.callback(os.close, descriptor)
+        return descriptor
+
+
+def cgroups_of(pid: int) -> list[Path]:
+    """Folders in the cgroup tree that belong to a box with this process id."""
+    return list(Path("/sys/fs/cgroup").glob(f"**/fencepost-box-*-{pid}-*"))
+
+
+def mounts() -> set[str]:
+    return {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+
+
+def _is_in_a_box(process: Path, uid: int) -> bool:
+    try:
+        here = Path("/proc/self/ns/pid").readlink()
+        return process.stat().st_uid == uid and (process / "ns/pid").readlink() != here
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def _read(descriptor: int) -> bytes:
+    return os.pread(descriptor, 1 << 22, 0)

@@ -1,0 +1,341 @@
+"""Boxes: resident ones and single ones, what happens when they fail, and what a killed one leaves."""
+
+# ruff: noqa: ASYNC110, ASYNC220, ASYNC221  The processes are what is watched; nothing else runs in the loop.
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fencepost.judge.protocol import Verdict
+from fencepost.judge.sandbox import program
+from fencepost.judge.sandbox.agent import Agent
+from fencepost.judge.sandbox.box_files import BoxFiles, nothing_and_nowhere
+from fencepost.judge.sandbox.order import Limits, Order
+from fencepost.testing import Signals
+from tests.integration.judge.stage import LIBRARIES, QUICK, Stage, cgroups_of
+from tests.integration.judge.zoo import compile_zoo
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
+
+
+@pytest.fixture(scope="session")
+def zoo_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("zoo") / "zoo"
+    compile_zoo(target)
+    return target
+
+
+@pytest.fixture
+def stage(tmp_path: Path, zoo_program: Path) -> Stage:
+    stage = Stage(tmp_path)
+    shutil.copy(zoo_program, stage.workspace / "app/zoo")
+    return stage
+
+
+@pytest.fixture
+def groupless_stage(tmp_path: Path, zoo_program: Path) -> Stage:
+    stage = Stage(tmp_path, cgroup=False)
+    shutil.copy(zoo_program, stage.workspace / "app/zoo")
+    return stage
+
+
+@pytest.mark.parametrize("agents", [True, False])
+async def test_a_resident_and_a_single_box_say_the_same(stage: Stage, agents: bool) -> None:
+    names = {
+        "fails": "RE",
+        "calls_abort": "RE",
+        "time_spin": "TLE",
+        "memory_malloc": "MLE",
+        "output_stdout": "OLE",
+        "who_am_i": "OK",
+    }
+    async with stage.boxes(agents=agents) as boxes:
+        said = {name: (await stage.run(boxes, ["/app/zoo", name])).outcome.verdict for name in names}
+
+    assert said == names
+    assert stage.counted("judge_sandbox_retries_total") == 0
+
+
+async def test_an_agent_that_dies_in_a_run_is_replaced_by_a_single_box_and_the_run_is_whole(
+    stage: Stage,
+) -> None:
+    async with stage.boxes(slots=1) as boxes, asyncio.TaskGroup() as group:
+        await stage.run(boxes, ["/app/zoo", "who_am_i"])
+        agent = boxes._agents[0]  # pyright: ignore[reportPrivateUsage]
+        assert agent.pid is not None
+        run = group.create_task(stage.run(boxes, ["/app/zoo", "time_sleep"]))
+        await _until(lambda: bool(stage.processes()))
+        os.kill(agent.pid, signal.SIGKILL)
+        ran = await run
+        again = await stage.run(boxes, ["/app/zoo", "who_am_i"])
+
+    assert ran.outcome.verdict is Verdict.TLE
+    assert again.outcome.verdict is Verdict.OK
+    assert stage.counted("judge_agent_failures_total", {"reason": "lost"}) == 1
+    # The killed agent's box falls by the death of its parents, one after the other.
+    await _until(lambda: not stage.processes())
+
+
+async def test_the_death_of_the_supervisor_ends_the_program(stage: Stage) -> None:
+    agent = Agent(program.find(), stage.site)
+    await agent.start()
+    pid = agent.pid
+    assert pid is not None
+    with nothing_and_nowhere() as files:
+        order = _order("time_ignores_signals", Limits(cpu_ms=60_000, wall_ms=60_000))
+        run = asyncio.create_task(agent.run(order, files))
+        await _until(lambda: bool(stage.processes()))
+        os.kill(pid, signal.SIGKILL)
+        await _until(lambda: not stage.processes())
+        await asyncio.gather(run, return_exceptions=True)
+    await agent.close()
+
+    # Its cgroups are left, and the next judge removes them.
+    subprocess.run([program.find(), "sweep"], check=True)
+    assert cgroups_of(pid) == []
+
+
+async def test_a_judge_that_is_killed_takes_its_boxes_along(stage: Stage) -> None:
+    code = f"""
+import asyncio, sys
+from pathlib import Path
+from tests.integration.judge.stage import Stage
+stage = Stage(Path({str(stage.folder / "second")!r}))
+import shutil; shutil.copy({str(stage.workspace / "app/zoo")!r}, stage.workspace / "app/zoo")
+stage.site = stage.site.__class__(stage.workspace, stage.site.roots, True, {stage.outer_uid})
+from fencepost.judge.sandbox.order import Limits
+async def main():
+    async with stage.boxes(slots=1, agents=sys.argv[1] == "agent") as boxes:
+        await stage.run(boxes, ["/app/zoo", "time_sleep"], limits=Limits(cpu_ms=60000, wall_ms=60000))
+asyncio.run(main())
+"""
+    for mode in ("agent", "command"):
+        (stage.folder / "second").mkdir()
+        judge = subprocess.Popen([sys.executable, "-c", code, mode], cwd=Path(__file__).parents[3])
+        try:
+            await _until(lambda: bool(stage.processes()))
+        finally:
+            judge.kill()
+            judge.wait()
+        await _until(lambda: not stage.processes())
+        shutil.rmtree(stage.folder / "second")
+
+
+async def test_a_cancelled_run_is_ended_and_its_answer_is_not_the_next_runs(stage: Stage) -> None:
+    for agents in (True, False):
+        async with stage.boxes(slots=1, agents=agents) as boxes:
+            run = asyncio.create_task(
+                stage.run(boxes, ["/app/zoo", "time_sleep"], limits=Limits(cpu_ms=60_000, wall_ms=60_000))
+            )
+            await _until(lambda: bool(stage.processes()))
+            run.cancel()
+            await asyncio.gather(run, return_exceptions=True)
+            ran = await stage.run(boxes, ["/app/zoo", "fails"])
+            await _until(lambda: not stage.processes())
+
+        assert ran.outcome.exit_code == 3
+
+
+async def test_what_is_written_is_the_claims_own_attempt(stage: Stage) -> None:
+    async with stage.boxes(slots=1) as boxes:
+        ran = await stage.run(boxes, ["/app/zoo", "who_am_i"], job_id='job "7"\n', attempt_id=8)
+
+    assert (ran.outcome.job_id, ran.outcome.attempt_id) == ('job "7"\n', 8)
+    assert stage.counted("judge_foreign_attempt_total") == 0
+
+
+async def test_another_attempt_in_the_answer_is_counted_and_overridden(stage: Stage) -> None:
+    liar = _script(
+        stage,
+        r"""printf '{"schema_version":1,"job_id":"other","attempt_id":99,"verdict":"OK","time_ms":1,"""
+        r""""mem_kb":1,"exit_signal":0,"sandbox_error":""}\n'""",
+    )
+    async with stage.boxes(agents=False, box_program=liar) as boxes:
+        ran = await stage.run(boxes, ["/app/zoo", "who_am_i"], job_id="mine", attempt_id=3)
+
+    assert (ran.outcome.job_id, ran.outcome.attempt_id) == ("mine", 3)
+    assert stage.counted("judge_foreign_attempt_total") == 1
+
+
+async def test_a_box_that_floods_is_drained_cut_and_not_believed(stage: Stage) -> None:
+    flood = _script(stage, "head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2")
+    async with stage.boxes(agents=False, box_program=flood) as boxes:
+        async with asyncio.timeout(30):
+            ran = await stage.run(boxes, ["/app/zoo", "who_am_i"])
+
+    assert ran.outcome.verdict is Verdict.SE
+    assert ran.outcome.sandbox_error == "protocol: too_long"
+    # A sandbox error is tried again, within bounds.
+    assert stage.counted("judge_protocol_errors_total", {"reason": "too_long"}) == 3
+    assert stage.counted("judge_sandbox_retries_total") == 2
+
+
+async def test_an_agent_that_cannot_start_is_a_single_box_and_said(stage: Stage) -> None:
+    real = program.find()
+    broken = _script(stage, f'[ "$1" = agent ] && exit 1; exec {real} "$@"')
+    with Signals() as signals:
+        async with stage.boxes(box_program=broken) as boxes:
+            ran = await stage.run(boxes, ["/app/zoo", "who_am_i"])
+        await signals.wait("judge.agent_failed", within=5)
+
+    assert ran.outcome.verdict is Verdict.OK
+    assert stage.counted("judge_agent_failures_total", {"reason": "lost"}) == 1
+
+
+async def test_without_cgroups_the_same_verdicts_come_from_limits_of_the_process(
+    groupless_stage: Stage,
+) -> None:
+    stage = groupless_stage
+    names = {
+        "who_am_i": "OK",
+        "time_spin": "TLE",
+        "memory_malloc": "MLE",
+        "memory_below_the_limit": "OK",
+        "time_sleep": "TLE",
+        "fork_until_refused": "OK",
+        "output_stdout": "OLE",
+        "dies_abort": "RE",
+        "daemon_that_ignores": "OK",
+    }
+    async with stage.boxes(slots=1) as boxes:
+        said = {name: (await stage.run(boxes, ["/app/zoo", name])).outcome.verdict for name in names}
+        hello = boxes._agents[0].hello  # pyright: ignore[reportPrivateUsage]
+
+    assert said == names
+    assert hello["cgroup"] == "none"
+    assert stage.processes() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_without_privileges_a_box_is_a_box(zoo_program: Path) -> None:
+    # The folders of pytest are root's own.
+    with tempfile.TemporaryDirectory(prefix="fencepost-box-") as folder:
+        Path(folder).chmod(0o755)
+        stage = Stage(Path(folder))
+        shutil.copy(zoo_program, stage.workspace / "app/zoo")
+        box = shutil.copy(program.find(), Path(folder) / "box")
+        for name in ("no_descriptor_leaks", "call_unshare_user", "read_init_environ", "call_limit_init"):
+            words = [*_order(name, QUICK).words(), *stage.site.words(), "proc=1", "fd1=2"]
+            done = subprocess.run(
+                [box, "run", *words],
+                capture_output=True,
+                user=12_345,
+                group=12_345,
+                extra_groups=[],
+                check=True,
+            )
+
+            assert b'"verdict":"OK"' in done.stdout
+            assert done.stderr == b"held\n"
+
+
+async def test_a_busy_machine_makes_no_false_timeout(stage: Stage) -> None:
+    """A program that computes for 200 ms while every core is wanted by many others."""
+    (stage.workspace / "app/work.c").write_text(
+        "#include <time.h>\nint main(void){while(clock()<CLOCKS_PER_SEC/5){}return 0;}\n"
+    )
+    work = stage.workspace / "app/work"
+    subprocess.run(["cc", "-O1", "-o", work, stage.workspace / "app/work.c"], check=True)
+    burners = [
+        subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(6 * (os.cpu_count() or 1))
+    ]
+    try:
+        async with stage.boxes(slots=2) as boxes:
+            limits = Limits(cpu_ms=400, wall_ms=450)
+            runs = [stage.run(boxes, ["/app/work"], limits=limits) for _ in range(6)]
+            ran = await asyncio.gather(*runs)
+    finally:
+        for burner in burners:
+            burner.kill()
+            burner.wait()
+
+    assert [one.outcome.verdict for one in ran] == ["OK"] * 6
+    assert max(one.outcome.wall_ms for one in ran) > 450, "the machine was not busy"
+
+
+async def test_two_boxes_talk_over_pipes(stage: Stage) -> None:
+    async with stage.boxes(slots=2) as boxes:
+        first, second = os.pipe(), os.pipe()
+        scratch = os.open(stage.folder, os.O_TMPFILE | os.O_RDWR, 0o600)
+        one = _order("pair_of_sockets_is_fine", QUICK)
+        talk = asyncio.gather(
+            boxes.run(one, BoxFiles(second[0], first[1], scratch)),
+            boxes.run(one, BoxFiles(first[0], second[1], scratch)),
+        )
+        said = await talk
+        for descriptor in (*first, *second, scratch):
+            os.close(descriptor)
+
+    assert [outcome.verdict for outcome in said] == ["OK", "OK"]
+
+
+async def test_cleaning_up_can_be_repeated(stage: Stage) -> None:
+    async with stage.boxes() as boxes:
+        await stage.run(boxes, ["/app/zoo", "daemon_in_a_session"])
+        agent = boxes._agents[-1]  # pyright: ignore[reportPrivateUsage]
+        pid = agent.pid
+        await agent.close()
+        await agent.close()
+    for _ in range(2):
+        assert subprocess.run([program.find(), "sweep"], check=False).returncode == 0
+
+    assert pid is not None
+    assert cgroups_of(pid) == []
+
+
+async def test_a_wrong_order_is_refused_by_name(stage: Stage) -> None:
+    async with stage.boxes(slots=1) as boxes:
+        outside = await stage.run(boxes, ["/app/zoo", "fails"], env={"x": "y"}, limits=Limits(open_files=1))
+        relative = await stage.run(boxes, ["zoo"])
+
+    assert outside.outcome.sandbox_error == "order: open_files"
+    assert relative.outcome.sandbox_error == "order: arg"
+
+
+@pytest.mark.full
+async def test_ten_thousand_mixed_runs_leave_nothing_and_get_their_verdicts(stage: Stage) -> None:
+    mixed = {
+        "who_am_i": "OK",
+        "fails": "RE",
+        "calls_abort": "RE",
+        "orphans": "OK",
+        "memory_malloc": "MLE",
+        "socket_vsock": "OK",
+        "output_stdout": "OLE",
+        "daemon_that_ignores": "OK",
+        "disk_inodes": "OK",
+        "memory_stack": "MLE",
+    }
+    async with stage.boxes(slots=2) as boxes:
+        for _ in range(1000):
+            names = list(mixed)
+            ran = await asyncio.gather(*(stage.run(boxes, ["/app/zoo", name]) for name in names))
+            assert {n: r.outcome.verdict for n, r in zip(names, ran, strict=True)} == mixed
+    assert stage.processes() == []
+    assert stage.counted("judge_sandbox_retries_total") == 0
+
+
+def _order(name: str, limits: Limits) -> Order:
+    return Order(args=["/app/zoo", name], limits=limits, roots=LIBRARIES, binds={"app": "/app"})
+
+
+def _script(stage: Stage, body: str) -> Path:
+    """A program in the place of fencepost-box."""
+    path = stage.folder / "script"
+    path.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+async def _until(condition: Callable[[], bool], within: float = 20) -> None:
+    async with asyncio.timeout(within):
+        while not condition():
+            await asyncio.sleep(0.005)

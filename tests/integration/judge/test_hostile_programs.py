@@ -1,0 +1,91 @@
+"""Hostile programs: each gets the right verdict, none gets out, nothing of them is left."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.integration.judge.stage import Ran, Stage, mounts
+from tests.integration.judge.zoo import Expected, compile_zoo, expectations, names
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc"),
+    pytest.mark.xdist_group("judge_zoo"),
+]
+
+
+@dataclass(frozen=True)
+class Visit:
+    """All programs, each run once in one of two resident boxes."""
+
+    ran: dict[str, Ran]
+    expected: dict[str, Expected]
+    processes_left: list[str]
+    mounts_added: set[str]
+    files_left: list[str]
+    fallbacks: float
+    retries: float
+
+
+@pytest.fixture(scope="module")
+def visit() -> Iterator[Visit]:
+    folder = Path(tempfile.mkdtemp(prefix="fencepost-zoo-"))
+    try:
+        yield asyncio.run(_visit(folder))
+    finally:
+        shutil.rmtree(folder)
+
+
+async def _visit(folder: Path) -> Visit:
+    stage = Stage(folder)
+    compile_zoo(stage.workspace / "app/zoo")
+    before = mounts()
+    places = asyncio.Semaphore(2)
+
+    async def one(name: str) -> Ran:
+        async with places:
+            return await stage.run(boxes, ["/app/zoo", name], out=stage.new_folder(), proc=True)
+
+    async with stage.boxes(slots=2) as boxes:
+        ran = dict(zip(names(), await asyncio.gather(*map(one, names())), strict=True))
+        left = stage.processes()
+    return Visit(
+        ran,
+        expectations(stage.workspace / "app/zoo"),
+        left,
+        mounts() - before,
+        [str(path) for path in (stage.workspace / "app").iterdir() if path.name != "zoo"],
+        stage.counted("judge_agent_failures_total", {"reason": "lost"}),
+        stage.counted("judge_sandbox_retries_total"),
+    )
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_program_gets_its_verdict_and_stays_inside(visit: Visit, name: str) -> None:
+    ran, expected = visit.ran[name], visit.expected[name]
+
+    assert b"ESCAPED" not in ran.stdout
+    assert ran.outcome.verdict == expected.verdict, ran.outcome
+    if expected.signal >= 0:
+        assert ran.outcome.exit_signal == expected.signal, ran.outcome
+    if expected.verdict == "OK" and expected.signal == 0:
+        assert ran.stdout.startswith(b"held\n"), ran
+
+
+def test_there_are_at_least_150_and_the_list_in_the_sources_is_whole(visit: Visit) -> None:
+    assert len(names()) >= 150
+    assert set(names()) == set(visit.expected)
+
+
+def test_nothing_is_left_of_them(visit: Visit) -> None:
+    assert visit.processes_left == []
+    assert visit.mounts_added == set()
+    assert visit.files_left == []
+
+
+def test_none_of_them_broke_an_agent_or_needed_a_second_try(visit: Visit) -> None:
+    assert (visit.fallbacks, visit.retries) == (0, 0)
