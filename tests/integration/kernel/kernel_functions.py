@@ -1,4 +1,4 @@
-"""Which functions of the schema are the kernel's own: those of its files. Services bring theirs, and their tests."""
+"""Which functions of the schema are the kernel's own: those of its files. Services bring theirs."""
 
 import re
 

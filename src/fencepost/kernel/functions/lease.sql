@@ -44,7 +44,8 @@ begin
     if not found then
       insert into fencepost.lease (resource, token, owner, ttl, acquired_at, renewed_at, expires_at)
       select p_resource, f.floor + 1, p_owner, p_ttl, v_now, v_now, v_now + p_ttl from fencepost.token_floor f
-      on conflict (resource) do nothing
+      -- Any key, and not only the resource's: with one named, two first acquisitions at once end in a violation of the other.
+      on conflict do nothing
       returning * into held;
       continue when not found; -- Somebody made the row in between: look again.
       outcome := 'acquired';
