@@ -83,6 +83,12 @@ def database(
     database.drop()
 
 
+@pytest.fixture
+def session_url(database: Database) -> str:
+    """Past any pooler, for a test that ends a backend and expects its client to notice."""
+    return Database(database.server, database.name).url
+
+
 @pytest.fixture(scope="session")
 def group() -> Iterator[Watched | None]:
     """A shared primary that a Sentinel watches, in that cell of the matrix only."""

@@ -113,9 +113,9 @@ def test_a_server_that_never_answers_blocks_neither_note_nor_close(silent_server
 
 
 def test_after_a_lost_connection_it_writes_again(
-    database: Database, admin: psycopg.Connection, drops: Drops
+    session_url: str, admin: psycopg.Connection, drops: Drops
 ) -> None:
-    recorder = RefusalRecorder(database.url, "me", on_drop=drops)
+    recorder = RefusalRecorder(session_url, "me", on_drop=drops)
     recorder.note(refusal(0))
     Deadline(10, "the first is recorded").wait(lambda: recorded(admin) == ["door 0"])
     admin.execute(
