@@ -1,0 +1,79 @@
+"""What bench-jobs concludes from what it measured."""
+
+import pytest
+
+from fencepost.bench.jobs import JOBS, goals
+from fencepost.bench.jobs_contest import read_waits
+from fencepost.bench.jobs_scale import QUICK, Held
+from fencepost.bench.jobs_zombie import Ending, verdict
+from fencepost.bench.report import Cell, Row
+
+REFUSED = Ending(accepted=False, effects=1, note="")
+ACCEPTED = Ending(accepted=True, effects=2, note="")
+
+
+def row(truth: str, rate: float | None, **more: Cell) -> Row:
+    return {"system": "x", "truth": truth, **({} if rate is None else {JOBS: rate}), **more}
+
+
+def test_we_are_held_against_the_best_of_each_kind() -> None:
+    ours = row("PostgreSQL", 6000, **{"p50 ms": 9.5})
+
+    found = goals(ours, [row("PostgreSQL", 1000), row("PostgreSQL", 2500), row("Redis", 8000)])
+
+    assert [(goal.name, goal.measured, goal.met) for goal in found] == [
+        ("p50 from submit to start, ms", 9.5, True),
+        ("times the best whose truth is PostgreSQL", 2.4, False),
+        ("times the best that has only Redis", 0.75, False),
+    ]
+
+
+def test_a_redis_is_compared_as_it_is_run_also_when_it_is_faster_than_a_durable_one() -> None:
+    ours = row("PostgreSQL", 6000, **{"p50 ms": 1.0})
+
+    found = goals(ours, [row("Redis", 7000, **{"durable Redis, jobs/s": 100})])
+
+    assert not found[-1].met
+
+
+def test_a_peer_that_did_not_run_is_no_rival() -> None:
+    ours = row("PostgreSQL", 6000, **{"p50 ms": 1.0})
+
+    found = goals(ours, [row("PostgreSQL", None, note="cannot be installed"), row("PostgreSQL", 3000)])
+
+    assert [goal.measured for goal in found] == [1.0, 2.0]
+
+
+def test_nobody_to_compare_with_is_no_victory() -> None:
+    assert len(goals(row("PostgreSQL", 6000, **{"p50 ms": 1.0}), [])) == 1
+
+
+@pytest.mark.parametrize(
+    ("during", "after", "said"),
+    [
+        (REFUSED, REFUSED, "refused"),
+        (ACCEPTED, REFUSED, "accepted while another runs it"),
+        (REFUSED, ACCEPTED, "accepted after another finished"),
+        (ACCEPTED, ACCEPTED, "accepted"),
+    ],
+)
+def test_a_zombie_is_refused_only_if_no_scene_accepts_it(during: Ending, after: Ending, said: str) -> None:
+    assert verdict(during, after) == said
+
+
+def test_waiting_times_are_told_in_milliseconds_by_their_hundredths() -> None:
+    waits = read_waits([n / 1000 for n in range(101)])
+
+    assert waits.p50 == pytest.approx(50)
+    assert waits.p99 == pytest.approx(99)
+
+
+def test_what_is_kept_is_held_against_the_same_without_the_strain() -> None:
+    held = Held(QUICK, 1000, {1: 500, 2: 800, 4: 900}, after_history=390, short_queue=600, long_queue=540)
+
+    assert [(goal.name, goal.measured, goal.met) for goal in held.goals()] == [
+        ("share of pgbench", 0.5, True),
+        ("share kept with the history", 0.78, False),
+        ("share kept with the long queue", 0.9, True),
+    ]
+    assert [r[JOBS] for r in held.rows()] == [1000, 500, 800, 900, 390, 600, 540]
