@@ -152,11 +152,7 @@ class Pipeline(Generic[S, P]):
         if isinstance(finding, Answered):
             return Answer(finding.response, "cache")
         if isinstance(finding, UnderWay):
-            raise Aborted(
-                "The request is under way; send it again shortly.",
-                reason="pending",
-                retry_seconds=finding.retry_seconds,
-            )
+            return await self._settled_meanwhile(mutation, request, ticket, finding)
         async with self._announced(name, finding.token if isinstance(finding, Announced) else None):
             answer = await self._settle(mutation, request, ticket, self._database)
             crash_point("mutations.after_commit")
@@ -164,6 +160,20 @@ class Pipeline(Generic[S, P]):
             await self._cache.complete(name, answer.response)
         crash_point("mutations.after_answer")
         return answer
+
+    async def _settled_meanwhile(
+        self, mutation: Mutation[R, S, P], request: R, ticket: Ticket, finding: UnderWay
+    ) -> Answer:
+        """Whoever announced it may have died after the commit, or Redis was late: then PostgreSQL knows."""
+        with explaining():
+            seen = await self._database.run(self._ledger.look(ticket, mutation.needs(request)))
+        if seen.outcome != "open":
+            return _answer(Executed(seen.outcome, seen.response))
+        raise Aborted(
+            "The request is under way; send it again shortly.",
+            reason="pending",
+            retry_seconds=finding.retry_seconds,
+        )
 
     @asynccontextmanager
     async def _announced(self, name: RequestName, token: str | None) -> AsyncGenerator[None]:

@@ -91,6 +91,7 @@ declare
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('player', p_player, 128);
+  perform fencepost._bound_idle_time(interval '20 seconds');
   perform from fencepost.player p where p.player_id = p_player for update;
   update fencepost.player p set version = p.version + 1, bumped_by = pg_current_xact_id(), updated_at = fencepost.clock()
   where p.player_id = p_player and p.bumped_by <> pg_current_xact_id();

@@ -1,0 +1,205 @@
+"""The version of a player: compared, tried again, never at the price of other dice."""
+
+import asyncio
+from contextlib import closing, suppress
+from typing import Any
+
+import pytest
+
+from fencepost.embedded import Database
+from fencepost.mutations import execution
+from fencepost.mutations.errors import Aborted, FailedPrecondition
+from fencepost.mutations.settings import MutationSettings
+from fencepost.players import reading, rules
+from fencepost.players.distributor import bump
+from fencepost.players.requests import ClearDungeon, GrantItems, Transfer, UseItem
+from fencepost.players.service import Players
+from fencepost.testing import at_crash_point
+from tests.integration.kernel.caller import Caller
+from tests.integration.players.conftest import Node, balances, enrol
+
+BOX = UseItem(player_id="ann", item="box", count=20)
+
+
+def bumping(database: Database, player_id: str = "ann") -> Any:
+    """What somebody else does to the player at this very moment."""
+
+    def act() -> None:
+        with database.connect() as connection:
+            connection.execute("select fencepost.player_bump(%s)", (player_id,))
+
+    return act
+
+
+async def test_a_conflict_is_tried_again_with_the_same_dice(
+    players: Players, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned: list[Any] = []
+    right = rules.use_item.plan
+
+    def watched(*arguments: Any) -> Any:
+        planned.append(right(*arguments))
+        return planned[-1]
+
+    object.__setattr__(players.mutations["UseItem"], "plan", watched)
+    try:
+        await enrol(players, "ann", items={"box": 100})
+        with at_crash_point("mutations.before_execute", bumping(database)):
+            answer = await players.run(BOX, request_id="r1")
+    finally:
+        object.__setattr__(players.mutations["UseItem"], "plan", right)
+    assert len(planned) == 1, "the plan is made once, before the tries"
+    assert answer.response["granted"] == planned[0].answer["granted"]
+    assert answer.response["version"] == (await players.player("ann")).version == 4
+    conflicts = players.metrics.conflicts.labels("players", "UseItem")
+    assert conflicts._value.get() == 1  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_tries_that_are_used_up_are_aborted_and_nothing_is_written(
+    node: Node, players: Players, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await enrol(players, "ann", items={"box": 100})
+    right = execution.Execution[Any]._try  # pyright: ignore[reportPrivateUsage]
+
+    async def overtaken(self: Any, version: int | None) -> Any:
+        await asyncio.to_thread(bumping(database))
+        return await right(self, version)
+
+    monkeypatch.setattr(execution.Execution, "_try", overtaken)
+    hasty = await node(settings=MutationSettings(tries_max=3))
+    with pytest.raises(Aborted) as refused:
+        await hasty.run(BOX, request_id="r1")
+    assert refused.value.meta["reason"] == "contention"
+    assert (await balances_without_audit(players, "ann"))["box"] == 100
+    monkeypatch.undo()
+    assert (await players.run(BOX, request_id="r1")).layer == "executed"
+
+
+async def balances_without_audit(players: Players, player_id: str) -> dict[str, int]:
+    """A bare bump leaves a version that no audit explains."""
+    return {h.item: h.count for h in await players.fp.run(reading.inventory(player_id))}
+
+
+async def test_a_plan_whose_ground_has_moved_is_aborted(players: Players, database: Database) -> None:
+    await enrol(players, "ann")
+
+    def overtake() -> None:
+        with database.connect_admin() as admin:
+            admin.execute("insert into fencepost.player_clear values ('ann', 'cave', 1)")
+
+    with at_crash_point("mutations.before_execute", overtake), pytest.raises(Aborted) as refused:
+        await players.run(ClearDungeon(player_id="ann", dungeon="cave"), request_id="r1")
+    assert refused.value.meta["reason"] == "stale_plan"
+
+
+async def test_what_was_enough_when_it_was_planned_is_judged_again_on_the_locked_row(
+    players: Players,
+) -> None:
+    await enrol(players, "ann", items={"box": 30})
+    answers = await asyncio.gather(
+        *(players.run(BOX, request_id=f"r{n}") for n in range(4)), return_exceptions=True
+    )
+    assert sorted(type(answer).__name__ for answer in answers) == ["Answer", *["FailedPrecondition"] * 3]
+    assert (await balances(players, "ann"))["box"] == 10
+
+
+async def test_concurrent_mutations_of_one_player_all_take_effect(players: Players) -> None:
+    await enrol(players, "ann")
+
+    async def grant(n: int) -> None:
+        request = GrantItems(player_id="ann", resources={"gold": 1})
+        while True:
+            try:
+                await players.run(request, request_id=f"grant-{n}")
+            except Aborted:
+                continue
+            return
+
+    await asyncio.gather(*(grant(n) for n in range(40)))
+    assert await balances(players, "ann") == {"gold": 40}
+    assert (await players.player("ann")).version == 41
+
+
+async def test_transfers_in_opposite_directions_do_not_deadlock(players: Players, database: Database) -> None:
+    await enrol(players, "ann", gold=1000)
+    await enrol(players, "bob", gold=1000)
+
+    async def transfer(n: int) -> None:
+        giver, taker = ("ann", "bob") if n % 2 else ("bob", "ann")
+        request = Transfer(player_id=giver, to_player_id=taker, resources={"gold": 1})
+        while True:
+            try:
+                await players.run(request, request_id=f"t-{n}")
+            except Aborted:
+                continue
+            return
+
+    await asyncio.gather(*(transfer(n) for n in range(60)))
+    assert await balances(players, "ann") == await balances(players, "bob") == {"gold": 1000}
+    deadlocks = "select deadlocks from pg_stat_database where datname = current_database()"
+    with database.connect_admin() as admin:
+        assert admin.execute(deadlocks).fetchone() == (0,)
+
+
+async def test_joined_to_a_transaction_it_commits_with_it_or_not_at_all(players: Players) -> None:
+    await enrol(players, "ann", items={"box": 100})
+    with suppress(RuntimeError):
+        async with players.fp.transaction() as tx:
+            await players.join(tx, BOX, request_id="r1")
+            raise RuntimeError
+    assert await balances(players, "ann") == {"box": 100}
+    async with players.fp.transaction() as tx:
+        first = await players.join(tx, BOX, request_id="r1")
+        await players.join(tx, GrantItems(player_id="ann", resources={"gold": 1}), request_id="r2")
+    assert (await players.run(BOX, request_id="r1")).response == first.response
+    assert (await balances(players, "ann"))["box"] == 80
+
+
+async def test_joined_a_conflict_is_undone_alone(players: Players, database: Database) -> None:
+    await enrol(players, "ann", items={"box": 100})
+    async with players.fp.transaction() as tx:
+        await tx.execute("create temp table note (text text) on commit drop")
+        await tx.execute("insert into note values ('kept')")
+        with at_crash_point("mutations.before_execute", bumping(database)):
+            await players.join(tx, BOX, request_id="r1")
+        rows = await (await tx.execute("select text from note")).fetchall()
+    assert rows == [("kept",)]
+    assert (await balances_without_audit(players, "ann"))["box"] == 80
+
+
+async def test_a_refusal_inside_a_transaction_can_be_answered_for(players: Players) -> None:
+    await enrol(players, "ann")
+    async with players.fp.transaction() as tx:
+        with pytest.raises(FailedPrecondition):
+            await players.join(tx, BOX, request_id="r1")
+        await players.join(tx, GrantItems(player_id="ann", resources={"gold": 1}), request_id="r2")
+    assert await balances(players, "ann") == {"gold": 1}
+
+
+BUMP = "select fencepost.player_bump('ann')"
+
+
+async def test_a_frozen_transaction_is_ended_by_the_database_when_its_bound_is_over(
+    players: Players, database: Database
+) -> None:
+    await enrol(players, "ann")
+    with closing(Caller(database.url)) as holder, closing(Caller(database.url)) as waiter:
+        holder.execute("begin")
+        holder.execute(BUMP)
+        assert holder.value("show idle_in_transaction_session_timeout") == "10s"
+        # Ten seconds are long for a test: the same with less.
+        holder.execute("set local idle_in_transaction_session_timeout = '300ms'")
+        waiter.execute(BUMP)
+        holder.failed("25P03", "select 1")
+
+
+async def test_the_bound_holds_for_a_joined_mutation_too(players: Players) -> None:
+    await enrol(players, "ann", items={"box": 100})
+    async with players.fp.transaction() as tx:
+        await players.join(tx, BOX, request_id="r1")
+        row = await (await tx.execute("show idle_in_transaction_session_timeout")).fetchone()
+        assert row == ("10s",)
+
+
+def test_the_call_that_bumps_names_its_function() -> None:
+    assert bump("ann").function == "player_bump"
