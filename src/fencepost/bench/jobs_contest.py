@@ -27,7 +27,7 @@ class Length:
 
 
 QUICK = Length(1.0, 1, 1.0, 300, 2_000, 2, 0.5)
-WHOLE = Length(3.0, 3, 6.0, 1_000, 100_000, 45, 3.0)
+WHOLE = Length(2.0, 3, 5.0, 1_000, 100_000, 30, 2.0)
 
 
 @dataclass(frozen=True, slots=True)

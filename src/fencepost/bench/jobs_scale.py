@@ -50,7 +50,7 @@ class Scale:
 
 
 QUICK = Scale(0.7, 1, 50_000, 5_000, 20_000, 10)
-WHOLE = Scale(4.0, 3, 10_000_000, 100_000, 1_000_000, 60)
+WHOLE = Scale(3.0, 3, 10_000_000, 100_000, 1_000_000, 40)
 
 
 @dataclass(frozen=True, slots=True)
