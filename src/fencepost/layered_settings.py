@@ -37,6 +37,7 @@ READERS: tuple[str, ...] = (
     "fencepost.settings:Settings",
     "fencepost.jobs.settings:JobSettings",
     "fencepost.web.settings:WebSettings",
+    "fencepost.nonces.settings:NoncesSettings",
     "fencepost.mutations.settings:MutationSettings",
 )
 """Every class that reads config.yaml.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import typer
 
-from fencepost.cli import doctor, explain, jobs, migrate, serve, status, up, worker
+from fencepost.cli import doctor, explain, jobs, migrate, nonces, serve, status, up, worker
 from fencepost.cli.exits import ExitCode, exit_code_for, exit_code_table
 from fencepost.cli.terminal import remark
 
@@ -52,6 +52,7 @@ app.command("explain")(explain.explain)
 app.command("worker")(worker.worker)
 app.command("serve")(serve.serve)
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(nonces.app, name="nonces")
 
 
 def run(arguments: Sequence[str]) -> int:

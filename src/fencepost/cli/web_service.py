@@ -20,6 +20,7 @@ from fencepost.web.settings import WebSettings
 from fencepost.whereabouts import Whereabouts
 
 PARTS: Mapping[str, str] = {
+    "nonces": "fencepost.nonces.part",
     "players": "fencepost.players.part",
 }
 """The services: the module of each, which has `make_part(fp: Fencepost) -> Part`, and what it may lack.

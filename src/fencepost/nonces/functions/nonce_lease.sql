@@ -151,6 +151,7 @@ begin
   perform fencepost._nonce_check_signer(p_chain_id, p_signer);
   perform fencepost.lease_release(fencepost._nonce_resource(p_chain_id, p_signer), p_owner, p_token);
   perform fencepost._wake('nonces.free:' || fencepost._nonce_resource(p_chain_id, p_signer));
+  perform fencepost.wake_up('nonces.free:' || fencepost._nonce_resource(p_chain_id, p_signer));
 end $$;
 
 -- Ask the owner to hand over: he does so when he is idle, or when his turn is over. A wish, no right.

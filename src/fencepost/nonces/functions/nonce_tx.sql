@@ -184,16 +184,16 @@ begin
   where t.transaction_id = p_transaction_id;
 end $$;
 
--- Tell whoever asked to be told, in the transaction that decided it.
+-- Tell whoever asked to be told, in the transaction that decided it: `webhook` names the channel of the outbox.
 create or replace function fencepost._nonce_tx_tell(p_tx fencepost.nonce_transaction) returns void
 language plpgsql volatile
 as $$
 begin
   if p_tx.webhook is not null then
-    perform fencepost.outbox_put('webhook', 'transaction:' || p_tx.transaction_id,
-      jsonb_build_object('url', p_tx.webhook, 'event', 'transaction.' || lower(p_tx.state), 'body', jsonb_build_object(
-        'transaction_id', p_tx.transaction_id, 'idempotency_key', p_tx.idempotency_key, 'state', p_tx.state,
-        'nonce', p_tx.nonce, 'tx_hash', p_tx.tx_hash, 'block_number', p_tx.block_number, 'error', p_tx.error)));
+    perform fencepost.outbox_put(p_tx.webhook, 'transaction:' || p_tx.transaction_id, jsonb_build_object(
+      'event', 'transaction.' || lower(p_tx.state), 'transaction_id', p_tx.transaction_id,
+      'idempotency_key', p_tx.idempotency_key, 'state', p_tx.state, 'nonce', p_tx.nonce, 'tx_hash', p_tx.tx_hash,
+      'block_number', p_tx.block_number, 'error', p_tx.error));
   end if;
 end $$;
 

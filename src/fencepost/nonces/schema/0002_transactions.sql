@@ -28,7 +28,7 @@ create table fencepost.nonce_transaction (
   constraint nonce_transaction_state check (state in ('QUEUED', 'BOUND', 'MINED', 'CONFIRMED', 'CANCELLED', 'REJECTED')),
   constraint nonce_transaction_value_fits check (value >= 0 and value < 2::numeric ^ 256),
   constraint nonce_transaction_gas_is_positive check (gas_limit > 0),
-  constraint nonce_transaction_bound_has_nonce 
+  constraint nonce_transaction_bound_has_nonce
     check (state not in ('BOUND', 'MINED') or (nonce is not null and hold is not null)),
   constraint nonce_transaction_queued_has_none check (state <> 'QUEUED' or nonce is null),
   constraint nonce_transaction_mined_has_block check (state <> 'MINED' or block_hash is not null)

@@ -1,0 +1,181 @@
+"""`fencepost nonces`: look at signers and their nonces, and settle one by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from fencepost.cli.exits import Complaint, ExitCode
+from fencepost.cli.terminal import JsonOption, answer, answer_json, answer_rich
+
+if TYPE_CHECKING:
+    from fencepost.client import Fencepost
+    from fencepost.nonces.node import Node
+    from fencepost.nonces.signer import Signer
+
+T = TypeVar("T")
+ChainId = Annotated[int, typer.Argument(metavar="CHAIN", help="The chain's id.", min=1)]
+SignerName = Annotated[str, typer.Argument(metavar="SIGNER", help="An address, or a name.")]
+Nonce = Annotated[int, typer.Argument(metavar="NONCE", min=0)]
+Hold = Annotated[int, typer.Option("--hold", min=1, help="The hold that the reservation was answered with.")]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""Look at signers and their nonces, and settle one by hand.
+
+    \b
+    Examples:
+      fencepost nonces signers                          who holds which signer, and what is under way
+      fencepost nonces show 1 0x5aAeb6...               one signer and its newest nonces
+      fencepost nonces nodes                            the nodes that are alive
+      fencepost nonces reserve 1 0x5aAeb6... pay-7      a nonce for the request pay-7
+      fencepost nonces used 1 0x5aAeb6... 41 --hold 1   it was used
+      fencepost nonces release 1 0x5aAeb6... 41 --hold 1   it was not used, and nobody has signed it
+    """,
+)
+
+
+@app.command("signers")
+def signers(json_output: JsonOption = False) -> None:
+    """Every signer: who holds it, where its sequence stands, what is under way."""
+    from fencepost.nonces import reading  # noqa: PLC0415 - Loads what --help need not.
+
+    rows = _with_house(lambda fp: fp.run(reading.signers()))
+    if json_output:
+        answer_json(rows)
+    else:
+        _table(
+            rows,
+            (
+                "chain_id",
+                "signer",
+                "next_nonce",
+                "gaps",
+                "held_count",
+                "broadcast",
+                "fencing_token",
+                "owner_node",
+            ),
+        )
+
+
+@app.command("show")
+def show(
+    chain_id: ChainId,
+    signer: SignerName,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="So many nonces at most.")] = 20,
+    json_output: JsonOption = False,
+) -> None:
+    """One signer, and its newest nonces."""
+    from fencepost.nonces import reading  # noqa: PLC0415
+    from fencepost.nonces.signer import Signer  # noqa: PLC0415
+
+    one = Signer.of(chain_id, signer)
+
+    async def read(fp: Fencepost) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        return await fp.run(reading.signer(one)), await fp.run(reading.strip(one, None, limit))
+
+    found, nonces = _with_house(read)
+    if not found:
+        raise Complaint(f"{one.resource} has never been asked for.", ExitCode.NOT_FOUND)
+    if json_output:
+        answer_json({**found[0], "nonces": nonces})
+        return
+    _table(found, ("chain_id", "signer", "next_nonce", "chain_count", "gaps", "fencing_token", "owner_node"))
+    _table(nonces, ("nonce", "status", "hold", "request_id", "tx_hash", "fencing_token", "updated_at"))
+
+
+@app.command("nodes")
+def nodes(json_output: JsonOption = False) -> None:
+    """The nodes that are alive, by the leases on their addresses."""
+    from fencepost.nonces import allocation  # noqa: PLC0415
+
+    seen = _with_house(lambda fp: fp.run(allocation.nodes()))
+    rows = [{"address": node.address, "owner": node.owner, "expires_at": node.expires_at} for node in seen]
+    if json_output:
+        answer_json(rows)
+    else:
+        _table(rows, ("address", "owner", "expires_at"))
+
+
+@app.command("reserve")
+def reserve(
+    chain_id: ChainId,
+    signer: SignerName,
+    request_ids: Annotated[list[str], typer.Argument(metavar="REQUEST", help="One id for each nonce.")],
+    json_output: JsonOption = False,
+) -> None:
+    """A nonce for each request; the same request gets the same again. Only you can give it back."""
+    rows = _with_node(chain_id, signer, lambda node, one: node.reserve(one, request_ids))
+    if json_output:
+        answer_json(
+            [{"request_id": r.request_id, "nonce": r.nonce, "hold": r.hold, "status": r.status} for r in rows]
+        )
+    else:
+        for row in rows:
+            answer(f"{row.request_id}: nonce {row.nonce}, hold {row.hold}, {row.status}")
+
+
+@app.command("used")
+def used(
+    chain_id: ChainId,
+    signer: SignerName,
+    nonce: Nonce,
+    hold: Hold,
+    tx_hash: Annotated[
+        str | None, typer.Option("--tx-hash", help="By this transaction.", show_default=False)
+    ] = None,
+) -> None:
+    """The nonce was used: CONSUMED."""
+    _with_node(chain_id, signer, lambda node, one: node.mark_used(one, nonce, hold, tx_hash))
+    answer(f"{nonce}: CONSUMED")
+
+
+@app.command("release")
+def release(chain_id: ChainId, signer: SignerName, nonce: Nonce, hold: Hold) -> None:
+    """The nonce was not used and nobody has signed it: RELEASED. Refused from SIGNING on."""
+    _with_node(chain_id, signer, lambda node, one: node.mark_recyclable(one, nonce, hold))
+    answer(f"{nonce}: RELEASED")
+
+
+def _with_house(ask: Callable[[Fencepost], Awaitable[T]]) -> T:
+    from fencepost.house import Fencepost  # noqa: PLC0415
+
+    async def run() -> T:
+        async with Fencepost.from_env() as fp:
+            return await ask(fp)
+
+    return asyncio.run(run())
+
+
+def _with_node(chain_id: int, signer: str, ask: Callable[[Node, Signer], Awaitable[T]]) -> T:
+    """A node for one question: it asks the owner to hand over, writes under its own fence, and goes."""
+    from fencepost.nonces.node import Node  # noqa: PLC0415
+    from fencepost.nonces.settings import NoncesSettings  # noqa: PLC0415
+    from fencepost.nonces.signer import Signer  # noqa: PLC0415
+
+    one = Signer.of(chain_id, signer)
+    settings = NoncesSettings.load().model_copy(update={"mode": "basic", "node_address": None})
+
+    async def run(fp: Fencepost) -> T:
+        node = Node(fp, settings)
+        await node.start()
+        try:
+            return await ask(node, one)
+        finally:
+            await node.stop()
+
+    return _with_house(run)
+
+
+def _table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*("" if row[name] is None else str(row[name]) for name in columns))
+    answer_rich(table)

@@ -1,0 +1,33 @@
+"""What can go wrong with a nonce beside a refusal.
+
+FencepostError
+├── SignerElsewhere      another node has the signer; `owner` names it, and `retry_seconds` when to ask
+├── ChainUnavailable     no endpoint of the chain answers
+└── SigningFailed        the key's keeper did not sign
+"""
+
+from __future__ import annotations
+
+from fencepost.errors import FencepostError, ServerUnavailable
+from fencepost.nonces.signer import Signer
+
+
+class SignerElsewhere(FencepostError):
+    """Another node has the signer. Nothing was written: ask it, or ask again here."""
+
+    def __init__(self, signer: Signer, owner: str | None, retry_seconds: float) -> None:
+        super().__init__(
+            f"{signer.resource} is with {owner or 'another node'}. "
+            f"Ask there, or here again in {retry_seconds:g} s."
+        )
+        self.signer = signer
+        self.owner = owner
+        self.retry_seconds = retry_seconds
+
+
+class ChainUnavailable(ServerUnavailable):
+    """No endpoint of the chain answers."""
+
+
+class SigningFailed(FencepostError):
+    """The key's keeper did not sign. What it said is in the log of the keeper, never here."""

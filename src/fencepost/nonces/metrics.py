@@ -1,0 +1,65 @@
+"""What a node counts, under the names that the operators of signers know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from fencepost.metrics import Metrics
+
+
+@dataclass(frozen=True, slots=True)
+class NonceMetrics:
+    """Signers are ids and so no labels: the views and the log tell which one it was."""
+
+    lease_acquire: Counter
+    lease_renew: Counter
+    fence_reject: Counter
+    reserved: Counter
+    queue_depth: Gauge
+    queue_seconds: Histogram
+    held_signers: Gauge
+    nodes: Gauge
+    stuck_seconds: Gauge
+    gaps: Gauge
+    transactions: Counter
+    loop_errors: Counter
+
+    @classmethod
+    def on(cls, metrics: Metrics) -> Self:
+        return cls(
+            lease_acquire=metrics.counter(
+                "fencepost_nonces_lease_acquire",
+                "Times a signer was asked for: acquired, or held by another.",
+                labels=("result", "mode"),
+            ),
+            lease_renew=metrics.counter(
+                "fencepost_nonces_lease_renew",
+                "Leases of signers renewed, or lost.",
+                labels=("result", "mode"),
+            ),
+            fence_reject=metrics.counter(
+                "fencepost_nonces_fence_reject", "Writes refused by the signer's fence.", labels=("op",)
+            ),
+            reserved=metrics.counter("fencepost_nonces_reserved", "Nonces given out, also to a repeat."),
+            queue_depth=metrics.gauge("fencepost_nonces_queue_depth", "Requests that wait in this node."),
+            queue_seconds=metrics.histogram(
+                "fencepost_nonces_queue_seconds", "Time from a request to its nonce."
+            ),
+            held_signers=metrics.gauge("fencepost_nonces_held_signers", "Signers that this node holds."),
+            nodes=metrics.gauge("fencepost_nonces_nodes", "Nodes that are alive."),
+            stuck_seconds=metrics.gauge(
+                "fencepost_nonces_stuck_seconds", "Age of the oldest transaction that is sent and not mined."
+            ),
+            gaps=metrics.gauge("fencepost_nonces_gaps", "Gaps below the end of the sequences of this node."),
+            transactions=metrics.counter(
+                "fencepost_nonces_transactions",
+                "Managed transactions that came to an end.",
+                labels=("state",),
+            ),
+            loop_errors=metrics.counter(
+                "fencepost_nonces_loop_errors", "Turns of a loop that failed.", labels=("loop",)
+            ),
+        )

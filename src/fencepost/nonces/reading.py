@@ -1,0 +1,51 @@
+"""What a person asks about signers and nonces, read from the views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, LiteralString
+
+from fencepost.kernel.call import Call, Row
+from fencepost.nonces.signer import Signer
+
+Fact = dict[str, Any]
+_SIGNER: tuple[str, ...] = (
+    "chain_id", "signer", "next_nonce", "chain_count", "fencing_token", "owner_node", "expires_at", "held",
+    "gaps", "held_count", "signing", "signed", "broadcast", "lowest_open", "oldest_open_at",
+)  # fmt: skip
+_NONCE: tuple[str, ...] = (
+    "nonce", "status", "request_id", "hold", "caller_signs", "locked_until", "fencing_token", "tx_hash",
+    "updated_at",
+)  # fmt: skip
+_SIGNERS: LiteralString = (
+    "select chain_id, signer, next_nonce, chain_count, fencing_token, owner_node, expires_at, held, gaps,"
+    " held_count, signing, signed, broadcast, lowest_open, oldest_open_at from fencepost.nonce_signers"
+)
+
+
+def signers(limit: int = 1000) -> Call[list[Fact]]:
+    return Call(_SIGNERS + " order by chain_id, signer limit %s", (limit,), _facts(_SIGNER))
+
+
+def signer(one: Signer) -> Call[list[Fact]]:
+    """One signer, or nothing when it has never been asked for."""
+    return Call(_SIGNERS + " where chain_id = %s and signer = %s", (one.chain_id, one.name), _facts(_SIGNER))
+
+
+def strip(one: Signer, below: int | None, limit: int) -> Call[list[Fact]]:
+    """The newest nonces of a signer, highest first; `below` turns the page."""
+    return Call(
+        "select nonce, status, request_id, hold, caller_signs, locked_until, fencing_token, tx_hash,"
+        " updated_at"
+        " from fencepost.signer_nonce_allocation where chain_id = %s and signer = %s"
+        " and nonce < coalesce(%s::bigint, 9223372036854775807) order by nonce desc limit %s",
+        (one.chain_id, one.name, below, limit),
+        _facts(_NONCE),
+    )
+
+
+def _facts(names: tuple[str, ...]) -> Any:
+    def read(rows: Sequence[Row]) -> list[Fact]:
+        return [dict(zip(names, row, strict=True)) for row in rows]
+
+    return read

@@ -1,0 +1,167 @@
+"""The nonces over HTTP, by real servers: what is answered, and what a wrong node does."""
+
+import socket
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import httpx
+import pytest
+
+from fencepost import Fencepost
+from fencepost.embedded import Database
+from fencepost.embedded.deadline import Deadline
+from fencepost.nonces.forwarding import FORWARDED
+from fencepost.nonces.part import make_part
+from fencepost.nonces.routing import home_of
+from fencepost.nonces.settings import NoncesSettings
+from fencepost.web.app import make_app
+from fencepost.web.server import WebServer
+from fencepost.web.settings import WebSettings
+
+SIGNER = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
+PATH = f"/nonces/1/{SIGNER}"
+HASH = "0x" + "ab" * 32
+
+
+def free_port() -> int:
+    """A node must know its address before it listens. Somebody else may take it: then the start fails."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def served(database: Database, settings: NoncesSettings, port: int = 0) -> Generator[httpx.Client]:
+    fp = Fencepost(database.url)
+    app = make_app([make_part(fp, settings)], WebSettings(), ground=lambda: fp)
+    server = WebServer(app, address="127.0.0.1", port=port)
+    server.start()
+    try:
+        with httpx.Client(base_url=server.url, timeout=30) as client:
+            yield client
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def client(database: Database) -> Iterator[httpx.Client]:
+    with served(database, NoncesSettings()) as client:
+        yield client
+
+
+def test_a_nonce_is_reserved_used_and_shown(client: httpx.Client) -> None:
+    (nonce,) = client.post(f"{PATH}/reserve", json={"request_id": "pay-7"}).json()["nonces"]
+    assert (nonce["nonce"], nonce["hold"], nonce["status"]) == (0, 1, "HELD")
+
+    used = client.post(f"{PATH}/0/used", json={"hold": 1, "tx_hash": HASH})
+
+    assert used.json() == {"chain_id": 1, "signer": SIGNER.lower(), "nonce": 0, "status": "CONSUMED"}
+    shown = client.get(PATH).json()
+    assert (shown["next_nonce"], shown["held"], shown["nonces"][0]["tx_hash"]) == (1, True, HASH)
+    assert [one["signer"] for one in client.get("/nonces/signers").json()] == [SIGNER.lower()]
+    assert len(client.get("/nonces/nodes").json()) == 1
+
+
+def test_a_block_is_reserved_with_one_request_and_again_with_the_same(client: httpx.Client) -> None:
+    body = {"request_id": "block-1", "count": 5}
+    first = client.post(f"{PATH}/reserve", json=body).json()["nonces"]
+    again = client.post(f"{PATH}/reserve", json=body).json()["nonces"]
+
+    assert [one["nonce"] for one in first] == [0, 1, 2, 3, 4]
+    assert first == again
+
+
+def test_the_signed_way_and_its_refusal(client: httpx.Client) -> None:
+    client.post(f"{PATH}/reserve", json={"request_id": "pay-7"})
+    assert client.post(f"{PATH}/0/signing", json={"hold": 1}).status_code == 200
+    refused = client.post(f"{PATH}/0/recyclable", json={"hold": 1})
+    assert (refused.status_code, refused.json()["code"]) == (422, "mismatch")
+    signed = client.post(f"{PATH}/0/signed", json={"hold": 1, "tx_hash": HASH, "raw": "0x02aa"})
+    assert signed.json()["status"] == "SIGNED"
+    assert client.post(f"{PATH}/0/broadcast", json={"hold": 1}).json()["status"] == "BROADCAST"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        (f"/nonces/0/{SIGNER}/reserve", {"request_id": "r"}, "chain_id"),
+        (f"/nonces/one/{SIGNER}/reserve", {"request_id": "r"}, "chain_id"),
+        (f"/nonces/1/{SIGNER[:-1]}e/reserve", {"request_id": "r"}, "signer"),
+        (f"/nonces/1/{SIGNER}00/reserve", {"request_id": "r"}, "signer"),
+        (f"{PATH}/reserve", {}, "request_id"),
+        (f"{PATH}/reserve", {"request_id": ""}, "request_id"),
+        (f"{PATH}/reserve", {"request_id": "r", "count": 0}, "count"),
+        (f"{PATH}/reserve", {"request_id": "r", "count": 1001}, "count"),
+        (f"{PATH}/reserve", {"request_id": "r", "reqest": 1}, "reqest"),
+        (f"{PATH}/-1/used", {"hold": 1}, "nonce"),
+        (f"{PATH}/0/used", {"hold": 0}, "hold"),
+        (f"{PATH}/0/used", {"hold": 1, "tx_hash": "0xab"}, "tx_hash"),
+        (f"{PATH}/0/signed", {"hold": 1, "tx_hash": HASH, "raw": "0xabc"}, "raw"),
+    ],
+)
+def test_bad_input_is_400_and_names_the_field(
+    client: httpx.Client, path: str, body: dict[str, object], field: str
+) -> None:
+    answer = client.post(path, json=body)
+
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["field"] == field
+    assert client.get("/nonces/signers").json() == []
+
+
+def test_a_signer_that_nobody_asked_for_is_404(client: httpx.Client) -> None:
+    answer = client.get("/nonces/1/nobody")
+
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
+@dataclass
+class Pair:
+    home: httpx.Client
+    stranger: httpx.Client
+    home_address: str
+
+
+@contextmanager
+def queue_pair(database: Database, routing: str) -> Generator[Pair]:
+    """Two nodes in queue mode that know of each other; which of them is the signer's home."""
+    with ExitStack() as stack:
+        clients: dict[str, httpx.Client] = {}
+        for port in (free_port(), free_port()):
+            address = f"http://127.0.0.1:{port}"
+            settings = NoncesSettings.model_validate(
+                {"mode": "queue", "routing": routing, "node_address": address, "idle_seconds": 0.05}
+            )
+            clients[address] = stack.enter_context(served(database, settings, port))
+        home = home_of(f"signer:1:{SIGNER.lower()}", clients)
+        assert home is not None
+        (stranger,) = (client for address, client in clients.items() if address != home)
+        Deadline(20, "both know of both").wait(
+            lambda: (
+                "not_owner"
+                in stranger.post(
+                    f"{PATH}/reserve", json={"request_id": "probe"}, headers={FORWARDED: "1"}
+                ).text
+            )
+        )
+        yield Pair(clients[home], stranger, home)
+
+
+def test_a_wrong_node_answers_with_the_owner_and_when_to_ask_again(database: Database) -> None:
+    with queue_pair(database, "answer") as pair:
+        answer = pair.stranger.post(f"{PATH}/reserve", json={"request_id": "r1"})
+
+        assert (answer.status_code, answer.json()["code"]) == (409, "not_owner")
+        assert answer.json()["owner"] == pair.home_address
+        assert int(answer.headers["Retry-After"]) >= 1
+        assert pair.home.post(f"{PATH}/reserve", json={"request_id": "r1"}).status_code == 200
+
+
+def test_a_wrong_node_carries_the_request_home_when_it_may(database: Database) -> None:
+    with queue_pair(database, "forward") as pair:
+        first = pair.stranger.post(f"{PATH}/reserve", json={"request_id": "r1"})
+        again = pair.home.post(f"{PATH}/reserve", json={"request_id": "r1"})
+
+        assert first.status_code == 200, first.text
+        assert first.json()["nonces"][0]["nonce"] == again.json()["nonces"][0]["nonce"]

@@ -1,0 +1,183 @@
+"""Nodes that share signers: no duplicate and no hole in either mode, whoever is asked."""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from fencepost.embedded import Database
+from fencepost.errors import Backpressure
+from fencepost.nonces.errors import SignerElsewhere
+from fencepost.nonces.node import Node
+from fencepost.nonces.signer import Signer
+from fencepost.testing import Clock
+from tests.integration.nonces.town import ALICE, Town, town_on
+
+
+@pytest.fixture
+async def town(database: Database) -> AsyncGenerator[Town]:
+    async with town_on(database) as town:
+        yield town
+
+
+async def reserve_many(nodes: list[Node], count: int, seed: int = 7) -> list[int]:
+    chance = random.Random(seed)  # noqa: S311 - A choice of nodes is no secret.
+
+    async def ask(number: int) -> int:
+        (row,) = await chance.choice(nodes).reserve(ALICE, [f"r{number}"])
+        return row.nonce
+
+    return list(await asyncio.gather(*(ask(number) for number in range(count))))
+
+
+async def test_any_node_may_be_asked_without_waiting_for_a_lease_to_end(town: Town) -> None:
+    """A lease of five minutes: only handing over early lets all three serve within the waiting time."""
+    nodes = [await town.node(lease_seconds=300, wait_seconds=20, turn_seconds=0.01) for _ in range(3)]
+
+    nonces = await reserve_many(nodes, 90)
+
+    assert sorted(nonces) == list(range(90))
+    served = [town.calls(node, "nonce_reserve") for node in nodes]
+    assert min(served) > 0
+
+
+async def test_a_node_that_idles_gives_the_signer_up(town: Town) -> None:
+    first = await town.node(lease_seconds=300, idle_seconds=0.02)
+    second = await town.node(lease_seconds=300, wait_seconds=20)
+    await first.reserve(ALICE, ["r1"])
+
+    (row,) = await second.reserve(ALICE, ["r2"])
+
+    assert (row.nonce, row.fencing_token) == (1, 2)
+
+
+async def test_a_node_that_stops_hands_over(town: Town) -> None:
+    first = await town.node(lease_seconds=300)
+    second = await town.node(lease_seconds=300, wait_seconds=1)
+    await first.reserve(ALICE, ["r1"])
+    await first.stop()
+
+    (row,) = await second.reserve(ALICE, ["r2"])
+
+    assert row.nonce == 1
+
+
+async def test_a_node_that_was_taken_over_is_refused_and_finds_its_way_back(town: Town, clock: Clock) -> None:
+    """The belief in a lease is only a belief: the refusal is counted, and the retry asks for the lease."""
+    first = await town.node(lease_seconds=30, idle_seconds=300)
+    second = await town.node(lease_seconds=30, idle_seconds=300)
+    await first.reserve(ALICE, ["r1"])
+    clock.advance(31)
+    await second.reserve(ALICE, ["r2"])
+
+    (row,) = await first.reserve(ALICE, ["r3"])
+
+    assert row.nonce == 2
+    assert row.fencing_token >= 3
+    assert town.rejects(first, "reserve") == 1
+
+
+async def test_marks_may_go_through_any_node(town: Town) -> None:
+    first = await town.node(lease_seconds=300)
+    second = await town.node(lease_seconds=300, wait_seconds=20)
+    (row,) = await first.reserve(ALICE, ["r1"])
+
+    await second.mark_recyclable(ALICE, row.nonce, row.hold)
+
+    (again,) = await first.reserve(ALICE, ["r2"])
+    assert (again.nonce, again.hold) == (0, 2)
+
+
+async def test_a_signer_that_is_held_elsewhere_is_an_answer_with_the_owner(town: Town, clock: Clock) -> None:
+    first = await town.node(lease_seconds=300)
+    second = await town.node(lease_seconds=300, wait_seconds=0.3)
+    await first.reserve(ALICE, ["r1"])
+    await first._keeper.stop()  # pyright: ignore[reportPrivateUsage] - It stands still, as a paused one does.
+
+    with pytest.raises(SignerElsewhere) as caught:
+        await second.reserve(ALICE, ["r2"])
+
+    assert caught.value.owner == first.owner
+
+
+async def test_all_who_wait_are_served_with_few_statements(town: Town) -> None:
+    node = await town.node(mode="queue", lease_seconds=300)
+
+    nonces = await reserve_many([node], 500)
+
+    assert sorted(nonces) == list(range(500))
+    assert town.calls(node, "nonce_reserve") <= 5
+
+
+async def test_the_queue_keeps_the_order_of_arrival(town: Town) -> None:
+    node = await town.node(mode="queue", lease_seconds=300, batch_max=7)
+
+    assert await reserve_many([node], 50) == list(range(50))
+
+
+async def test_a_full_queue_says_so_and_reserves_nothing(town: Town) -> None:
+    node = await town.node(mode="queue", queue_max=3)
+
+    with pytest.raises(Backpressure, match="NONCES_QUEUE_MAX"):
+        await node.reserve(ALICE, [f"r{number}" for number in range(4)])
+    assert [row.nonce for row in await node.reserve(ALICE, ["r0"])] == [0]
+
+
+async def test_a_signer_has_one_home_and_the_others_name_it(town: Town) -> None:
+    nodes = [await town.node(mode="queue", lease_seconds=300, node_address=f"http://n{i}") for i in range(3)]
+    for node in nodes:
+        await node._keep()  # pyright: ignore[reportPrivateUsage] - The look at the members that a turn takes.
+    homes = {node.home(ALICE) or node.address for node in nodes}
+    assert len(homes) == 1
+    stranger = next(node for node in nodes if node.home(ALICE))
+
+    with pytest.raises(SignerElsewhere) as caught:
+        await stranger.reserve(ALICE, ["r1"])
+
+    assert caught.value.owner == homes.pop()
+
+
+async def test_the_signers_of_a_node_that_leaves_find_another_home(town: Town) -> None:
+    nodes = [await town.node(mode="queue", lease_seconds=300, node_address=f"http://n{i}") for i in range(2)]
+    for node in nodes:
+        await node._keep()  # pyright: ignore[reportPrivateUsage]
+    home, other = sorted(nodes, key=lambda node: node.home(ALICE) is not None)
+    await home.reserve(ALICE, ["r1"])
+    await home.stop()
+    await other._keep()  # pyright: ignore[reportPrivateUsage]
+
+    (row,) = await other.reserve(ALICE, ["r2"])
+
+    assert row.nonce == 1
+
+
+async def test_nodes_of_both_modes_work_beside_each_other(town: Town) -> None:
+    """As while one mode is rolled out over the other."""
+    basic = await town.node(lease_seconds=300, wait_seconds=20)
+    queue = await town.node(mode="queue", lease_seconds=300, wait_seconds=20, node_address="http://n1")
+    while queue.home(ALICE) is not None:
+        await basic.stop()
+        await queue._keep()  # pyright: ignore[reportPrivateUsage]
+
+    nonces = await reserve_many([basic, queue], 40)
+
+    assert sorted(nonces) == list(range(40))
+
+
+async def test_a_repeat_at_another_node_gets_the_same_nonce(town: Town) -> None:
+    nodes = [await town.node(lease_seconds=300, wait_seconds=20) for _ in range(2)]
+    asks = [node.reserve(ALICE, ["same"]) for node in nodes for _ in range(5)]
+
+    rows = [row for answer in await asyncio.gather(*asks) for row in answer]
+
+    assert {(row.nonce, row.hold) for row in rows} == {(0, 1)}
+
+
+async def test_many_signers_do_not_wait_for_each_other(town: Town) -> None:
+    node = await town.node(lease_seconds=300)
+    signers = [Signer.of(1, f"s{number}") for number in range(20)]
+
+    rows = await asyncio.gather(*(node.reserve(signer, ["r"]) for signer in signers))
+
+    assert [row[0].nonce for row in rows] == [0] * 20

@@ -1,0 +1,35 @@
+"""Where a signer belongs: all nodes agree, and a node that leaves moves only its own."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.nonces.routing import home_of
+
+NODES = [f"http://node-{number}:8000" for number in range(5)]
+SIGNERS = [f"signer:1:s{number}" for number in range(2000)]
+
+
+def test_nobody_is_the_home_where_there_is_nobody() -> None:
+    assert home_of("signer:1:a", []) is None
+
+
+@given(st.permutations(NODES))
+def test_the_order_of_the_list_does_not_matter(nodes: list[str]) -> None:
+    assert home_of("signer:1:alice", nodes) == home_of("signer:1:alice", NODES)
+
+
+def test_the_signers_are_spread_over_all_nodes() -> None:
+    shares = Counter(home_of(signer, NODES) for signer in SIGNERS)
+
+    assert set(shares) == set(NODES)
+    assert min(shares.values()) > 300
+
+
+def test_a_node_that_leaves_moves_its_own_signers_and_no_other() -> None:
+    left = NODES[1:]
+    for signer in SIGNERS:
+        before = home_of(signer, NODES)
+        if before != NODES[0]:
+            assert home_of(signer, left) == before
