@@ -7,11 +7,14 @@ So one description serves psycopg, asyncpg, SQLAlchemy and Django, in sync and i
 from __future__ import annotations
 
 import json
+import json.encoder
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, LiteralString, TypeVar
+
+import msgspec
 
 from fencepost.errors import InvalidInput
 
@@ -20,10 +23,25 @@ Row = Sequence[Any]
 Json = Any
 """A JSON document as Python values: what json.dumps takes."""
 
-# Made once: json.dumps makes an encoder for each call, and json.loads looks for spaces first, which for small
-# documents takes twice as long as reading them.
-_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":"), ensure_ascii=False).encode
-_decode = json.JSONDecoder().raw_decode
+
+def _refuse_type(value: object) -> str:
+    raise TypeError(f"{type(value).__name__} is not a type of JSON")
+
+
+def _make_encoder() -> Callable[[object], str]:
+    """What json.dumps uses, made once instead of for each document: a quarter of the time for small ones.
+
+    Without the memory of what it has seen: a document that contains itself ends as a RecursionError.
+    """
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return json.JSONEncoder(allow_nan=False, separators=(",", ":"), ensure_ascii=False).encode
+    pieces = make(None, _refuse_type, json.encoder.encode_basestring, None, ":", ",", False, False, False)
+    return lambda value: "".join(pieces(value, 0))
+
+
+_encode = _make_encoder()
+_decode = msgspec.json.Decoder().decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +108,7 @@ def document(field: str, value: Json) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{field} is no JSON document: {error}.", field=field) from None
     # Without the escaped backslashes: a text may speak of a NUL, as a program's source does.
-    if "\\u0000" in encoded.replace("\\\\", ""):
+    if "\\u0000" in encoded and "\\u0000" in encoded.replace("\\\\", ""):
         raise InvalidInput(f"{field} contains a NUL character, which PostgreSQL cannot store.", field=field)
     return text(field, encoded)
 
@@ -100,8 +118,8 @@ def optional_document(field: str, value: Json | None) -> str | None:
 
 
 def parsed(value: str | None) -> Json:
-    """A JSON column that was read as text, as the server writes it: without a space before or after."""
-    return None if value is None else _decode(value)[0]
+    """A JSON column that was read as text."""
+    return None if value is None else _decode(value)
 
 
 def duration(field: str, seconds: float) -> timedelta:
