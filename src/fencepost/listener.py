@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
-import structlog
 
 from fencepost.kernel import wake
+from fencepost.logs import get_logger
 from fencepost.signals import announce
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 CONNECT_SECONDS = 5
 
 

@@ -7,12 +7,12 @@ import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-import structlog
 from prometheus_client import Counter
 
+from fencepost.logs import get_logger
 from fencepost.signals import announce
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 LAST_TICK_SECONDS = 10.0
 
 

@@ -220,6 +220,13 @@ RULES = (
         broken='c.execute(f"select {x}")',
         fine='c.execute(f"select 1", (x,)); log(f"{x}")',
     ),
+    Rule(
+        "a logger that prints to stdout",
+        lines_matching(r"structlog\.(get_logger|getLogger)\("),
+        is_source,
+        broken="_log = structlog.get_logger(__name__)",
+        fine="_log = get_logger(__name__)  # of fencepost.logs",
+    ),
     Rule("a print", prints, is_source, broken="print(1)", fine="report.print(1)"),
     Rule("no docstring", undocumented, is_product, broken="x = 1", fine='"""It is one."""\nx = 1'),
     Rule(

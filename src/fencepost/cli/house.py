@@ -6,8 +6,6 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
-import structlog
-
 from fencepost import whereabouts
 from fencepost.cli import schema
 from fencepost.cli.services import SERVICES, Ground
@@ -15,6 +13,7 @@ from fencepost.cli.terminal import progress
 from fencepost.embedded import Pair
 from fencepost.embedded.server import EmbeddedServer
 from fencepost.errors import ServerUnavailable
+from fencepost.logs import get_logger
 from fencepost.metrics import Metrics
 from fencepost.settings import Settings
 from fencepost.whereabouts import Whereabouts
@@ -133,7 +132,5 @@ class Keeper:
         self._revivals += 1
         if self._revivals > REVIVALS_MAX:
             raise ServerUnavailable(f"{name} ended again and again. Its log is {server.log}.")
-        structlog.get_logger(__name__).warning(
-            "server ended; starting it again", server=name, log=str(server.log)
-        )
+        get_logger(__name__).warning("server ended; starting it again", server=name, log=str(server.log))
         server.restart()

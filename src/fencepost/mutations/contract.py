@@ -11,7 +11,6 @@ import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, cast
 
-import structlog
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -19,6 +18,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 
 from fencepost.errors import FencepostError
+from fencepost.logs import get_logger
 from fencepost.mutations.declaration import Mutation
 from fencepost.mutations.errors import Internal, InvalidArgument, MutationError
 from fencepost.mutations.execution import explained
@@ -27,7 +27,7 @@ from fencepost.mutations.pipeline import Answer
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 Perform = Callable[[Mutation[Any, Any, Any], BaseModel, str | None], Awaitable[Answer]]
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 ERRORS: dict[int | str, dict[str, Any]] = {

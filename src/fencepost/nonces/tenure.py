@@ -12,20 +12,19 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-import structlog
-
 from fencepost.client import Fencepost
 from fencepost.errors import FencepostError, Refusal
 from fencepost.kernel import lease as kernel_lease
 from fencepost.kernel.lease import Lease
 from fencepost.listener import Listener
+from fencepost.logs import get_logger
 from fencepost.nonces import allocation
 from fencepost.nonces.errors import SignerElsewhere
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 # Without a notification, so long until somebody who waits looks again.
 POLL_SECONDS = 0.1
 # Who handed over because another asked does not ask back before the other had time to take it.

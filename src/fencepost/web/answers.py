@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
@@ -29,6 +28,7 @@ from fencepost.errors import (
     ServerUnavailable,
     TooOld,
 )
+from fencepost.logs import get_logger
 
 RETRY_SECONDS = 1
 STATUSES: Sequence[tuple[type[FencepostError], int, str]] = (
@@ -110,5 +110,5 @@ async def _of_http(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _of_a_bug(request: Request, error: Exception) -> JSONResponse:
-    structlog.get_logger(__name__).error("request_failed", path=request.url.path, exc_info=error)
+    get_logger(__name__).error("request_failed", path=request.url.path, exc_info=error)
     return failure(500, "failed", "Failed; the reason is in the log.")
