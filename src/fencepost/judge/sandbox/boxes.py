@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import structlog
-
 from fencepost.judge.metrics import JudgeMetrics
 from fencepost.judge.protocol import Outcome, ProtocolError, Verdict, sandbox_failure
 from fencepost.judge.sandbox import program
@@ -19,9 +17,10 @@ from fencepost.judge.sandbox.agent import Agent, AgentFailed
 from fencepost.judge.sandbox.box_files import BoxFiles
 from fencepost.judge.sandbox.command import Bounds, run_once
 from fencepost.judge.sandbox.order import Order, Site
+from fencepost.logs import get_logger
 from fencepost.signals import announce
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 TRIES = 3
 """A sandbox error is tried again this often before it is believed."""
 
