@@ -1,0 +1,111 @@
+"""What a process of these tests runs: one node, and a caller that asks it for its share of the requests.
+
+A request is named by its number, so a process that begins again asks for the same. One in ten is asked for
+twice: its first nonce is given back unused, and somebody takes it as a gap.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from fencepost.errors import FencepostError, Refusal
+from fencepost.house import Fencepost
+from fencepost.nonces.allocation import Ending, Reservation
+from fencepost.nonces.errors import SignerElsewhere
+from fencepost.nonces.node import Node
+from fencepost.nonces.settings import NoncesSettings
+from fencepost.nonces.signer import Signer
+
+TELL = """insert into told (signer, request_id, nonce, hold, token, begun, ended, boot)
+          select * from unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[],
+                               %s::float8[], %s::float8[], %s::int[])"""
+
+
+async def serve_share(url: str, share: int, plan: dict[str, Any]) -> None:
+    """Reserve, write down what was told, and say what became of each; from the beginning, if need be."""
+    settings = NoncesSettings.model_validate(plan["settings"])
+    fp = Fencepost(url)
+    async with fp, await psycopg.AsyncConnection.connect(url, autocommit=True) as notes:
+        node = Node(fp, settings)
+        await node.start()
+        caller = Caller(node, notes, plan)
+        try:
+            await asyncio.gather(*(caller.work(share, signer) for signer in range(plan["signers"])))
+        finally:
+            await node.stop()
+    print("done", flush=True)  # noqa: T201 - The test reads it.
+
+
+class Caller:
+    def __init__(self, node: Node, notes: psycopg.AsyncConnection[Any], plan: dict[str, Any]) -> None:
+        self._node = node
+        self._notes = notes
+        self._writing = asyncio.Lock()
+        self._plan = plan
+
+    async def work(self, share: int, number: int) -> None:
+        signer = Signer.of(1, f"s{number}")
+        mine = range(share, self._plan["requests"], self._plan["nodes"])
+        for start in range(0, len(mine), self._plan["block"]):
+            block = mine[start : start + self._plan["block"]]
+            await self._give_back(signer, [f"{i}.0" for i in block if i % 10 == 3])
+            rows = await self._ask(signer, [str(i) for i in block])
+            await self._end(
+                signer,
+                [
+                    Ending(row.nonce, row.hold, "used", f"tx-{row.request_id}")
+                    for row in rows
+                    if row.status == "HELD"
+                ],
+            )
+
+    async def _give_back(self, signer: Signer, request_ids: Sequence[str]) -> None:
+        if request_ids:
+            rows = await self._ask(signer, request_ids)
+            await self._end(signer, [Ending(row.nonce, row.hold, "recyclable") for row in rows])
+
+    async def _ask(self, signer: Signer, request_ids: Sequence[str]) -> list[Reservation]:
+        while True:
+            begun = time.monotonic()
+            try:
+                rows = await self._node.reserve(signer, request_ids)
+            except (SignerElsewhere, Refusal, TimeoutError):
+                # What a client does that was told to ask again.
+                await asyncio.sleep(0.02)
+                continue
+            await self._write_down(signer, rows, begun, time.monotonic())
+            return rows
+
+    async def _end(self, signer: Signer, endings: Sequence[Ending]) -> None:
+        while endings:
+            try:
+                answers = await self._node.mark_many(signer, endings)
+            except (SignerElsewhere, Refusal, TimeoutError):
+                await asyncio.sleep(0.02)
+                continue
+            wrong = [answer for answer in answers if answer.refusal is not None]
+            if wrong:
+                raise FencepostError(f"{signer.resource}: {wrong[:3]}")
+            return
+
+    async def _write_down(
+        self, signer: Signer, rows: Sequence[Reservation], begun: float, ended: float
+    ) -> None:
+        count = len(rows)
+        async with self._writing:
+            await self._notes.execute(
+                TELL,
+                (
+                    [signer.name] * count,
+                    [row.request_id for row in rows],
+                    [row.nonce for row in rows],
+                    [row.hold for row in rows],
+                    [row.fencing_token for row in rows],
+                    [begun] * count,
+                    [ended] * count,
+                    [self._plan["boot"]] * count,
+                ),
+            )
