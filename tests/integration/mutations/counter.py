@@ -1,0 +1,75 @@
+"""The Python side of a small service that adopts the pipeline."""
+
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict
+
+from fencepost.kernel.call import Call, document, one, parsed
+from fencepost.mutations.declaration import mutation
+from fencepost.mutations.ledger import Executed, Look, Ticket
+from fencepost.mutations.planning import Dice, Planned
+
+
+class AddSome(BaseModel):
+    """Add by chance: one to six."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str
+
+
+@dataclass(frozen=True)
+class Addition:
+    amount: int
+
+
+def _name(request: AddSome) -> str:
+    return request.name
+
+
+@mutation("AddSome", needs=_name)
+def add_some(snapshot: str, request: AddSome, dice: Dice) -> Addition:
+    """Throw a die and add what it shows."""
+    return Addition(1 + dice.below(6))
+
+
+class CounterLedger:
+    """The calls of the counters."""
+
+    service = "counters"
+
+    def scope(self, user: str) -> str:
+        return f"counter:{user}"
+
+    def look(self, ticket: Ticket, needs: str) -> Call[Look[str]]:
+        def read(outcome: str, response: str | None, version: int | None) -> Look[str]:
+            return Look(outcome, parsed(response), version, needs)
+
+        return Call(
+            "select outcome, response::text, version"
+            " from fencepost.counter_look(%s::text, %s::text, %s::text, %s::text)",
+            (ticket.scope, ticket.key, ticket.digest, needs),
+            one(read),
+        )
+
+    def execute(
+        self, ticket: Ticket, planned: Planned[Addition], version: int | None, *, keep: bool
+    ) -> Call[Executed]:
+        answer = {"added": planned.plan.amount}
+
+        def read(outcome: str, response: str | None) -> Executed:
+            return Executed(outcome, answer if outcome == "claimed" else parsed(response))
+
+        return Call(
+            "select outcome, response::text from fencepost.counter_add"
+            "(%s::text, %s::text, %s::text, %s::jsonb, %s::text, %s::bigint, %s::bigint)",
+            (
+                ticket.scope,
+                ticket.key,
+                ticket.digest,
+                document("answer", answer) if keep else None,
+                ticket.user,
+                version,
+                planned.plan.amount,
+            ),
+            one(read),
+        )

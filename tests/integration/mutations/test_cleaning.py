@@ -1,0 +1,75 @@
+"""Forgetting markers: all that are past their retention, none before it, and a lag that can be seen."""
+
+import structlog.testing
+
+from fencepost import Fencepost
+from fencepost.embedded import Database
+from fencepost.kernel import marker
+from fencepost.mutations.cleaning import MarkerCleaner
+from fencepost.mutations.metrics import MutationMetrics
+from fencepost.mutations.settings import MutationSettings
+from fencepost.testing import Clock
+
+KEEP = MutationSettings(
+    marker_keep_seconds=60, answer_keep_seconds=60, clean_batch=10, clean_seconds=5, lag_alert_seconds=30
+)
+
+
+def lag(metrics: MutationMetrics) -> float:
+    return float(metrics.marker_lag._value.get())  # pyright: ignore[reportPrivateUsage]
+
+
+async def claim(fp: Fencepost, name: str, count: int) -> None:
+    await fp.run(marker.claim_many("player:ann", [f"{name}-{n}" for n in range(count)]))
+
+
+async def test_a_tick_forgets_everything_that_is_past_its_retention_and_nothing_else(
+    database: Database,
+) -> None:
+    with Clock(database.admin_url) as clock:
+        async with Fencepost(database.url) as fp:
+            metrics = MutationMetrics.on(fp.metrics)
+            cleaner = MarkerCleaner(fp, KEEP, metrics)
+            await claim(fp, "old", 35)
+            clock.advance(61)
+            await claim(fp, "new", 5)
+            wait_seconds = await cleaner.tick()
+            assert 4 <= wait_seconds <= 6
+            with database.connect_admin() as admin:
+                rows = admin.execute(
+                    "select request_id from fencepost.player_mutation_idempotency"
+                ).fetchall()
+            assert sorted(row[0] for row in rows) == [f"new-{n}" for n in range(5)]
+            assert lag(metrics) == 0
+
+
+async def test_a_cleaning_that_falls_behind_shows_its_lag_and_keeps_the_retention(database: Database) -> None:
+    with Clock(database.admin_url) as clock:
+        async with Fencepost(database.url) as fp:
+            metrics = MutationMetrics.on(fp.metrics)
+            cleaner = MarkerCleaner(fp, KEEP, metrics)
+            await claim(fp, "old", 1)
+            clock.advance(160)
+            # Somebody's transaction holds the row, so that nobody can delete it.
+            with database.connect_admin() as admin, admin.transaction():
+                admin.execute("select from fencepost.marker for update")
+                with structlog.testing.capture_logs() as logs:
+                    await cleaner.tick()
+            assert 99 < lag(metrics) < 120
+            assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == [
+                "marker_cleaning_behind"
+            ]
+            await cleaner.tick()
+            assert lag(metrics) == 0
+
+
+async def test_every_node_cleans_and_none_waits_for_another(database: Database) -> None:
+    with Clock(database.admin_url) as clock:
+        async with Fencepost(database.url) as one, Fencepost(database.url) as two:
+            await claim(one, "old", 40)
+            clock.advance(61)
+            first = marker.clean(60, 20)
+            async with one.transaction() as tx:
+                assert await tx.run(first) == 20
+                assert await two.run(first) == 20
+            assert await two.run(first) == 0

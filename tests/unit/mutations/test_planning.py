@@ -1,0 +1,28 @@
+"""Dice and plans: the same from the same seed, and no plan but one that was made."""
+
+import pytest
+
+from fencepost.mutations.planning import Dice, Planned, make_plan
+
+
+def test_the_same_seed_throws_the_same() -> None:
+    def throws(dice: Dice) -> list[object]:
+        return [dice.below(100), dice.pick([("a", 1), ("b", 2)]), dice.identity()]
+
+    assert throws(Dice(7)) == throws(Dice(7))
+    assert throws(Dice(7)) != throws(Dice(8))
+
+
+def test_a_choice_comes_by_its_weight() -> None:
+    dice = Dice(1)
+    picks = [dice.pick([("often", 9), ("seldom", 1)]) for _ in range(10_000)]
+    assert 800 < picks.count("seldom") < 1200
+
+
+def test_the_server_throws_anew_for_each_plan() -> None:
+    assert len({make_plan(lambda dice: dice.seed).plan for _ in range(10)}) == 10
+
+
+def test_a_plan_cannot_be_put_together_by_hand() -> None:
+    with pytest.raises(TypeError, match="comes from make_plan"):
+        Planned("steal everything", 1, object())

@@ -1,0 +1,13 @@
+"""Markers outlive the answers in Redis."""
+
+import pytest
+
+from fencepost.errors import SettingsError
+from fencepost.mutations.settings import MutationSettings
+
+
+def test_a_marker_is_never_forgotten_before_its_answer() -> None:
+    with pytest.raises(SettingsError, match="the marker is the promise"):
+        MutationSettings.load({"MUTATION_MARKER_KEEP_SEC": "60"})
+    kept = MutationSettings.load({"MUTATION_MARKER_KEEP_SEC": "60", "MUTATION_ANSWER_KEEP_SEC": "60"})
+    assert kept.marker_keep_seconds == 60
