@@ -45,7 +45,6 @@ async def test_a_database_that_is_away_is_unavailable(
     counters: Pipeline[str, Addition], database: Database
 ) -> None:
     with database.connect_admin() as admin:
-        admin.execute("alter function fencepost.counter_look set statement_timeout = '1ms'")
         admin.execute(
             """create or replace function fencepost._mutation_known(
                  p_scope text, p_key text, p_digest text, out outcome text, out response jsonb)

@@ -1,5 +1,7 @@
 """Forgetting markers: all that are past their retention, none before it, and a lag that can be seen."""
 
+from typing import Any
+
 import structlog.testing
 
 from fencepost import Fencepost
@@ -16,7 +18,8 @@ KEEP = MutationSettings(
 
 
 def lag(metrics: MutationMetrics) -> float:
-    return float(metrics.marker_lag._value.get())  # pyright: ignore[reportPrivateUsage]
+    value: Any = metrics.marker_lag._value  # pyright: ignore[reportPrivateUsage]
+    return float(value.get())
 
 
 async def claim(fp: Fencepost, name: str, count: int) -> None:

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from fencepost.mutations.errors import FailedPrecondition, NoSuchThing
 from fencepost.mutations.planning import Dice
 from fencepost.players import rules
-from fencepost.players.catalog import Item, Pool, Reward, Strict, Weighted
+from fencepost.players.catalog import Item, Pool, Reward, Weighted
 from fencepost.players.requests import Draw, GrantItems, ItemGrant, Transfer, UseItem
 from fencepost.players.snapshot import PlayerSnapshot, Season
 
@@ -25,10 +25,10 @@ ENTRIES = (
 )
 
 
-def snapshot(version: int | None = 1, **things: Strict) -> PlayerSnapshot:
+def snapshot(**things: Item | Pool) -> PlayerSnapshot:
     kinds = {Item: "item", Pool: "pool"}
     catalog = {(kinds[type(thing)], name): thing.model_dump(mode="json") for name, thing in things.items()}
-    return PlayerSnapshot("ann", version, catalog)
+    return PlayerSnapshot("ann", 1, catalog)
 
 
 def test_a_plan_is_a_function_of_snapshot_request_and_seed() -> None:
@@ -76,7 +76,7 @@ def test_without_a_season_there_is_no_plan() -> None:
 
 def test_without_a_player_there_is_no_plan() -> None:
     with pytest.raises(NoSuchThing, match="no player ann"):
-        rules.use_item.plan(snapshot(None, box=BOX), UseItem(player_id="ann", item="box"), Dice(1))
+        rules.use_item.plan(PlayerSnapshot("ann", None), UseItem(player_id="ann", item="box"), Dice(1))
 
 
 @pytest.mark.parametrize(
