@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import typer
 
-from fencepost.cli import doctor, explain, jobs, migrate, nonces, serve, status, up, worker
+from fencepost.cli import doctor, explain, jobs, judge, migrate, nonces, recover, serve, status, up, worker
 from fencepost.cli.exits import ExitCode, exit_code_for, exit_code_table
 from fencepost.cli.terminal import remark
 
@@ -46,12 +46,14 @@ app = typer.Typer(
 )
 app.command("up")(up.up)
 app.command("migrate")(migrate.migrate)
+app.command("recover")(recover.recover)
 app.command("doctor")(doctor.doctor)
 app.command("status")(status.status)
 app.command("explain")(explain.explain)
 app.command("worker")(worker.worker)
 app.command("serve")(serve.serve)
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(judge.app, name="judge")
 app.add_typer(nonces.app, name="nonces")
 
 

@@ -82,7 +82,9 @@ begin
   end if;
   with gone as (delete from fencepost.job_finished f where f.job_id = p_id returning f.*)
   insert into fencepost.job_waiting (job_id, queue, lane, run_at, attempt, tries, concurrency_key)
-  select g.job_id, v_job.queue, v_job.lane, v_now, g.attempt, 0, v_job.concurrency_key from gone g;
+  -- Above the floor: what ended before a backup was made may have run again in the time that its restore lost.
+  select g.job_id, v_job.queue, v_job.lane, v_now, greatest(g.attempt, (select f.floor from fencepost.token_floor f)), 0,
+         v_job.concurrency_key from gone g;
   perform fencepost._event(v_now, 'job', p_id::text, 'replayed', p_actor, v_finished.attempt,
     jsonb_build_object('from', p_expected, 'error', v_finished.error, 'finished_at', v_finished.finished_at));
   perform fencepost._wake('job:' || v_job.queue);

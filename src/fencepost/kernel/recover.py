@@ -1,0 +1,72 @@
+"""After a restore from a backup, or a failover that lost commits: make every old token worthless.
+
+One transaction does it for the kernel and for every component that has something of its own to do. It needs
+the login of the migrations: the services' role may not, and nothing of theirs should run meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+
+from fencepost.errors import MigrationFailed, ServerUnavailable
+from fencepost.kernel.call import Json, text
+from fencepost.kernel.drivers import translate
+
+COMPONENTS = """
+    select p.proname from pg_proc p
+    where p.pronamespace = 'fencepost'::regnamespace and p.proname like '\\_recover\\_%'
+      and p.pronargs = 1 and p.proargtypes[0] = 'text'::regtype
+    order by 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What was found and put right: of the kernel, and of each component by its name."""
+
+    floor: int
+    leases: int
+    jobs: int
+    messages: int
+    components: Mapping[str, Json]
+
+
+def recover(url: str, actor: str) -> Recovery:
+    """Raise every token above all that were ever handed out. May be repeated."""
+    actor = text("actor", actor)
+    try:
+        connection = psycopg.connect(url)
+    except psycopg.OperationalError as error:
+        raise ServerUnavailable(f"PostgreSQL cannot be reached: {error}") from error
+    with connection:
+        try:
+            return _recover_in(connection, actor)
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise MigrationFailed(
+                f"This login may not recover the database ({error}). Use the one that migrates it: set "
+                "MIGRATION_DATABASE_URL."
+            ) from error
+        except psycopg.Error as error:
+            raise translate(error) or error from error
+
+
+def _recover_in(connection: psycopg.Connection, actor: str) -> Recovery:
+    with connection.transaction():
+        connection.execute("set transaction isolation level read committed")
+        connection.execute("set local role fencepost_owner")
+        connection.execute("set local search_path = pg_catalog, fencepost, pg_temp")
+        names = [str(name) for (name,) in connection.execute(COMPONENTS)]
+        components = {name.removeprefix("_recover_"): _call(connection, name, actor) for name in names}
+        found = _call(connection, "_recover", actor)
+        return Recovery(**found, components=components)
+
+
+def _call(connection: psycopg.Connection, function: str, actor: str) -> Json:
+    statement = sql.SQL("select {}(%s::text)").format(sql.Identifier("fencepost", function))
+    row = connection.execute(statement, (actor,)).fetchone()
+    assert row is not None
+    return row[0]
