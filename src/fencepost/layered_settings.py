@@ -36,8 +36,11 @@ CONFIG_DEFAULT = "config.yaml"
 READERS: tuple[str, ...] = (
     "fencepost.settings:Settings",
     "fencepost.jobs.settings:JobSettings",
+    "fencepost.flows.settings:FlowSettings",
     "fencepost.web.settings:WebSettings",
     "fencepost.nonces.settings:NoncesSettings",
+    "fencepost.orders.settings:OrdersSettings",
+    "fencepost.outbox.settings:OutboxSettings",
     "fencepost.mutations.settings:MutationSettings",
 )
 """Every class that reads config.yaml.

@@ -22,6 +22,7 @@ from fencepost.endpoint import Page
 LABELS = frozenset(
     {
         "channel",  # outbox channels are declared in code
+        "flow",  # flows are declared in code
         "function",  # of the kernel
         "layer",  # which layer of the mutation pipeline answered
         "loop",

@@ -9,7 +9,7 @@ several together. What the flow promises is checked right there.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
@@ -20,6 +20,7 @@ import msgspec
 from fencepost.flows import keyed_steps, steps, window_steps
 from fencepost.flows.errors import GraphRefused
 from fencepost.flows.guarantee import EXACTLY_ONCE, Guarantee, require
+from fencepost.flows.node import Node
 from fencepost.flows.record import Failure, WindowResult
 from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.sources.source import Source
@@ -29,46 +30,6 @@ T = TypeVar("T")
 U = TypeVar("U")
 V = TypeVar("V")
 K = TypeVar("K")
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Node:
-    """One place of the graph. Two nodes are equal only if they are the same."""
-
-    kind: str
-    parents: tuple[Node, ...] = ()
-    make: Callable[[], steps.Step] = steps.Pass
-    source: Source | None = None
-    sink: Sink | None = None
-    side: str = ""
-    """`late` or `errors`: what of its parent it carries."""
-    name: str = ""
-    ordered: bool = False
-    """Whether the order of the records of a key changes what it answers."""
-    timers: bool = False
-    needs_time: bool = False
-    needs_key: bool = False
-    at_commit: bool = False
-    """Whether it speaks at commits only, so that how often depends on when they were."""
-    version: int = 1
-    groups: int | None = None
-
-    def ancestors(self) -> Iterator[Node]:
-        """The node and everything before it, each once, parents first."""
-        seen: set[int] = set()
-
-        def walk(node: Node) -> Iterator[Node]:
-            if id(node) in seen:
-                return
-            seen.add(id(node))
-            for parent in node.parents:
-                yield from walk(parent)
-            yield node
-
-        yield from walk(self)
-
-    def is_behind(self, kind: str) -> bool:
-        return any(node.kind == kind for node in self.ancestors())
 
 
 @dataclass(frozen=True, slots=True)

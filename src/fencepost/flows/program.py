@@ -12,8 +12,9 @@ from functools import cached_property
 from typing import Any
 
 from fencepost.flows.errors import GraphRefused, StateMismatch
-from fencepost.flows.graph import Flow, Node
+from fencepost.flows.graph import Flow
 from fencepost.flows.merge import TimeMerge
+from fencepost.flows.node import Node
 from fencepost.flows.record import END
 from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.state import pack, unpack
@@ -241,9 +242,17 @@ class Body:
 
     @property
     def pending(self) -> int:
-        """How many values wait for the sinks, or for their turn."""
-        waiting = len(self._merge) if self._merge is not None else 0
-        return waiting + sum(len(sink.records) for sink in self._sinks if isinstance(sink, Collect))
+        """How many values wait for the sinks."""
+        return sum(len(sink.records) for sink in self._sinks if isinstance(sink, Collect))
+
+    @property
+    def waiting(self) -> int:
+        """How many records wait for their turn in the merge."""
+        return len(self._merge) if self._merge is not None else 0
+
+    @property
+    def has_state(self) -> bool:
+        return self._merge is not None or any(step.states for step in self._steps)
 
     def take(self) -> list[list[Any]]:
         """What each sink is to get, in the order of the graph's sinks."""

@@ -39,7 +39,7 @@ class StagedSink(Sink):
     async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> None: ...
 
     async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> None:
-        if values:
+        if values or self.numbered:
             await self.deliver(checkpoint, values)
 
 
@@ -106,6 +106,9 @@ class TwoPhaseCommitSink(Sink, Generic[T, Txn]):
 
     async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> None:
         await self.commit(handle)
+
+    async def recover(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> None:
+        await self.recover_and_commit(handle)
 
     async def cancel(self, checkpoint: CheckpointId, handle: Json) -> None:
         await self.recover_and_abort(handle)

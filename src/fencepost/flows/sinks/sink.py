@@ -77,6 +77,10 @@ class Sink:
     async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> None:
         """The checkpoint is durable: make its effects visible. A repeat changes nothing."""
 
+    async def recover(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> None:
+        """As `finish`, by a task that has only what the checkpoint holds."""
+        await self.finish(checkpoint, handle, values)
+
     async def cancel(self, checkpoint: CheckpointId, handle: Json) -> None:
         """The checkpoint never became durable: undo what was prepared. A repeat changes nothing."""
 

@@ -1,0 +1,265 @@
+"""Channels: how records get from the source partitions to the key groups. Redis streams, which may be lost.
+
+An entry is everything that one sender has for one group between two offsets, `after` and `to`. What lies
+between them is a function of the source, so an entry is true whoever sent it, and how often. The receiver
+takes an entry only if it continues what was taken before, and drops what it has already: gaps and repeats are
+harmless. A gap is answered by asking the sender to rewind.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+import zlib
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fencepost.flows.frontier import Frontier, Mark
+from fencepost.flows.intake import Arrival
+from fencepost.flows.program import Head, Program
+from fencepost.flows.record import END, Offset, is_after
+from fencepost.flows.redis_link import entries_of
+from fencepost.flows.state import as_key, pack, unpack
+from fencepost.flows.steps import Batch
+from fencepost.flows.units import Sender
+
+_SEND = (Path(__file__).parent / "channel.lua").read_text(encoding="utf-8")
+LOOK_AGAIN_SECONDS = 1.0
+Runs = Sequence[tuple[int, Batch]]
+
+
+class ChannelLost(Exception):
+    """What was sent is gone, or the receiver lacks something: begin again at its frontier."""
+
+
+def group_of(key: Any, groups: int) -> int:
+    """The same in every process and for ever: Python's own hash is neither."""
+    return zlib.crc32(key.encode() if isinstance(key, str) else pack(key)) % groups
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelKeys:
+    """All keys of one channel have one hash tag, so that a script may use them together."""
+
+    flow: str
+    group: int
+    sender: str
+
+    def _key(self, what: str) -> str:
+        return f"fencepost:{{flow:{self.flow}/{self.group}}}:{what}:{self.sender}"
+
+    @property
+    def stream(self) -> str:
+        return self._key("channel")
+
+    @property
+    def incarnation(self) -> str:
+        return self._key("incarnation")
+
+    @property
+    def rewind(self) -> str:
+        return self._key("rewind")
+
+
+class ChannelSender:
+    """The side of one source partition: one channel to each group."""
+
+    def __init__(self, redis: Any, flow: str, sender: str, groups: int, length: int) -> None:
+        self._redis = redis
+        self._keys = [ChannelKeys(flow, group, sender) for group in range(groups)]
+        self._length = length
+        self._incarnation = secrets.token_hex(8)
+        self._script = redis.register_script(_SEND)
+
+    async def begin(self) -> None:
+        """Empty the channels and make them ours. Trimmed, not deleted, so that entry ids go on growing."""
+        pipe = self._redis.pipeline(transaction=False)
+        for keys in self._keys:
+            pipe.xtrim(keys.stream, maxlen=0, approximate=False)
+            pipe.delete(keys.rewind)
+            pipe.set(keys.incarnation, self._incarnation)
+        await pipe.execute()
+
+    async def send(self, entries: Mapping[int, Sequence[Any]]) -> list[int]:
+        """Send an entry to each group; answers the groups whose channel is full."""
+        await self._load()
+        pipe = self._redis.pipeline(transaction=False)
+        for group, fields in entries.items():
+            keys = self._keys[group]
+            pipe.evalsha(
+                self._script.sha,
+                3,
+                keys.stream,
+                keys.incarnation,
+                keys.rewind,
+                self._incarnation,
+                self._length,
+                *fields,
+            )
+        answers = await pipe.execute()
+        if b"lost" in answers:
+            raise ChannelLost
+        return [group for group, answer in zip(entries, answers, strict=True) if answer == b"full"]
+
+    async def check(self, sent: Offset | None, taken: Sequence[Mark]) -> None:
+        """Nothing is being sent: does every receiver have, or still find, what was sent last?"""
+        pipe = self._redis.pipeline(transaction=False)
+        for keys in self._keys:
+            pipe.get(keys.incarnation)
+            pipe.exists(keys.rewind)
+            pipe.xlen(keys.stream)
+        answers = await pipe.execute()
+        for group, mark in enumerate(taken):
+            incarnation, rewind, length = answers[3 * group : 3 * group + 3]
+            lacks = sent is not None and is_after(sent, mark.at)
+            if lacks and (incarnation != self._incarnation.encode() or rewind or not length):
+                raise ChannelLost
+
+    async def _load(self) -> None:
+        """A Redis that was restarted or wiped has forgotten the script."""
+        if not (await self._redis.script_exists(self._script.sha))[0]:
+            await self._redis.script_load(_SEND)
+
+
+def entries_for(
+    runs: Runs,
+    offsets: Sequence[Offset],
+    groups: int,
+    after: Offset | None,
+    mark: Mark,
+    watermark: float | None,
+) -> dict[int, list[Any]]:
+    """The entry for each group: also those that get no record learn how far the sender has come."""
+    parts: list[list[tuple[int, list[Any]]]] = [[] for _ in range(groups)]
+    for entrance, records in runs:
+        by_group: dict[int, list[Any]] = {}
+        places: dict[Any, int] = {}
+        for value, key, moment, at in records:
+            spread = key if key is not None else str(offsets[at])
+            group = places.get(spread)
+            if group is None:
+                group = places[spread] = group_of(spread, groups)
+            by_group.setdefault(group, []).append((value, key, moment, offsets[at]))
+        for group, members in by_group.items():
+            parts[group].append((entrance, members))
+    head = [
+        after,
+        mark.at,
+        None if watermark is None else watermark,
+        mark.ended,
+        mark.watermark,
+        len(offsets),
+    ]
+    return {group: [b"h", pack(head), b"d", pack(part)] for group, part in enumerate(parts)}
+
+
+class ChannelIntake:
+    """The side of one key group: reads the channels of all senders."""
+
+    def __init__(self, redis: Any, program: Program, senders: Sequence[Sender], group: int) -> None:
+        self._redis = redis
+        flow = program.flow.name
+        self._keys = {sender.name: ChannelKeys(flow, group, sender.name) for sender in senders}
+        self._timed = {s.name: Head(program, s.node).watermark is not None for s in senders}
+        self._marks = Frontier()
+        self._last: dict[str, str] = {}
+        self._unacknowledged: dict[str, deque[tuple[str, Offset | None]]] = {
+            name: deque() for name in self._keys
+        }
+        self._looked_at = time.monotonic()
+
+    def open(self, frontier: Frontier) -> None:
+        for name in self._keys:
+            self._marks[name] = frontier.of(name)
+            self._last[name] = "0"
+
+    def watermarks(self) -> dict[str, float | None]:
+        return {name: self._watermark(name) for name in self._keys}
+
+    def _watermark(self, name: str) -> float | None:
+        mark = self._marks.of(name)
+        if not self._timed[name]:
+            return None
+        if mark.ended:
+            return END
+        return mark.watermark if mark.watermark is not None else -END
+
+    async def read(self, limit: int, wait_seconds: float, only: frozenset[str] | None) -> list[Arrival]:
+        names = {
+            keys.stream: name
+            for name, keys in self._keys.items()
+            if not self._marks.of(name).ended and (only is None or name in only)
+        }
+        if not names:
+            return []
+        self._look_again()
+        block_ms = max(1, round(min(wait_seconds, LOOK_AGAIN_SECONDS) * 1000))
+        answer = await self._redis.execute_command(
+            "XREAD",
+            "COUNT",
+            4,
+            "BLOCK",
+            block_ms,
+            "STREAMS",
+            *names,
+            *(self._last[n] for n in names.values()),
+        )
+        arrivals: list[Arrival] = []
+        for stream, entries in entries_of(answer).items():
+            name = names[stream.decode()]
+            for entry_id, fields in entries:
+                self._looked_at = time.monotonic()
+                self._last[name] = entry_id.decode()
+                arrival = await self._take(name, entry_id.decode(), fields)
+                if arrival is not None:
+                    arrivals.append(arrival)
+        return arrivals
+
+    async def acknowledge(self, frontier: Frontier) -> None:
+        pipe = self._redis.pipeline(transaction=False)
+        for name, waiting in self._unacknowledged.items():
+            at = frontier.of(name).at
+            gone: list[str] = []
+            while waiting and (waiting[0][1] is None or not is_after(waiting[0][1], at)):
+                gone.append(waiting.popleft()[0])
+            if gone:
+                pipe.xdel(self._keys[name].stream, *gone)
+        await pipe.execute()
+
+    async def lag(self) -> int:
+        return sum(len(waiting) for waiting in self._unacknowledged.values())
+
+    async def close(self) -> None:
+        """The connection is the worker's."""
+
+    def _look_again(self) -> None:
+        """After a silence from the start: a wiped Redis may give ids that lie before the last one."""
+        if time.monotonic() - self._looked_at > LOOK_AGAIN_SECONDS:
+            self._looked_at = time.monotonic()
+            self._last = dict.fromkeys(self._last, "0")
+
+    async def _take(self, name: str, entry_id: str, fields: Sequence[bytes]) -> Arrival | None:
+        after, to, watermark, ended, at_watermark, count = unpack(fields[1])
+        mark = self._marks.of(name)
+        if after is not None and is_after(after, mark.at):
+            await self._redis.set(self._keys[name].rewind, "1")
+            return None
+        self._unacknowledged[name].append((entry_id, to))
+        if not ended and (to is None or not is_after(to, mark.at)):
+            return None
+        runs = [(entrance, _records(members, after, mark)) for entrance, members in unpack(fields[3])]
+        self._marks[name] = Mark(to if to is not None else mark.at, at_watermark, ended)
+        return Arrival(name, runs, self._marks[name], watermark, count)
+
+
+def _records(members: Sequence[Any], after: Offset | None, mark: Mark) -> Batch:
+    """The members of an entry; if it overlaps what was taken, those behind it."""
+    overlaps = mark.at is not None and after != mark.at
+    return [
+        (value, as_key(key), moment, 0)
+        for value, key, moment, offset in members
+        if not overlaps or is_after(offset, mark.at)
+    ]

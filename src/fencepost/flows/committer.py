@@ -1,0 +1,252 @@
+"""One commit of a task, and recovery from whatever was left of the last one.
+
+Only transactional sinks: one transaction holds the fence, the state, the frontier and the sinks' rows.
+
+With other sinks the checkpoint becomes durable first and they follow:
+
+    begin -> checkpoint begun -> prepare -> checkpoint stored (with handles and staged values, and the rows of
+    transactional sinks) -> finish -> checkpoint flagged -> acknowledge
+
+A crash before `stored` leaves a begun checkpoint: recovery cancels its handles, and the records come again.
+A crash after it leaves a durable one: recovery finishes it, whatever its flag says not. The next
+checkpoint is not begun before that is done, so there is never more than one to finish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fencepost.client import Fencepost
+from fencepost.crashpoints import crash_point
+from fencepost.errors import NotFound
+from fencepost.flows import ledger
+from fencepost.flows.errors import StartRefused
+from fencepost.flows.frontier import Frontier
+from fencepost.flows.program import Body, decode, encode
+from fencepost.flows.sinks.sink import CheckpointId, Sink
+from fencepost.kernel import checkpoint
+from fencepost.kernel.checkpoint import Checkpoint
+from fencepost.kernel.lease import Lease
+
+WHOLE_BYTES_MIN = 1_000_000
+CHANGES_MAX = 100
+
+
+@dataclass
+class Sizes:
+    """When to write a whole state again: when the changes since have grown as large as it."""
+
+    whole: int = 0
+    changes: int = 0
+    count: int = 0
+
+    @property
+    def wants_whole(self) -> bool:
+        return self.count >= CHANGES_MAX or self.changes > max(self.whole, WHOLE_BYTES_MIN)
+
+
+class Committer:
+    """The checkpoints of one task under one lease."""
+
+    def __init__(self, fp: Fencepost, lease: Lease, sinks: Sequence[Sink], keep: int) -> None:
+        self._fp = fp
+        self._resource = lease.resource
+        self._token = lease.token
+        self._sinks = sinks
+        self._keep = keep
+        self._durable: int | None = None
+        """The newest durable checkpoint."""
+        self._number = 0
+        """The highest number that was ever begun."""
+        self._expected: Any = None
+        self._sizes = Sizes()
+        self._unpruned = 0
+
+    @property
+    def state_bytes(self) -> int:
+        return self._sizes.whole + self._sizes.changes
+
+    async def restore(self, body: Body) -> Frontier:
+        """Bring the body to the newest durable checkpoint, and finish or cancel what was left open."""
+        found = await self._fp.run(checkpoint.restore(self._resource, self._token))
+        durable = [each for each in found if each.durable]
+        await self._cancel([each for each in found if not each.durable])
+        if await self._is_behind(durable):
+            return await self.restore(body)
+        documents = [decode(each.state) for each in durable if each.state is not None]
+        body.load([document["body"] for document in documents if document.get("body") is not None])
+        body.clean()
+        self._number = await self._fp.run(ledger.number(self._resource))
+        if not durable:
+            return Frontier()
+        newest = durable[-1]
+        self._durable, self._expected = newest.number, newest.frontier
+        self._sizes = Sizes(
+            len(durable[0].state or b""),
+            sum(len(each.state or b"") for each in durable[1:]),
+            len(durable) - 1,
+        )
+        await self._finish(newest, documents[-1].get("staged", {}) if documents else {})
+        for sink in self._sinks:
+            await sink.restored(self._resource, newest.number)
+        return Frontier.from_json(newest.frontier)
+
+    async def commit(self, body: Body, outputs: Sequence[Sequence[Any]], frontier: Frontier) -> int:
+        """Make the state, the frontier and the outputs durable; answers how many bytes of state it wrote."""
+        if any(sink.staged or sink.two_phase for sink in self._sinks):
+            return await self._commit_in_phases(body, outputs, frontier)
+        state, whole = self._state(body, None)
+        target = frontier.as_json()
+        async with self._fp.transaction() as tx:
+            crash_point("flows.commit.before_fence")
+            number = await tx.run(
+                ledger.commit(
+                    self._resource,
+                    self._token,
+                    expected=self._expected,
+                    frontier=target,
+                    state=state,
+                    whole=whole,
+                )
+            )
+            crash_point("flows.commit.after_fence")
+            await self._write(tx, number, outputs)
+            crash_point("flows.commit.before_commit")
+        crash_point("flows.commit.after_commit")
+        self._settled(body, number, target, len(state or b""), whole=whole)
+        await self._prune(whole=whole)
+        return len(state or b"")
+
+    async def _commit_in_phases(
+        self, body: Body, outputs: Sequence[Sequence[Any]], frontier: Frontier
+    ) -> int:
+        ident = CheckpointId(self._resource, self._token, self._number + 1)
+        crash_point("flows.commit.before_begin")
+        handles = [await sink.begin(ident) for sink in self._sinks]
+        crash_point("flows.commit.after_begin")
+        begun = await self._fp.run(checkpoint.begin(self._resource, self._token, handles=handles))
+        self._number = begun
+        assert begun == ident.number, (
+            f"{ident.text} was expected, and #{begun} was begun: there is another writer"
+        )
+        crash_point("flows.commit.before_invoke")
+        for place, sink in enumerate(self._sinks):
+            handles[place] = await sink.prepare(ident, handles[place], outputs[place])
+        crash_point("flows.commit.after_pre_commit")
+        staged = {place: outputs[place] for place, sink in enumerate(self._sinks) if sink.staged}
+        state, whole = self._state(body, {"staged": staged, "previous": self._durable})
+        target = frontier.as_json()
+        async with self._fp.transaction() as tx:
+            await tx.run(
+                checkpoint.store(
+                    self._resource,
+                    self._token,
+                    ident.number,
+                    expected=self._expected,
+                    frontier=target,
+                    state=state,
+                    handles=handles,
+                    whole=whole,
+                )
+            )
+            await self._write(tx, ident.number, outputs)
+            crash_point("flows.commit.before_store")
+        crash_point("flows.commit.after_store")
+        self._settled(body, ident.number, target, len(state or b""), whole=whole)
+        for sink, handle, values in zip(self._sinks, handles, outputs, strict=True):
+            await sink.finish(ident, handle, values)
+        crash_point("flows.commit.before_flag")
+        await self._fp.run(checkpoint.commit(self._resource, self._token, ident.number))
+        crash_point("flows.commit.after_flag")
+        await self._prune(whole=whole)
+        return len(state or b"")
+
+    async def _write(self, tx: Any, number: int, outputs: Sequence[Sequence[Any]]) -> None:
+        ident = CheckpointId(self._resource, self._token, number)
+        for sink, values in zip(self._sinks, outputs, strict=True):
+            if values:
+                await sink.write(tx, ident, values)
+
+    def _state(self, body: Body, more: dict[str, Any] | None) -> tuple[bytes | None, bool]:
+        """What to store, and whether it is the whole state. A body without state stores none."""
+        if not body.has_state:
+            return (None if more is None else encode({"body": None, **more})), True
+        whole = self._durable is None or self._sizes.wants_whole
+        document = body.whole() if whole else body.changed()
+        return encode({"body": document, **(more or {})}), whole
+
+    def _settled(self, body: Body, number: int, frontier: Any, size: int, *, whole: bool) -> None:
+        body.clean()
+        self._durable = number
+        self._number = max(self._number, number)
+        self._expected = frontier
+        if whole:
+            self._sizes = Sizes(whole=size)
+        else:
+            self._sizes.changes += size
+            self._sizes.count += 1
+
+    async def _prune(self, *, whole: bool) -> None:
+        """Old checkpoints lean on their whole state, so there is something to forget when a new one is
+        there."""
+        self._unpruned += 1
+        if whole and self._unpruned >= self._keep:
+            self._unpruned = 0
+            await self._fp.run(checkpoint.prune(self._resource, self._token, self._keep))
+
+    async def _cancel(self, begun: Sequence[Checkpoint]) -> None:
+        for each in begun:
+            ident = CheckpointId(self._resource, self._token, each.number)
+            for sink, handle in zip(self._sinks, each.handles, strict=False):
+                await sink.cancel(ident, handle)
+            crash_point("flows.recover.before_abort")
+            await self._fp.run(checkpoint.abort(self._resource, self._token, each.number))
+
+    async def _finish(self, newest: Checkpoint, staged: dict[Any, Any]) -> None:
+        if newest.status == "committed":
+            return
+        ident = CheckpointId(self._resource, self._token, newest.number)
+        handles = [*newest.handles, *([None] * (len(self._sinks) - len(newest.handles)))]
+        crash_point("flows.recover.before_finish")
+        for place, sink in enumerate(self._sinks):
+            await sink.recover(ident, handles[place], staged.get(place, ()))
+        crash_point("flows.recover.after_finish")
+        await self._fp.run(checkpoint.commit(self._resource, self._token, newest.number))
+
+    async def _is_behind(self, durable: Sequence[Checkpoint]) -> bool:
+        """A sink with a memory of its own may have lost it: then go back to where it stands, and say so."""
+        if not durable:
+            return False
+        newest = durable[-1]
+        previous = decode(newest.state).get("previous") if newest.state is not None else None
+        for sink in self._sinks:
+            if not sink.numbered:
+                continue
+            position = await sink.position(self._resource) or 0
+            if position > newest.number:
+                raise StartRefused(
+                    f"{type(sink).__name__} has taken checkpoint {position} of {self._resource}, and "
+                    f"PostgreSQL "
+                    f"knows of {newest.number} only: it was put back to an older state. Put the sink "
+                    f"back too, "
+                    "or remove its frontier key to accept what it has."
+                )
+            if position < newest.number and position != (previous or 0):
+                await self._rewind(sink, position, newest.number)
+                return True
+        return False
+
+    async def _rewind(self, sink: Sink, position: int, newest: int) -> None:
+        try:
+            number = await self._fp.run(ledger.rewind(self._resource, self._token, position))
+        except NotFound:
+            raise StartRefused(
+                f"{type(sink).__name__} stands at checkpoint {position} of {self._resource} and "
+                f"PostgreSQL at "
+                f"{newest}: the sink has lost what came between, and checkpoint {position} is no longer "
+                f"kept. "
+                "Restore a savepoint (fencepost flows restore), or set its frontier key to accept the loss."
+            ) from None
+        await sink.restored(self._resource, number)

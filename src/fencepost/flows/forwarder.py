@@ -1,0 +1,140 @@
+"""A unit that reads one source partition and sends its records to the key groups.
+
+It commits nothing: where it begins is the least frontier of the receivers, and it may begin there again at
+any time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from fencepost.client import Fencepost
+from fencepost.crashpoints import crash_point
+from fencepost.flows import ledger
+from fencepost.flows.channel import ChannelLost, ChannelSender, entries_for
+from fencepost.flows.frontier import Frontier, Mark, least_mark
+from fencepost.flows.metrics import FlowMetrics
+from fencepost.flows.program import Head, Program
+from fencepost.flows.record import END, Offset
+from fencepost.flows.settings import FlowSettings
+from fencepost.flows.sinks.sink import Workplace
+from fencepost.flows.sources.source import Chunk, Reader
+from fencepost.flows.units import Sender
+from fencepost.kernel import lease as kernel_lease
+from fencepost.kernel.lease import Lease
+from fencepost.signals import announce
+
+FULL_SECONDS = 0.02
+CHECK_SECONDS = 1.0
+
+
+class Forwarder:
+    """One source partition on its way to all key groups."""
+
+    def __init__(
+        self,
+        program: Program,
+        sender: Sender,
+        lease: Lease,
+        place: Workplace,
+        redis: Any,
+        settings: FlowSettings,
+        metrics: FlowMetrics,
+    ) -> None:
+        assert program.groups is not None, "records are forwarded to key groups"
+        self._program = program
+        self._groups = program.groups
+        self._sender = sender
+        self._lease = lease
+        self._place = place
+        self._redis = redis
+        self._settings = settings
+        self._metrics = metrics
+        self.ended = False
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Until it is told to stop, or every receiver has committed the end of the partition."""
+        while not stopping.is_set() and not self.ended:
+            try:
+                await self._forward(stopping)
+            except ChannelLost:
+                self._metrics.rewinds.labels(flow=self._program.flow.name).inc()
+                announce("flows.rewound")
+
+    async def _forward(self, stopping: asyncio.Event) -> None:
+        fp: Fencepost = self._place.fp
+        # A zombie must not empty channels that its successor fills.
+        await fp.run(kernel_lease.fence(self._lease.resource, self._lease.token))
+        start = least_mark(await self._taken())
+        self.ended = start.ended
+        if self.ended:
+            return
+        head = Head(self._program, self._sender.node)
+        head.restore(start.watermark)
+        channel = ChannelSender(
+            self._redis,
+            self._program.flow.name,
+            self._sender.name,
+            self._groups,
+            self._settings.channel_length,
+        )
+        await channel.begin()
+        crash_point("flows.forward.after_begin")
+        assert self._sender.node.source is not None, "a sender is a partition of a source"
+        reader = await self._sender.node.source.open(self._place, self._sender.partition, start.at)
+        try:
+            await self._pump(reader, head, channel, start.at, stopping)
+        finally:
+            await reader.close()
+
+    async def _pump(
+        self, reader: Reader, head: Head, channel: ChannelSender, sent: Offset | None, stopping: asyncio.Event
+    ) -> None:
+        checked_at = time.monotonic()
+        chunk = Chunk((), ())
+        while not stopping.is_set():
+            if not chunk.ended:
+                chunk = await reader.read(self._settings.batch, CHECK_SECONDS / 4)
+                if chunk.values or chunk.ended:
+                    await self._send(head, channel, chunk, sent, stopping)
+                    sent = chunk.offsets[-1] if chunk.values else sent
+            else:
+                await asyncio.sleep(FULL_SECONDS)
+            if time.monotonic() - checked_at > CHECK_SECONDS or chunk.ended:
+                checked_at = time.monotonic()
+                taken = await self._taken()
+                least = least_mark(taken)
+                self.ended = chunk.ended and least.ended
+                if self.ended:
+                    return
+                if least.at is not None:
+                    await reader.acknowledge(least.at)
+                if not chunk.values or chunk.ended:
+                    await channel.check(sent, taken)
+
+    async def _send(
+        self, head: Head, channel: ChannelSender, chunk: Chunk, after: Offset | None, stopping: asyncio.Event
+    ) -> None:
+        runs = await head.feed(chunk.values) if chunk.values else []
+        mark = Mark(chunk.offsets[-1] if chunk.values else after, head.watermark, chunk.ended)
+        watermark = END if head.watermark is not None and chunk.ended else head.watermark
+        left = entries_for(runs, chunk.offsets, self._groups, after, mark, watermark)
+        crash_point("flows.forward.before_send")
+        while left and not stopping.is_set():
+            full = await channel.send(left)
+            left = {group: left[group] for group in full}
+            if left:
+                await asyncio.sleep(FULL_SECONDS)
+        crash_point("flows.forward.after_send")
+
+    async def _taken(self) -> list[Mark]:
+        """How far each group has committed this sender."""
+        flow = self._program.flow.name
+        found = {each.resource: each for each in await self._place.fp.run(ledger.frontiers(flow))}
+        resources = [f"flow:{flow}/group/{group:04}" for group in range(self._groups)]
+        return [
+            Frontier.from_json(found[resource].frontier if resource in found else None).of(self._sender.name)
+            for resource in resources
+        ]

@@ -1,0 +1,53 @@
+"""The frontier of a task: for each sender, the last offset that is committed, and its watermark there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fencepost.flows.record import Offset, order
+from fencepost.kernel.call import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far one sender has come. `watermark` is None before its first record in event time."""
+
+    at: Offset | None = None
+    watermark: float | None = None
+    ended: bool = False
+
+
+BEGINNING = Mark()
+
+
+class Frontier(dict[str, Mark]):
+    """By sender. What lies at or below a mark was committed with it."""
+
+    def as_json(self) -> Json:
+        return {
+            sender: {"at": mark.at, "watermark": _finite(mark.watermark), "ended": mark.ended}
+            for sender, mark in self.items()
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any] | None) -> Frontier:
+        return cls({sender: Mark(**mark) for sender, mark in (stored or {}).items()})
+
+    def of(self, sender: str) -> Mark:
+        return self.get(sender, BEGINNING)
+
+
+def least_mark(marks: list[Mark]) -> Mark:
+    """Where a sender must begin so that every receiver gets what it lacks."""
+    # That the sender ended is known only if all know.
+    ended = bool(marks) and all(mark.ended for mark in marks)
+    if not marks or any(mark.at is None for mark in marks):
+        return Mark(ended=ended)
+    lowest = min(marks, key=lambda mark: order(mark.at if mark.at is not None else 0))
+    return Mark(lowest.at, lowest.watermark, ended)
+
+
+def _finite(watermark: float | None) -> float | None:
+    return None if watermark is None or watermark in (float("inf"), float("-inf")) else watermark

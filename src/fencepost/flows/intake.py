@@ -1,0 +1,106 @@
+"""Where a task gets its records from: sources directly, or channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fencepost.flows.frontier import Frontier, Mark
+from fencepost.flows.program import Head, Program
+from fencepost.flows.record import END
+from fencepost.flows.sinks.sink import Workplace
+from fencepost.flows.sources.source import Reader
+from fencepost.flows.steps import Batch
+from fencepost.flows.units import Sender
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What came of one sender: records by entrance, and the mark that it has reached with them."""
+
+    sender: str
+    runs: Sequence[tuple[int, Batch]]
+    mark: Mark
+    watermark: float | None
+    """As the merge counts it: None for a sender without event time, END behind its last record."""
+    count: int
+
+
+class Intake(Protocol):
+    async def read(self, limit: int, wait_seconds: float, only: frozenset[str] | None) -> list[Arrival]:
+        """What came; with `only`, of these senders: the others have sent more than can be held."""
+        ...
+
+    async def acknowledge(self, frontier: Frontier) -> None: ...
+
+    async def lag(self) -> int: ...
+
+    async def close(self) -> None: ...
+
+
+class SourceIntake:
+    """Reads partitions of sources, in turns, each through a head of its own."""
+
+    def __init__(self, program: Program, senders: Sequence[Sender], place: Workplace) -> None:
+        self._program = program
+        self._senders = senders
+        self._place = place
+        self._heads: dict[str, Head] = {}
+        self._readers: dict[str, Reader] = {}
+        self._marks: Frontier = Frontier()
+
+    async def open(self, frontier: Frontier) -> None:
+        for sender in self._senders:
+            mark = frontier.of(sender.name)
+            head = Head(self._program, sender.node)
+            head.restore(mark.watermark)
+            self._heads[sender.name] = head
+            self._marks[sender.name] = mark
+            if not mark.ended:
+                assert sender.node.source is not None, "a sender is a partition of a source"
+                self._readers[sender.name] = await sender.node.source.open(
+                    self._place, sender.partition, mark.at
+                )
+
+    def watermarks(self) -> dict[str, float | None]:
+        """Where each sender stands before anything was read."""
+        return {name: self._watermark(name) for name in self._heads}
+
+    async def read(self, limit: int, wait_seconds: float, only: frozenset[str] | None) -> list[Arrival]:
+        """Of every partition what it has; waits for the first one if none has anything."""
+        names = [name for name in self._readers if only is None or name in only]
+        arrivals = [await self._take(name, limit, 0.0) for name in names]
+        if names and not any(arrival.count or arrival.mark.ended for arrival in arrivals):
+            wait_each = wait_seconds / len(names)
+            arrivals = [await self._take(name, limit, wait_each) for name in names]
+        for arrival in arrivals:
+            if arrival.mark.ended:
+                await self._readers.pop(arrival.sender).close()
+        return [arrival for arrival in arrivals if arrival.count or arrival.mark.ended]
+
+    async def acknowledge(self, frontier: Frontier) -> None:
+        for name, reader in list(self._readers.items()):
+            at = frontier.of(name).at
+            if at is not None:
+                await reader.acknowledge(at)
+
+    async def lag(self) -> int:
+        lags = [await reader.lag() for reader in list(self._readers.values())]
+        return sum(lag or 0 for lag in lags)
+
+    async def close(self) -> None:
+        while self._readers:
+            await self._readers.popitem()[1].close()
+
+    async def _take(self, name: str, limit: int, wait_seconds: float) -> Arrival:
+        chunk = await self._readers[name].read(limit, wait_seconds)
+        head = self._heads[name]
+        runs = await head.feed(chunk.values) if chunk.values else []
+        at = chunk.offsets[-1] if chunk.values else self._marks[name].at
+        self._marks[name] = Mark(at, head.watermark, chunk.ended)
+        return Arrival(name, runs, self._marks[name], self._watermark(name), len(chunk.values))
+
+    def _watermark(self, name: str) -> float | None:
+        watermark = self._heads[name].watermark
+        return END if watermark is not None and self._marks[name].ended else watermark

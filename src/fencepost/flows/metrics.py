@@ -1,0 +1,82 @@
+"""What flows count. Labels are names that stand in the code: the flow, never a key or a partition."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Self
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from fencepost.flows.record import END
+from fencepost.metrics import Metrics
+
+BYTES = (1e3, 1e4, 1e5, 1e6, 1e7, 1e8)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowMetrics:
+    """Low-cardinality labels only: which task it was is in the log."""
+
+    records: Counter
+    written: Counter
+    commits: Counter
+    commit_seconds: Histogram
+    state_bytes: Histogram
+    lag: Gauge
+    watermark_seconds: Gauge
+    lag_seconds: Gauge
+    refusals: Counter
+    rewinds: Counter
+    tasks: Gauge
+    loop_errors: Counter
+
+    @classmethod
+    def on(cls, metrics: Metrics) -> Self:
+        return cls(
+            records=metrics.counter("fencepost_flow_records", "Records taken in.", labels=("flow",)),
+            written=metrics.counter(
+                "fencepost_flow_sink_values", "Values committed to sinks.", labels=("flow",)
+            ),
+            commits=metrics.counter("fencepost_flow_commits", "Commits of tasks.", labels=("flow",)),
+            commit_seconds=metrics.histogram(
+                "fencepost_flow_commit_seconds", "Time of one commit.", labels=("flow",)
+            ),
+            state_bytes=metrics.histogram(
+                "fencepost_flow_checkpoint_bytes",
+                "State written by one commit.",
+                labels=("flow",),
+                buckets=BYTES,
+            ),
+            lag=metrics.gauge(
+                "fencepost_flow_lag_records", "Records that wait in the source.", labels=("flow",)
+            ),
+            watermark_seconds=metrics.gauge(
+                "fencepost_flow_watermark_seconds", "The watermark, as a moment.", labels=("flow",)
+            ),
+            lag_seconds=metrics.gauge(
+                "fencepost_flow_lag_seconds", "How far the watermark is behind the clock.", labels=("flow",)
+            ),
+            refusals=metrics.counter(
+                "fencepost_flow_refusals", "Commits that the database refused.", labels=("flow", "reason")
+            ),
+            rewinds=metrics.counter(
+                "fencepost_flow_rewinds", "Channels that were lost and sent again.", labels=("flow",)
+            ),
+            tasks=metrics.gauge("fencepost_flow_tasks", "Tasks that this worker holds.", labels=("flow",)),
+            loop_errors=metrics.counter(
+                "fencepost_flow_errors", "Tasks that failed and began again.", labels=("flow",)
+            ),
+        )
+
+    def saw(self, flow: str, records: int, watermark: float | None) -> None:
+        self.records.labels(flow=flow).inc(records)
+        if watermark is not None and -END < watermark < END:
+            self.watermark_seconds.labels(flow=flow).set(watermark)
+            self.lag_seconds.labels(flow=flow).set(time.time() - watermark)
+
+    def committed(self, flow: str, values: int, seconds: float, size: int) -> None:
+        self.commits.labels(flow=flow).inc()
+        self.written.labels(flow=flow).inc(values)
+        self.commit_seconds.labels(flow=flow).observe(seconds)
+        self.state_bytes.labels(flow=flow).observe(size)

@@ -1,0 +1,74 @@
+"""Lines of files as a source. The offset is the position in bytes behind a line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from fencepost.flows.errors import SourceTrimmed
+from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
+from fencepost.flows.record import Offset
+from fencepost.flows.sinks.sink import Workplace
+from fencepost.flows.sources.source import Chunk
+
+
+class FileLines:
+    """The lines of one or more files, as bytes; a partition a file. With `follow` it waits for more lines."""
+
+    promise = Promise(EXACTLY_ONCE, "a file can be read again from any position")
+
+    def __init__(
+        self, paths: Path | str | Sequence[Path | str], *, follow: bool = False, name: str = "file"
+    ) -> None:
+        given = [paths] if isinstance(paths, Path | str) else list(paths)
+        self._paths = {str(number): Path(path) for number, path in enumerate(given)}
+        self._follow = follow
+        self.name = name
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        return list(self._paths)
+
+    async def open(self, place: Workplace, partition: str, after: Offset | None) -> FileReader:
+        path = self._paths[partition]
+        position = int(after or 0)
+        if path.stat().st_size < position:
+            raise SourceTrimmed(f"{path} is shorter than the {position} bytes that were read of it before.")
+        file = path.open("rb")
+        file.seek(position)
+        return FileReader(file, position, follow=self._follow)
+
+
+class FileReader:
+    def __init__(self, file: BinaryIO, position: int, *, follow: bool) -> None:
+        self._file = file
+        self._position = position
+        self._follow = follow
+
+    async def read(self, limit: int, wait_seconds: float) -> Chunk:
+        values: list[bytes] = []
+        offsets: list[int] = []
+        while len(values) < limit:
+            line = self._file.readline()
+            if not line or (self._follow and not line.endswith(b"\n")):
+                # A line that somebody is still writing is read again when it is whole.
+                self._file.seek(self._position)
+                break
+            self._position += len(line)
+            values.append(line.rstrip(b"\r\n"))
+            offsets.append(self._position)
+        ended = not self._follow and len(values) < limit
+        if not values and not ended:
+            await asyncio.sleep(wait_seconds)
+        return Chunk(values, offsets, ended=ended)
+
+    async def acknowledge(self, offset: Offset) -> None:
+        """The file stays."""
+
+    async def lag(self) -> int | None:
+        return None
+
+    async def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,132 @@
+"""A unit that commits: reads, works, and now and then makes all of it durable at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+
+from fencepost.crashpoints import crash_point
+from fencepost.flows.committer import Committer
+from fencepost.flows.frontier import Frontier
+from fencepost.flows.intake import Arrival, Intake
+from fencepost.flows.metrics import FlowMetrics
+from fencepost.flows.program import Body, least
+from fencepost.flows.settings import FlowSettings
+from fencepost.signals import announce
+
+
+class Task:
+    """One unit at work, under one lease. It is thrown away after any error: the truth is in the
+    checkpoint."""
+
+    def __init__(
+        self,
+        flow: str,
+        body: Body,
+        committer: Committer,
+        intake: Intake,
+        watermarks: dict[str, float | None],
+        frontier: Frontier,
+        settings: FlowSettings,
+        metrics: FlowMetrics,
+    ) -> None:
+        self._flow = flow
+        self._body = body
+        self._committer = committer
+        self._intake = intake
+        self._watermarks = watermarks
+        self._frontier = frontier
+        self._settings = settings
+        self._metrics = metrics
+        self._uncommitted = 0
+        self._moved = False
+        self._last_commit = time.monotonic()
+        self._asked = asyncio.Event()
+
+    def ask_to_commit(self) -> None:
+        self._asked.set()
+
+    @property
+    def ended(self) -> bool:
+        return all(self._frontier.of(sender).ended for sender in self._watermarks)
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        """Until it is told to stop, or every sender has ended. What was read is committed before it
+        returns."""
+        reading: asyncio.Task[list[Arrival]] | None = None
+        try:
+            while not self.ended and not stopping.is_set():
+                reading = reading or self._read()
+                await asyncio.wait([reading], timeout=self._patience())
+                if reading.done():
+                    arrivals, reading = reading.result(), None
+                    if not stopping.is_set():
+                        # The next chunk is on its way while this one is worked on and committed.
+                        reading = self._read()
+                    await self._work(arrivals)
+                if self._is_due():
+                    await self._commit()
+            if self._moved:
+                await self._commit()
+        finally:
+            if reading is not None:
+                reading.cancel()
+                with suppress(asyncio.CancelledError, Exception):
+                    await reading
+
+    def _read(self) -> asyncio.Task[list[Arrival]]:
+        settings = self._settings
+        return asyncio.create_task(self._intake.read(settings.batch, settings.interval_seconds, self._only()))
+
+    def _only(self) -> frozenset[str] | None:
+        """While too much waits for its turn, read only those whom it waits for: memory is bounded."""
+        if self._body.waiting < self._settings.records_max:
+            return None
+        lowest = least(list(self._watermarks.values()))
+        return frozenset(sender for sender, mark in self._watermarks.items() if mark == lowest)
+
+    def _patience(self) -> float:
+        """How long to wait for records before a commit is due."""
+        if not self._moved:
+            return self._settings.interval_seconds
+        return max(0.0, self._last_commit + self._settings.interval_seconds - time.monotonic())
+
+    async def _work(self, arrivals: list[Arrival]) -> None:
+        for arrival in arrivals:
+            for entrance, records in arrival.runs:
+                await self._body.push(arrival.sender, entrance, records)
+            self._frontier[arrival.sender] = arrival.mark
+            self._watermarks[arrival.sender] = arrival.watermark
+            self._uncommitted += arrival.count
+            self._moved = True
+        if arrivals:
+            watermark = least(list(self._watermarks.values()))
+            await self._body.advance(watermark)
+            self._metrics.saw(self._flow, sum(arrival.count for arrival in arrivals), watermark)
+
+    def _is_due(self) -> bool:
+        if not self._moved:
+            return False
+        return (
+            self._uncommitted >= self._settings.records_max
+            or self._body.pending >= self._settings.records_max
+            or self._asked.is_set()
+            or self.ended
+            or time.monotonic() - self._last_commit >= self._settings.interval_seconds
+        )
+
+    async def _commit(self) -> None:
+        began = time.monotonic()
+        self._asked.clear()
+        await self._body.flush()
+        outputs = self._body.take()
+        size = await self._committer.commit(self._body, outputs, self._frontier)
+        self._uncommitted, self._moved = 0, False
+        self._last_commit = time.monotonic()
+        crash_point("flows.ack.before")
+        await self._intake.acknowledge(self._frontier)
+        crash_point("flows.ack.after")
+        self._metrics.committed(self._flow, sum(map(len, outputs)), self._last_commit - began, size)
+        self._metrics.lag.labels(flow=self._flow).set(await self._intake.lag())
+        announce("flows.committed")

@@ -1,0 +1,61 @@
+"""Units of work: what a flow is divided into, each with a lease and a frontier of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost.flows.node import Node
+from fencepost.flows.program import BODY, Program
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """One partition of one source, under the name that frontiers know."""
+
+    name: str
+    node: Node
+    partition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """`whole` reads sources and commits; `forward` reads one partition and sends; `group` receives and
+    commits."""
+
+    resource: str
+    kind: str
+    senders: tuple[Sender, ...]
+    group: int = 0
+
+    @property
+    def commits(self) -> bool:
+        return self.kind != "forward"
+
+
+def senders_of(program: Program) -> tuple[Sender, ...]:
+    return tuple(
+        Sender(f"{program.names[node]}:{partition}", node, partition)
+        for node in program.sources
+        if node.source is not None
+        for partition in node.source.partitions
+    )
+
+
+def divide(program: Program) -> list[Unit]:
+    """With key groups: one unit a partition and one a group. Otherwise one for all keys, or one a
+    partition."""
+    prefix = f"flow:{program.flow.name}"
+    senders = senders_of(program)
+    if program.groups is not None:
+        forwards = [Unit(f"{prefix}/source/{s.name}", "forward", (s,)) for s in senders]
+        groups = [
+            Unit(f"{prefix}/group/{group:04}", "group", senders, group) for group in range(program.groups)
+        ]
+        return [*forwards, *groups]
+    if program.is_keyed or any(section == BODY for section in program.sections.values()):
+        return [Unit(f"{prefix}/all", "whole", senders)]
+    return [Unit(f"{prefix}/part/{s.name}", "whole", (s,)) for s in senders]
+
+
+def seat(flow: str, number: int) -> str:
+    return f"flow:{flow}/seat/{number:04}"

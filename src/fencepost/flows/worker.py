@@ -1,0 +1,332 @@
+"""A worker of a flow: takes its share of the units, runs them, and gives them up when others come.
+
+There is no coordinator. Every worker has a seat (a lease); the number of held seats is the number of
+workers, and nobody holds more than his share. Whose worker dies loses its leases, and the others take the
+units over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from fencepost.client import Fencepost
+from fencepost.errors import Refusal
+from fencepost.flows import ledger, units
+from fencepost.flows.channel import ChannelIntake
+from fencepost.flows.committer import Committer
+from fencepost.flows.errors import StartRefused
+from fencepost.flows.forwarder import Forwarder
+from fencepost.flows.graph import Flow
+from fencepost.flows.intake import SourceIntake
+from fencepost.flows.leasing import Leasing
+from fencepost.flows.metrics import FlowMetrics
+from fencepost.flows.program import Body, Program
+from fencepost.flows.redis_link import connect_bytes
+from fencepost.flows.settings import FlowSettings
+from fencepost.flows.sinks.kinds import TwoPhaseCommitSink
+from fencepost.flows.sinks.sink import Workplace
+from fencepost.flows.task import Task
+from fencepost.flows.units import Unit
+from fencepost.kernel.lease import Lease, owner_name
+from fencepost.logs import get_logger
+from fencepost.signals import announce
+
+_log = get_logger(__name__)
+RETRY_SECONDS = (0.1, 5.0)
+
+
+@dataclass
+class Post:
+    """A unit that this worker holds."""
+
+    unit: Unit
+    lease: Lease
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    failures: int = 0
+    ended: bool = False
+    lost: bool = False
+    error: str | None = None
+    running: asyncio.Task[None] | None = None
+    task: Task | None = None
+
+
+class FlowWorker:
+    """Runs a flow on one Fencepost client, which must be open.
+
+    worker = FlowWorker(fp, flow, redis_url=fp.redis_url)
+    await worker.run(stop)
+    """
+
+    def __init__(
+        self,
+        fp: Fencepost,
+        flow: Flow,
+        *,
+        redis_url: str | None = None,
+        settings: FlowSettings | None = None,
+        metrics: FlowMetrics | None = None,
+    ) -> None:
+        self.program = Program(flow)
+        self.settings = settings or FlowSettings()
+        self.owner = owner_name("flow")
+        self._fp = fp
+        self._units = {unit.resource: unit for unit in units.divide(self.program)}
+        self._metrics = metrics or FlowMetrics.on(fp.metrics)
+        self._place = Workplace(
+            fp,
+            flow.name,
+            redis_url,
+            self.settings.lease_seconds + self.settings.interval_seconds + self.settings.drain_seconds,
+            self.settings.interval_seconds,
+            self.settings.drain_seconds,
+        )
+        self._posts: dict[str, Post] = {}
+        self._done: set[str] = set()
+        self._seat: str | None = None
+        self._redis: Any = None
+        self._leasing: Leasing | None = None
+
+    @property
+    def holds(self) -> list[str]:
+        return sorted(self._posts)
+
+    @property
+    def errors(self) -> dict[str, str]:
+        """What keeps units from going on, by resource."""
+        return {name: post.error for name, post in self._posts.items() if post.error is not None}
+
+    def ask_to_commit(self) -> None:
+        """Commit soon, on demand."""
+        for post in self._posts.values():
+            if post.task is not None:
+                post.task.ask_to_commit()
+
+    async def run(self, stop: asyncio.Event | None = None, *, until_done: bool = False) -> None:
+        """Until `stop`, or with `until_done` until every sender of a bounded flow has ended.
+
+        Raises StartRefused when the flow must not start.
+        """
+        stop = stop or asyncio.Event()
+        await self._open()
+        announce("flows.started")
+        try:
+            while not stop.is_set():
+                await self._balance()
+                if until_done and self._done == set(self._units):
+                    return
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self.settings.balance_seconds):
+                        await self._something(stop)
+        finally:
+            await self._close()
+            announce("flows.stopped")
+
+    async def _open(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self.program.groups is not None:
+            self._redis = connect_bytes(self._place.redis_url, f"The exchange of {self.program.flow.name}")
+        for sink in self.program.sinks:
+            await sink.open(self._place)
+            if isinstance(sink, TwoPhaseCommitSink):
+                await sink.rehearse(f"flow:{self.program.flow.name}")
+        await self._fp.run(ledger.register(self.program.flow.name, self.program.picture(), self.owner))
+        settings = self.settings
+
+        def lost(resource: str) -> None:
+            loop.call_soon_threadsafe(self._lose, resource)
+
+        self._leasing = Leasing(
+            self._fp.database_url,
+            self.owner,
+            settings.lease_seconds,
+            settings.heartbeat_seconds,
+            lost,
+        )
+        self._leasing.start()
+
+    async def _close(self) -> None:
+        for post in self._posts.values():
+            post.stopping.set()
+        running = [post.running for post in self._posts.values() if post.running is not None]
+        if running:
+            await asyncio.wait(running, timeout=self.settings.drain_seconds)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        if self._leasing is not None:
+            for resource in [*self._posts, *([self._seat] if self._seat else [])]:
+                with suppress(Exception):
+                    await self._leasing.release(resource)
+            self._leasing.close()
+        self._posts.clear()
+        for sink in self.program.sinks:
+            await sink.close()
+        if self._redis is not None:
+            await self._redis.aclose()
+
+    async def _something(self, stop: asyncio.Event) -> None:
+        """Until a unit has ended or failed, or the worker is told to stop."""
+        waits = [asyncio.ensure_future(stop.wait())]
+        try:
+            watched = [post.running for post in self._posts.values() if post.running is not None]
+            await asyncio.wait([*waits, *watched], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _balance(self) -> None:
+        """Look who is there, and take or give up so much that everybody has his share."""
+        await self._reap()
+        flow = self.program.flow.name
+        if await self._fp.run(ledger.is_draining(flow)):
+            for resource in list(self._posts):
+                await self._give_up(resource)
+            return
+        await self._sit_down()
+        holders = await self._fp.run(ledger.holders(flow))
+        seats = sum(1 for holder in holders if "/seat/" in holder.resource and holder.held)
+        taken = {holder.resource for holder in holders if holder.held}
+        wanted = [resource for resource in self._units if resource not in self._done]
+        share = math.ceil(len(wanted) / max(1, seats))
+        for resource in list(self._posts)[share:]:
+            await self._give_up(resource)
+        for resource in wanted:
+            if len(self._posts) < share and resource not in taken and resource not in self._posts:
+                await self._take(resource)
+        self._metrics.tasks.labels(flow=flow).set(len(self._posts))
+
+    async def _sit_down(self) -> None:
+        assert self._leasing is not None, "a worker sits down when it is open"
+        number = 0
+        while self._seat is None and number < self.settings.workers_max:
+            seat = units.seat(self.program.flow.name, number)
+            if await self._leasing.acquire(seat) is not None:
+                self._seat = seat
+            number += 1
+        if self._seat is None:
+            raise StartRefused(
+                f"All {self.settings.workers_max} seats of {self.program.flow.name} are taken. Raise "
+                "FLOW_WORKERS_MAX, or run fewer workers."
+            )
+
+    async def _take(self, resource: str) -> None:
+        assert self._leasing is not None, "a worker takes units when it is open"
+        lease = await self._leasing.acquire(resource)
+        if lease is not None:
+            post = self._posts[resource] = Post(self._units[resource], lease)
+            post.running = asyncio.create_task(self._work(post), name=resource)
+            announce("flows.taken")
+
+    async def _give_up(self, resource: str) -> None:
+        """Let it commit what it has, then release it."""
+        post = self._posts.pop(resource)
+        post.stopping.set()
+        if post.running is not None:
+            await asyncio.wait([post.running], timeout=self.settings.drain_seconds)
+            post.running.cancel()
+            await asyncio.gather(post.running, return_exceptions=True)
+        assert self._leasing is not None, "a worker gives up units while it is open"
+        await self._leasing.release(resource)
+
+    def _lose(self, resource: str) -> None:
+        if resource == self._seat:
+            self._seat = None
+        post = self._posts.get(resource)
+        if post is not None:
+            post.lost = True
+            if post.running is not None:
+                post.running.cancel()
+
+    async def _reap(self) -> None:
+        """Units that ended are done; those that were lost are gone; a refusal to start is raised."""
+        for resource, post in list(self._posts.items()):
+            if post.running is None or not post.running.done():
+                continue
+            error = None if post.running.cancelled() else post.running.exception()
+            if isinstance(error, StartRefused):
+                raise error
+            if isinstance(error, BaseException) and not isinstance(error, Exception):
+                raise error
+            del self._posts[resource]
+            if post.ended:
+                self._done.add(resource)
+            if not post.lost:
+                assert self._leasing is not None, "a worker reaps while it is open"
+                await self._leasing.release(resource)
+
+    async def _work(self, post: Post) -> None:
+        """Run the unit, and begin again from its checkpoint after an error. A refusal ends it: it is not
+        ours."""
+        flow = self.program.flow.name
+        while not post.stopping.is_set() and not post.ended:
+            try:
+                await self._run_unit(post)
+                post.error = None
+            except StartRefused:
+                raise
+            except Refusal as refusal:
+                self._metrics.refusals.labels(flow=flow, reason=refusal.reason).inc()
+                _log.warning("flow_commit_refused", resource=post.unit.resource, reason=refusal.reason)
+                announce("flows.refused")
+                if refusal.reason != "mismatch":
+                    return
+            except Exception as error:
+                post.failures += 1
+                post.error = f"{type(error).__name__}: {error}"
+                self._metrics.loop_errors.labels(flow=flow).inc()
+                _log.warning("flow_task_failed", resource=post.unit.resource, error=post.error)
+                announce("flows.failed")
+                least, most = RETRY_SECONDS
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(min(most, least * 2 ** min(post.failures, 10))):
+                        await post.stopping.wait()
+
+    async def _run_unit(self, post: Post) -> None:
+        unit = post.unit
+        if unit.kind == "forward":
+            forwarder = Forwarder(
+                self.program,
+                unit.senders[0],
+                post.lease,
+                self._place,
+                self._redis,
+                self.settings,
+                self._metrics,
+            )
+            await forwarder.run(post.stopping)
+            post.ended = forwarder.ended
+            return
+        await self._run_task(post)
+
+    async def _run_task(self, post: Post) -> None:
+        unit = post.unit
+        body = Body(self.program, senders=len(unit.senders))
+        committer = Committer(self._fp, post.lease, self.program.sinks, self.settings.keep_checkpoints)
+        frontier = await committer.restore(body)
+        announce("flows.restored")
+        intake: SourceIntake | ChannelIntake
+        if unit.kind == "group":
+            intake = ChannelIntake(self._redis, self.program, unit.senders, unit.group)
+            intake.open(frontier)
+        else:
+            intake = SourceIntake(self.program, unit.senders, self._place)
+            await intake.open(frontier)
+        try:
+            post.task = Task(
+                self.program.flow.name,
+                body,
+                committer,
+                intake,
+                intake.watermarks(),
+                frontier,
+                self.settings,
+                self._metrics,
+            )
+            await post.task.run(post.stopping)
+            post.ended = post.task.ended
+        finally:
+            await intake.close()

@@ -1,0 +1,95 @@
+"""Where a flow runs in a test: a database with tables for its sinks, a Redis, and workers that hurry."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, LiteralString
+
+import redis
+
+from fencepost.drive.connection import connect_sync
+from fencepost.embedded import Database
+from fencepost.flows import Flow
+from fencepost.flows.metrics import FlowMetrics
+from fencepost.flows.settings import FlowSettings
+from fencepost.flows.worker import FlowWorker
+from fencepost.house import Fencepost
+from fencepost.metrics import Metrics
+
+TABLES: LiteralString = """
+    create table total (key text primary key, value bigint not null);
+    create table line (value bigint not null);
+    create table closed (key text, start float8, value bigint);
+    create table arrival (id bigint generated always as identity primary key, amount int);
+    grant all on total, line, closed, arrival to fencepost_app;
+"""
+HURRY = FlowSettings(
+    lease_seconds=6,
+    heartbeat_seconds=1,
+    interval_seconds=0.05,
+    batch=100,
+    records_max=1_000,
+    balance_seconds=0.05,
+    drain_seconds=5,
+    channel_length=8,
+)
+
+
+class Scene:
+    def __init__(self, database: Database, redis_url: str, fp: Fencepost) -> None:
+        self.database = database
+        self.redis_url = redis_url
+        self.fp = fp
+        self.redis: redis.Redis = connect_sync(redis_url, reply_seconds=5)
+
+    @classmethod
+    @asynccontextmanager
+    async def of(cls, database: Database, redis_url: str) -> AsyncGenerator["Scene"]:
+        with database.connect_admin() as connection:
+            connection.execute(TABLES)
+        async with Fencepost(database.url, redis_url=redis_url) as fp:
+            scene = cls(database, redis_url, fp)
+            yield scene
+            scene.redis.close()
+
+    def worker(self, flow: Flow, **changes: Any) -> FlowWorker:
+        return FlowWorker(
+            self.fp,
+            flow,
+            redis_url=self.redis_url,
+            settings=HURRY.model_copy(update=changes),
+            metrics=FlowMetrics.on(Metrics()),
+        )
+
+    async def run(self, flow: Flow, **changes: Any) -> FlowWorker:
+        """Run a bounded flow to its end."""
+        worker = self.worker(flow, **changes)
+        async with asyncio.timeout(60):
+            await worker.run(until_done=True)
+        return worker
+
+    @asynccontextmanager
+    async def running(self, *workers: FlowWorker) -> AsyncGenerator[None]:
+        stop = asyncio.Event()
+        tasks = [asyncio.create_task(worker.run(stop)) for worker in workers]
+        try:
+            yield
+        finally:
+            stop.set()
+            for task in tasks:
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    def wipe_redis(self) -> None:
+        client: Any = self.redis
+        client.flushall()
+
+    def rows(self, query: LiteralString) -> list[Any]:
+        with self.database.connect_admin() as connection:
+            return connection.execute(query).fetchall()
+
+    async def until(self, condition: Callable[[], bool], within: float = 30) -> None:
+        deadline = asyncio.get_running_loop().time() + within
+        while not condition():
+            assert asyncio.get_running_loop().time() < deadline, "it did not come about in time"
+            await asyncio.sleep(0.02)
