@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -19,7 +20,7 @@ from fencepost.kernel.call import (
     text,
 )
 from fencepost.orders.order import KEEP_SECONDS
-from fencepost.orders.request import OrderRequest
+from fencepost.orders.request import OrderKey, OrderRequest, digest_of
 
 Resolution = Literal["sent", "dead", "unknown", "queued"]
 
@@ -138,6 +139,26 @@ def resend(
         ),
         scalar,
     )
+
+
+def resend_of(
+    old: Mapping[str, Json],
+    expected: Literal["dead", "parked"],
+    key_of: OrderKey,
+    actor: str,
+    reason: str,
+) -> Call[int]:
+    """The call that sends an order again, made from the order as it was read. Its time limit stays behind: it
+    has passed, or belonged to another moment."""
+    fields = {name: value for name, value in old["request_json"].items() if name != "expires_at"}
+    request = OrderRequest.of({**fields, "idempotency_key": f"resend-of-{old['id']}"})
+    return resend(old["id"], expected, request, key_of(request), actor, reason)
+
+
+def result_by_hand(actor: str, broker_order_id: str | None) -> dict[str, Json]:
+    """What a person saw at the broker, kept as the broker's word is."""
+    kept: dict[str, Json] = {"broker_order_id": broker_order_id, "status": "resolved", "body": {"by": actor}}
+    return {**kept, "digest": digest_of(kept)}
 
 
 def recover(broker: str, actor: str) -> Call[int]:

@@ -177,6 +177,20 @@ def settle(broker: str, owner: str, settlements: Sequence[OrderSettlement]) -> C
     )
 
 
+def renew(orders: Sequence[TakenOrder], owner: str, lease_seconds: float) -> Call[list[Any]]:
+    """Keep orders that are being sent; a take that is over stays over."""
+    return Call(
+        "select refusal from fencepost.outbox_renew(%s::bigint[], %s::bigint[], %s::text, %s::interval)",
+        (
+            [taken.id for taken in orders],
+            [taken.take for taken in orders],
+            text("owner", owner),
+            duration("lease", lease_seconds),
+        ),
+        column,
+    )
+
+
 def expire_takes(broker: str, limit: int, *, grace_seconds: float = 0) -> Call[list[int]]:
     """Orders whose sender went silent become unknown; answers their ids."""
     return Call(

@@ -108,7 +108,7 @@ def _by_absence(declared: Declaration, facts: Facts, margin_seconds: float) -> N
     return Next(Decision.RESEND_PROVED, why="not there, and the request can no longer arrive")
 
 
-def may_send_again_after_expiry(step: Next) -> Next:
+def when_expired(step: Next) -> Next:
     """An order whose own time is over is not sent again: with the proof it is dead, without it a person
     looks."""
     match step.decision:

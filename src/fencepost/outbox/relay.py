@@ -125,6 +125,10 @@ class Relay(Generic[M, S]):
     async def _deliver(self, message: M) -> None:
         try:
             settlement = await self._destination.deliver(message)
+        except asyncio.CancelledError as error:
+            # We leave, and the other side may have it: say so now instead of letting the take run out.
+            self._ended.append(self._destination.failed(message, error))
+            raise
         except Exception as error:
             # A destination foresees what can go wrong outside; this is a bug in it, and must not lose the
             # message.

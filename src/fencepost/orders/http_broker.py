@@ -1,0 +1,103 @@
+"""The adapter for a broker that is described by data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from urllib.parse import quote
+
+from fencepost.kernel.call import document
+from fencepost.orders.broker import Code, Declaration, Finding, Found, OutgoingOrder, Verdict
+from fencepost.orders.http_rules import (
+    HttpBrokerConfig,
+    body_of,
+    classified,
+    order_of,
+    with_secrets,
+)
+from fencepost.outbox.backoff import retry_after_seconds
+from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Reply, Request
+
+
+class HttpBroker:
+    """Speaks to one broker as its description says."""
+
+    def __init__(
+        self,
+        config: HttpBrokerConfig,
+        *,
+        environ: Mapping[str, str] | None = None,
+        client: HttpClient | None = None,
+    ) -> None:
+        self._config = config
+        self._headers = {"Content-Type": "application/json", **with_secrets(config.headers, environ)}
+        self._client = client or HttpClient(
+            connect_seconds=config.connect_seconds, reply_seconds=config.reply_seconds
+        )
+
+    @property
+    def declaration(self) -> Declaration:
+        return self._config.declaration
+
+    async def send_order(self, order: OutgoingOrder) -> Reply:
+        return await self._client.exchange(self.request(order))
+
+    def request(self, order: OutgoingOrder) -> Request:
+        """The request for one order; the same order makes the same request, but for its stamp."""
+        headers = dict(self._headers)
+        if self._config.key_header is not None:
+            headers[self._config.key_header] = order.client_id
+        if self._config.deadline_header is not None and self._config.request_valid_seconds is not None:
+            # Counted from the take and not from now: a worker that stood still must not give itself more
+            # time.
+            deadline = order.stamped_at + timedelta(seconds=self._config.request_valid_seconds)
+            headers[self._config.deadline_header] = deadline.isoformat()
+        return Request(
+            "POST",
+            self._url(self._config.send_path, order),
+            headers,
+            document("order", body_of(self._config, order.document)).encode(),
+        )
+
+    def classify(self, order: OutgoingOrder, reply: Reply) -> Verdict:
+        return classified(self._config, reply)
+
+    async def find_order(self, order: OutgoingOrder) -> Found:
+        if self._config.find_path is None:
+            return Found(Finding.NO_ANSWER)
+        request = Request("GET", self._url(self._config.find_path, order), self._headers)
+        try:
+            reply = await self._client.exchange(request)
+        except (NotSent, MaybeSent) as error:
+            return Found(Finding.NO_ANSWER, code=Code.NETWORK_TIMEOUT, detail=str(error))
+        return self.read_finding(reply)
+
+    def read_finding(self, reply: Reply) -> Found:
+        """Absence is a proof, so only the broker's own word counts: a 404 that is no JSON came from a
+        proxy."""
+        answer = reply.json()
+        if reply.status == 429:
+            return Found(
+                Finding.LIMITED,
+                code=Code.RATE_LIMITED,
+                retry_after_seconds=retry_after_seconds(reply.headers.get("retry-after")) or 1.0,
+            )
+        if reply.status == 404 and isinstance(answer, dict):
+            return Found(Finding.ABSENT)
+        found = order_of(self._config, answer) if reply.status == 200 else None
+        if found is None:
+            code = Code.BROKER_5XX if reply.status >= 500 else Code.UNKNOWN
+            return Found(Finding.NO_ANSWER, code=code, detail=f"{reply.status}: {reply.excerpt()}")
+        return Found(Finding.FOUND, found)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    def _url(self, path: str, order: OutgoingOrder) -> str:
+        places = {
+            "{client_id}": quote(order.client_id, safe=""),
+            "{account}": quote(order.account, safe=""),
+        }
+        for place, value in places.items():
+            path = path.replace(place, value)
+        return self._config.base_url.rstrip("/") + path

@@ -1,0 +1,253 @@
+"""What an answer means for its order: from a classified answer to a settlement. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from fencepost.kernel.call import Json
+from fencepost.orders.broker import (
+    BrokerOrder,
+    Code,
+    Declaration,
+    Finding,
+    Found,
+    Meaning,
+    OutgoingOrder,
+    Sight,
+    Verdict,
+)
+from fencepost.orders.order import Fate, OrderSettlement, Outcome, TakenOrder, Weather
+from fencepost.orders.request import digest_of, jsonable
+from fencepost.orders.resend import (
+    MARGIN_SECONDS,
+    Decision,
+    Facts,
+    Next,
+    decide,
+    may_repeat,
+    when_expired,
+)
+from fencepost.outbox.backoff import Backoff
+
+DETAIL_CHARACTERS_MAX = 1000
+EXPIRED = "EXPIRED"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How often, how long, and how much clocks may differ."""
+
+    retry_max: int = 8
+    backoff: Backoff = field(default_factory=Backoff)
+    margin_seconds: float = MARGIN_SECONDS
+
+
+def outgoing(taken: TakenOrder) -> OutgoingOrder:
+    return OutgoingOrder(
+        taken.idempotency_key, taken.request, taken.stamped_at, taken.account, taken.open_since
+    )
+
+
+def hold_back(declared: Declaration, taken: TakenOrder, policy: Policy) -> OrderSettlement | None:
+    """Whether the order must be asked about before it is sent: an earlier request is open, and the broker
+    would take this one for another order, or would by now."""
+    open_since = taken.open_since or taken.stamped_at
+    open_age_seconds = (taken.stamped_at - open_since).total_seconds()
+    if open_since == taken.stamped_at or may_repeat(
+        declared, open_age_seconds, margin_seconds=policy.margin_seconds
+    ):
+        return None
+    return _say(
+        taken, "unknown", fate="not_this", code=Code.UNKNOWN, detail="an earlier request is open: ask first"
+    )
+
+
+def not_sent(taken: TakenOrder, detail: str, policy: Policy) -> OrderSettlement:
+    """The request did not leave: try again, as often as allowed."""
+    return _again(taken, Code.NETWORK_TIMEOUT, detail, policy)
+
+
+def maybe_sent(taken: TakenOrder, code: Code, detail: str) -> OrderSettlement:
+    """The request left, and what became of it is not known: ask, at once."""
+    return _say(taken, "unknown", code=code, detail=_short(detail), weather="failed")
+
+
+def answered(taken: TakenOrder, verdict: Verdict, declared: Declaration, policy: Policy) -> OrderSettlement:
+    """The broker answered a new order."""
+    match verdict.meaning:
+        case Meaning.ACCEPTED if verdict.order is not None:
+            return _accepted(taken, verdict.order, None)
+        case Meaning.DUPLICATE:
+            return _duplicate(taken, verdict, declared)
+        case Meaning.REFUSED:
+            weather: Weather = "failed" if verdict.code is Code.UNAUTHORIZED else "ok"
+            return _say(
+                taken,
+                "dead",
+                fate="not_this",
+                code=verdict.code or Code.BAD_REQUEST,
+                detail=_short(verdict.detail),
+                weather=weather,
+            )
+        case Meaning.LIMITED:
+            wait_seconds = verdict.retry_after_seconds
+            return _say(
+                taken,
+                "queued",
+                fate="not_this",
+                code=Code.RATE_LIMITED,
+                detail=_short(verdict.detail),
+                delay_seconds=policy.backoff.seconds(1) if wait_seconds is None else wait_seconds,
+                weather="limited",
+            )
+        case _:
+            return maybe_sent(
+                taken, verdict.code or Code.UNKNOWN, verdict.detail or "no answer that can be read"
+            )
+
+
+def found(
+    taken: TakenOrder, answer: Found, declared: Declaration, policy: Policy, asked_at: datetime
+) -> OrderSettlement:
+    """The broker answered a question about an order, which was asked at `asked_at` of the database's
+    clock."""
+    if answer.order is not None and _is_another(taken, answer.order):
+        answer = Found(Finding.NO_ANSWER, code=Code.UNKNOWN, detail="the answer is about another order")
+    facts = Facts(
+        finding=answer.finding,
+        live=answer.order is not None and answer.order.live,
+        stamp_age_seconds=_seconds(asked_at - taken.stamped_at),
+        open_age_seconds=_seconds(asked_at - (taken.open_since or taken.stamped_at)),
+    )
+    step = decide(declared, facts, margin_seconds=policy.margin_seconds)
+    if taken.expires_at is not None and taken.expires_at <= asked_at:
+        step = when_expired(step)
+    return _carry_out(taken, answer, step, policy)
+
+
+def result_of(order: BrokerOrder) -> dict[str, Json]:
+    """What is kept of the broker's word, with its digest."""
+    kept: dict[str, Json] = {
+        "broker_order_id": order.broker_order_id,
+        "status": order.status,
+        "accepted_at": None if order.accepted_at is None else order.accepted_at.isoformat(),
+        "fills": jsonable(list(order.fills)),
+        "body": jsonable(order.body),
+    }
+    return {**kept, "digest": digest_of(kept)}
+
+
+def _carry_out(taken: TakenOrder, answer: Found, step: Next, policy: Policy) -> OrderSettlement:
+    # Why it became unknown says more than that the broker has not settled it yet.
+    code = answer.code or taken.last_error or Code.UNKNOWN
+    match step.decision:
+        case Decision.SENT if answer.order is not None:
+            ended = _say(taken, "sent", detail="found at the broker", result=result_of(answer.order))
+        case Decision.DEAD:
+            ended = _dead(taken, answer, step)
+        case Decision.RESEND | Decision.RESEND_PROVED:
+            ended = _resend(taken, step, policy)
+        case Decision.PARK:
+            ended = _say(taken, "parked", code=code, detail=step.why)
+        case _:
+            ended = _say(
+                taken,
+                "unknown",
+                code=code,
+                detail=_short(answer.detail or step.why),
+                delay_seconds=_wait_seconds(taken, answer, step, policy),
+            )
+    return replace(ended, weather=_weather(answer))
+
+
+def _say(taken: TakenOrder, outcome: Outcome, **how: Any) -> OrderSettlement:
+    return OrderSettlement(taken.id, taken.take, outcome, **how)
+
+
+def _dead(taken: TakenOrder, answer: Found, step: Next) -> OrderSettlement:
+    if answer.order is None:
+        return _say(taken, "dead", fate="none", code=EXPIRED, detail=step.why)
+    result = result_of(answer.order)
+    return _say(taken, "dead", fate="none", code=Code.BAD_REQUEST, detail=step.why, result=result)
+
+
+def _resend(taken: TakenOrder, step: Next, policy: Policy) -> OrderSettlement:
+    """Again, until the retries are used up: then it is dead if none arrived, and otherwise a person looks."""
+    is_proved = step.decision is Decision.RESEND_PROVED
+    fate: Fate = "none" if is_proved else "unproved"
+    if taken.retry_count >= policy.retry_max:
+        outcome: Outcome = "dead" if is_proved else "parked"
+        return _say(taken, outcome, fate=fate, code=taken.last_error, detail="the retries are used up")
+    wait_seconds = policy.backoff.seconds(taken.retry_count + 1)
+    return _say(
+        taken, "failed", fate=fate, code=taken.last_error, detail=step.why, delay_seconds=wait_seconds
+    )
+
+
+def _wait_seconds(taken: TakenOrder, answer: Found, step: Next, policy: Policy) -> float:
+    if answer.retry_after_seconds is not None:
+        return answer.retry_after_seconds
+    return policy.backoff.seconds(taken.asks) if step.wait_seconds is None else step.wait_seconds
+
+
+def _weather(answer: Found) -> Weather | None:
+    if answer.finding is Finding.LIMITED:
+        return "limited"
+    if answer.finding is Finding.NO_ANSWER:
+        return "failed" if answer.code is not None else None
+    return "ok"
+
+
+def _accepted(taken: TakenOrder, order: BrokerOrder, code: Code | None) -> OrderSettlement:
+    if _is_another(taken, order):
+        return maybe_sent(taken, Code.UNKNOWN, "the answer echoes another key")
+    if not order.live:
+        return _say(
+            taken,
+            "dead",
+            fate="not_this",
+            code=Code.BAD_REQUEST,
+            detail=_short(order.status),
+            result=result_of(order),
+            weather="ok",
+        )
+    return OrderSettlement(taken.id, taken.take, "sent", "unproved", code, None, None, result_of(order), "ok")
+
+
+def _duplicate(taken: TakenOrder, verdict: Verdict, declared: Declaration) -> OrderSettlement:
+    """The broker has an order with our client id. It shows it, or we look; only a broker that can show
+    nothing is taken at its word."""
+    if verdict.order is not None and verdict.order.client_id == taken.idempotency_key:
+        return _accepted(taken, verdict.order, Code.CONFLICT_PROCESSED)
+    if declared.sight is Sight.NONE:
+        shown = verdict.order or BrokerOrder(taken.idempotency_key, None, "duplicate")
+        return _accepted(taken, shown, Code.CONFLICT_PROCESSED)
+    return _say(taken, "unknown", code=Code.CONFLICT_PROCESSED, detail=_short(verdict.detail), weather="ok")
+
+
+def _again(taken: TakenOrder, code: Code, detail: str, policy: Policy) -> OrderSettlement:
+    if taken.retry_count >= policy.retry_max:
+        return _say(taken, "dead", fate="not_this", code=code, detail=_short(detail), weather="failed")
+    return _say(
+        taken,
+        "failed",
+        fate="not_this",
+        code=code,
+        detail=_short(detail),
+        delay_seconds=policy.backoff.seconds(taken.retry_count + 1),
+        weather="failed",
+    )
+
+
+def _is_another(taken: TakenOrder, order: BrokerOrder) -> bool:
+    return order.client_id is not None and order.client_id != taken.idempotency_key
+
+
+def _seconds(age: timedelta) -> float:
+    return max(0.0, age.total_seconds())
+
+
+def _short(detail: str | None) -> str | None:
+    return None if detail is None else detail[:DETAIL_CHARACTERS_MAX]

@@ -1,0 +1,200 @@
+"""The orders of one house: what a program calls, and what runs beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+from typing import Any, Literal, cast
+
+from fencepost.errors import InvalidInput, NotFound
+from fencepost.house import Fencepost
+from fencepost.jobs.submission import send
+from fencepost.kernel.call import Call, Json
+from fencepost.kernel.drivers import AsyncConnection
+from fencepost.listener import Listener
+from fencepost.loop import Loop
+from fencepost.orders import desk, order
+from fencepost.orders.brokers import Broker
+from fencepost.orders.metrics import OrderMetrics
+from fencepost.orders.order import Accepted, OrderSettlement, TakenOrder
+from fencepost.orders.outcome import Policy
+from fencepost.orders.request import OrderRequest
+from fencepost.orders.sender import OrderBox, QuestionBox, Reconciler, Sender
+from fencepost.orders.settings import OrdersSettings
+from fencepost.outbox.backoff import Backoff
+from fencepost.outbox.relay import Pace, Relay
+from fencepost.outbox.settings import OutboxSettings
+from fencepost.transaction import Transaction
+
+CHORE_SECONDS = 5.0
+CHORE_BATCH = 1000
+OrderRelay = Relay[TakenOrder, OrderSettlement]
+
+
+class Orders:
+    """Accept, look, decide; `running()` sends, asks and cleans up until its block ends.
+
+    async with fp.transaction() as tx:
+        await orders.accept(tx, OrderRequest.of({...}))       # with your own rows, or not at all
+    """
+
+    def __init__(
+        self,
+        fp: Fencepost,
+        brokers: Mapping[str, Broker],
+        settings: OrdersSettings | None = None,
+        outbox_settings: OutboxSettings | None = None,
+    ) -> None:
+        self._fp = fp
+        self._brokers = dict(brokers)
+        self._settings = settings or OrdersSettings()
+        self._outbox_settings = outbox_settings or OutboxSettings()
+        self._key_of = self._settings.key_of()
+        errors = fp.metrics.counter("outbox_loop_errors", "What a loop of orders caught.", labels=("loop",))
+        self.metrics = OrderMetrics.on(fp.metrics, errors)
+
+    def acceptance(self, request: OrderRequest) -> Call[Accepted]:
+        """The call that accepts the order, for a connection of any driver: `fencepost.run(connection,
+        call)`."""
+        if request.broker not in self._brokers:
+            known = ", ".join(sorted(self._brokers)) or "none; see ORDERS_BROKERS"
+            raise InvalidInput(f"broker is not known here. There is: {known}.", field="broker")
+        if request.expires_at is not None and request.expires_at <= datetime.now(UTC):
+            raise InvalidInput("expires_at has passed: nothing would be sent.", field="expires_at")
+        keep_seconds = self._settings.key_days * 86_400
+        return order.accept(request, self._key_of(request), keep_seconds=keep_seconds)
+
+    async def accept(self, tx: Transaction | AsyncConnection, request: OrderRequest) -> Accepted:
+        """Accept the order in your transaction. A repeat answers the first; another content raises
+        Mismatch."""
+        answer: Accepted = await cast("Any", send)(tx, self.acceptance(request))
+        return self._judged(request, answer)
+
+    async def place(self, request: OrderRequest) -> Accepted:
+        """Accept the order in a transaction of its own."""
+        return self._judged(request, await self._fp.run(self.acceptance(request)))
+
+    async def get(self, *, order_id: int | None = None, key: str | None = None) -> dict[str, Json]:
+        found = await self._fp.run(order.get(order_id=order_id, key=key))
+        if found is None:
+            raise NotFound("There is no such order.", noun="order", subject=str(order_id or key))
+        return found
+
+    async def history(self, order_id: int) -> list[dict[str, Json]]:
+        return await self._fp.run(order.history(order_id))
+
+    async def listed(self, **which: Any) -> list[dict[str, Json]]:
+        return await self._fp.run(order.listing(**which))
+
+    async def cancel(self, order_id: int, actor: str, reason: str) -> None:
+        await self._fp.run(desk.cancel(order_id, actor, reason))
+
+    async def resolve(
+        self,
+        order_id: int,
+        expected: str,
+        outcome: desk.Resolution,
+        actor: str,
+        reason: str,
+        *,
+        broker_order_id: str | None = None,
+    ) -> None:
+        result = desk.result_by_hand(actor, broker_order_id) if outcome == "sent" else None
+        await self._fp.run(desk.resolve(order_id, expected, outcome, actor, reason, result=result))
+
+    async def resend(
+        self, order_id: int, expected: Literal["dead", "parked"], actor: str, reason: str
+    ) -> int:
+        """Send a dead or parked order again, as a new order; answers its id."""
+        old = await self.get(order_id=order_id)
+        call = desk.resend_of(old, expected, self._key_of, actor, reason)
+        return await self._fp.run(call)
+
+    async def halt(self, broker: str, account: str | None, actor: str, reason: str) -> None:
+        await self._fp.run(desk.halt(broker, account, actor, reason))
+
+    async def resume(self, broker: str, account: str | None, actor: str, reason: str) -> None:
+        await self._fp.run(desk.resume(broker, account, actor, reason))
+
+    async def brokers(self) -> list[dict[str, Json]]:
+        return await self._fp.run(desk.brokers())
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Send orders and ask about unknown ones, until the block ends."""
+        for name, broker in self._brokers.items():
+            await self._fp.run(desk.declare_broker(name, broker.strength))
+        relays = self._relays() if self._settings.sending else []
+        chores = Loop("orders.chores", self._chores, self.metrics.loop_errors)
+        listener = Listener(self._fp.settings.listen_database_url or self._fp.database_url)
+        for relay in relays:
+            relay.start(listener)
+        chores.start()
+        listening = asyncio.create_task(listener.run(), name="fencepost-orders-listener")
+        try:
+            yield
+        finally:
+            await asyncio.gather(*(relay.stop() for relay in relays))
+            await chores.stop()
+            listening.cancel()
+            with suppress(asyncio.CancelledError):
+                await listening
+            for broker in self._brokers.values():
+                await broker.adapter.close()
+
+    def _relays(self) -> list[OrderRelay]:
+        pace = self._outbox_settings.pace()
+        asking = Pace(
+            batch=pace.batch,
+            in_flight_max=pace.batch,
+            lease_seconds=self._settings.ask_lease_seconds,
+            idle_seconds=pace.idle_seconds,
+        )
+        policy = Policy(
+            self._outbox_settings.retry_max,
+            Backoff(
+                self._outbox_settings.backoff_base_seconds, self._outbox_settings.backoff_base_seconds * 128
+            ),
+            self._settings.margin_seconds,
+        )
+        relays: list[OrderRelay] = []
+        for name, broker in self._brokers.items():
+            questions = Reconciler(broker.adapter, policy, asking.lease_seconds)
+            relays += [
+                self._relay(
+                    "orders", OrderBox(self._fp, name, self.metrics), Sender(broker.adapter, policy), pace
+                ),
+                self._relay("orders.unknown", QuestionBox(self._fp, name, self.metrics), questions, asking),
+            ]
+        return relays
+
+    def _relay(self, name: str, box: OrderBox, destination: Sender | Reconciler, pace: Pace) -> OrderRelay:
+        return Relay(
+            name,
+            box,
+            destination,
+            self._fp,
+            self._fp.owner,
+            self.metrics.loop_errors,
+            pace,
+            on_taken=self.metrics.dequeues if isinstance(destination, Sender) else None,
+        )
+
+    async def _chores(self) -> float:
+        """What has no hurry: the end of what expired, the pruning, and the figures."""
+        await self._fp.run(order.expire_due(CHORE_BATCH))
+        await self._fp.run(order.prune(self._settings.keep_days * 86_400, CHORE_BATCH))
+        counts = await self._fp.run(order.counts())
+        self.metrics.count(counts, sorted(self._brokers))
+        for broker in await self._fp.run(desk.brokers()):
+            self.metrics.show(broker)
+        return CHORE_SECONDS
+
+    def _judged(self, request: OrderRequest, answer: Accepted) -> Accepted:
+        self.metrics.accepts.labels(outcome=answer.outcome).inc()
+        refusal = answer.refusal(request.idempotency_key)
+        if refusal is not None:
+            raise refusal
+        return answer

@@ -1,0 +1,158 @@
+"""Orders reach a real server once, whatever it does to their replies."""
+
+import asyncio
+
+import pytest
+
+from fencepost.crashpoints import PlannedCrash
+from fencepost.embedded import Database
+from fencepost.errors import InFlight, Refusal
+from fencepost.orders.broker import Promise
+from fencepost.testing import at_crash_point
+from fencepost.testing.broker import HostileBroker
+from fencepost.testing.broker_mood import FRIENDLY, Mood
+from tests.integration.orders.trading_floor import floor_with, order
+
+ALWAYS = 100.0
+PROVING = (Promise.FOREVER, Promise.WINDOW, Promise.WHILE_OPEN, Promise.NOTHING)
+
+
+async def test_one_key_put_in_ten_times_at_once_is_sent_once(database: Database) -> None:
+    with HostileBroker(Promise.NOTHING) as broker:
+        async with floor_with(database.url, broker) as floor:
+            answers = await asyncio.gather(
+                *(floor.orders.place(order("same")) for _ in range(10)), return_exceptions=True
+            )
+            accepted = [answer for answer in answers if not isinstance(answer, BaseException)]
+            refused = [answer for answer in answers if isinstance(answer, BaseException)]
+            assert all(isinstance(error, InFlight) for error in refused)
+            ids = {answer.order_id for answer in accepted}
+            assert len(ids) == 1
+            await floor.until_status(ids.pop() or 0, "sent")
+        assert [one.client_id for one in broker.orders] == ["same"]
+
+
+@pytest.mark.parametrize("promise", PROVING)
+async def test_a_5xx_backs_off_and_succeeds_where_non_arrival_can_be_proved(
+    database: Database, promise: Promise
+) -> None:
+    with HostileBroker(promise, mood=Mood(fail_before=ALWAYS)) as broker:
+        async with floor_with(database.url, broker) as floor:
+            order_id = await floor.place("again")
+            await floor.until_status(order_id, "unknown", "failed")
+            broker.mood = FRIENDLY
+            found = await floor.until_status(order_id, "sent")
+            steps = await floor.steps(order_id)
+        assert found["broker_order_id"] == "brk-1"
+        assert found["retry_count"] >= 1
+        assert ("sending", "unknown", "BROKER_5XX") in steps
+        assert ("failed", "sending", "BROKER_5XX") in steps
+        assert len(broker.orders) == 1
+
+
+@pytest.mark.parametrize("promise", PROVING)
+async def test_an_accepted_order_whose_answer_is_lost_is_found_and_not_repeated(
+    database: Database, promise: Promise
+) -> None:
+    whims = ["lose_reply", "fail_after", "close_halfway", "garble", "echo_another", "accept_late"]
+    with HostileBroker(promise, late_seconds=0.1) as broker:
+        async with floor_with(database.url, broker) as floor:
+            for whim in whims:
+                broker.mood = Mood(**{whim: ALWAYS})
+                order_id = await floor.place(whim, symbol=whim)
+                found = await floor.until_status(order_id, "sent")
+                assert found["broker_order_id"] == broker.orders[-1].broker_order_id
+        assert [one.client_id for one in broker.orders] == whims
+
+
+async def test_a_400_is_dead_at_once(database: Database) -> None:
+    with HostileBroker(Promise.NOTHING, mood=Mood(change_mind=ALWAYS)) as broker:
+        async with floor_with(database.url, broker) as floor:
+            order_id = await floor.place("wrong")
+            found = await floor.until_status(order_id, "dead")
+            steps = await floor.steps(order_id)
+        assert (found["last_error"], found["retry_count"]) == ("BAD_REQUEST", 0)
+        assert [to for _, to, _ in steps] == ["queued", "sending", "dead"]
+        assert broker.book.refusals["whim"] == 1
+
+
+async def test_a_429_waits_and_spends_no_retry(database: Database) -> None:
+    with HostileBroker(Promise.NOTHING, mood=Mood(limit=ALWAYS), retry_after_seconds=1) as broker:
+        async with floor_with(database.url, broker) as floor:
+            order_id = await floor.place("later")
+            await floor.until("limited", lambda found: found["last_error"] == "RATE_LIMITED", order_id)
+            broker.mood = FRIENDLY
+            found = await floor.until_status(order_id, "sent")
+        assert found["retry_count"] == 0
+
+
+async def test_what_cannot_be_proved_is_parked_and_not_repeated(database: Database) -> None:
+    with HostileBroker(Promise.NOTHING, mood=Mood(lose_request=ALWAYS)) as broker:
+        async with floor_with(database.url, broker, valid_seconds=None) as floor:
+            order_id = await floor.place("where")
+            found = await floor.until_status(order_id, "parked")
+        assert found["open_since"] is not None
+        assert broker.whims["lose_request"] == 1
+
+
+async def test_a_broker_that_is_down_is_tried_again_without_a_doubt(database: Database) -> None:
+    with HostileBroker(Promise.NOTHING) as broker:
+        url = broker.url
+        async with floor_with(database.url, broker, valid_seconds=None) as floor:
+            await floor.place("warm", symbol="WARM")
+            await asyncio.to_thread(broker.restart, 0.3)
+            order_id = await floor.place("down")
+            await floor.until_status(order_id, "sent", "parked")
+        assert broker.url == url
+        assert broker.doubled() == []
+
+
+async def test_orders_of_one_key_arrive_in_the_order_of_their_acceptance(database: Database) -> None:
+    with HostileBroker(Promise.FOREVER, mood=Mood(fail_before=30, lose_reply=20), seed=3) as broker:
+        async with floor_with(database.url, broker) as floor:
+            ids = [await floor.place(f"k{number}") for number in range(12)]
+            for order_id in ids:
+                await floor.until_status(order_id, "sent")
+        assert [one.client_id for one in broker.orders] == [f"k{number}" for number in range(12)]
+
+
+async def test_metrics_tell_what_happened(database: Database) -> None:
+    with HostileBroker(Promise.FOREVER) as broker:
+        async with floor_with(database.url, broker) as floor:
+            order_id = await floor.place("counted")
+            await floor.until_status(order_id, "sent")
+            await floor.orders.place(order("counted"))
+            with pytest.raises(Refusal):
+                await floor.orders.place(order("counted", qty="2"))
+            page = floor.fp.metrics.page().body.decode()
+    for line in (
+        'outbox_send_total{outcome="success"} 1.0',
+        'outbox_dequeue_total{result="taken"} 1.0',
+        'outbox_accept_total{outcome="accepted"} 1.0',
+        'outbox_accept_total{outcome="replay"} 1.0',
+        'outbox_accept_total{outcome="mismatch"} 1.0',
+        "outbox_lag_seconds_count 1.0",
+        "outbox_retry_count_count 1.0",
+        "outbox_inflight 0.0",
+    ):
+        assert line in page, line
+
+
+async def test_a_sender_that_is_stopped_between_take_and_send_leaves_no_lost_order(
+    database: Database,
+) -> None:
+    crashed: list[bool] = []
+
+    def crash() -> None:
+        crashed.append(True)
+        raise PlannedCrash
+
+    with HostileBroker(Promise.NOTHING) as broker:
+        async with floor_with(database.url, broker) as floor:
+            with at_crash_point("orders.before_send", crash):
+                order_id = await floor.place("crash")
+                await floor.until("taken", lambda found: found["requests"] == 1, order_id)
+            found = await floor.until_status(order_id, "sent")
+        assert crashed
+        assert found["requests"] == 2
+        assert len(broker.orders) == 1

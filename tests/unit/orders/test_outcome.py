@@ -1,0 +1,176 @@
+"""What answers mean: from a reply to a settlement."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from fencepost.errors import SettingsError
+from fencepost.orders.broker import Code, Declaration, Finding, Found, Meaning, Promise, Sight
+from fencepost.orders.http_rules import HttpBrokerConfig, classified, with_secrets
+from fencepost.orders.order import OrderSettlement, TakenOrder
+from fencepost.orders.outcome import Policy, answered, found, hold_back, not_sent
+from fencepost.outbox.backoff import Backoff
+from fencepost.outbox.http import Reply
+
+NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
+CONFIG = HttpBrokerConfig(base_url="http://broker", promise=Promise.NOTHING, request_valid_seconds=10)
+POLICY = Policy(backoff=Backoff(jitter=0))
+ORDER = {"broker_order_id": "b-1", "status": "accepted", "idempotency_key": "key-1"}
+
+
+def taken(**fields: Any) -> TakenOrder:
+    defaults: dict[str, Any] = {
+        "id": 1,
+        "take": 1,
+        "order_key": "main/USDJPY",
+        "request": {},
+        "idempotency_key": "key-1",
+        "account": "main",
+        "trace_id": None,
+        "retry_count": 0,
+        "asks": 1,
+        "created_at": NOW,
+        "expires_at": None,
+        "stamped_at": NOW,
+        "open_since": NOW,
+        "taken_until": NOW + timedelta(seconds=60),
+        "last_error": None,
+    }
+    return TakenOrder(**{**defaults, **fields})
+
+
+def settle(status: int, body: object = ORDER, headers: dict[str, str] | None = None) -> OrderSettlement:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    reply = Reply(status, headers or {}, raw)
+    return answered(taken(), classified(CONFIG, reply), CONFIG.declaration, POLICY)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "outcome", "fate", "code"),
+    [
+        (200, ORDER, "sent", "unproved", None),
+        (201, ORDER, "sent", "unproved", None),
+        (409, ORDER, "sent", "unproved", Code.CONFLICT_PROCESSED),
+        (409, {}, "unknown", "unproved", Code.CONFLICT_PROCESSED),
+        (400, {}, "dead", "not_this", Code.BAD_REQUEST),
+        (404, {}, "dead", "not_this", Code.BAD_REQUEST),
+        (422, {}, "dead", "not_this", Code.BAD_REQUEST),
+        (401, {}, "dead", "not_this", Code.UNAUTHORIZED),
+        (403, {}, "dead", "not_this", Code.UNAUTHORIZED),
+        (429, {}, "queued", "not_this", Code.RATE_LIMITED),
+        (408, {}, "unknown", "unproved", Code.NETWORK_TIMEOUT),
+        (500, {}, "unknown", "unproved", Code.BROKER_5XX),
+        (503, {}, "unknown", "unproved", Code.BROKER_5XX),
+        (200, b"<html>", "unknown", "unproved", Code.UNKNOWN),
+        (200, b"", "unknown", "unproved", Code.UNKNOWN),
+        (200, [], "unknown", "unproved", Code.UNKNOWN),
+        (302, {}, "unknown", "unproved", Code.UNKNOWN),
+        (200, {**ORDER, "idempotency_key": "another"}, "unknown", "unproved", Code.UNKNOWN),
+        (200, {**ORDER, "status": "rejected"}, "dead", "not_this", Code.BAD_REQUEST),
+    ],
+)
+def test_an_answer_means(status: int, body: object, outcome: str, fate: str, code: Code | None) -> None:
+    settled = settle(status, body)
+    assert (settled.outcome, settled.fate, settled.code) == (outcome, fate, code)
+
+
+def test_a_429_waits_as_it_is_told_in_either_form() -> None:
+    assert settle(429, {}, {"retry-after": "7"}).delay_seconds == 7
+    past = settle(429, {}, {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"})
+    assert past.delay_seconds == 0
+    assert settle(429, {}, {"retry-after": "soon"}).delay_seconds == 2
+
+
+def test_a_brokers_own_rule_speaks_before_the_status() -> None:
+    config = HttpBrokerConfig.of(
+        {
+            "base_url": "http://b",
+            "promise": "forever",
+            "rules": [
+                {"status": 422, "contains": "must be unique", "meaning": "duplicate"},
+                {"status": 409, "meaning": "refused", "code": "BAD_REQUEST"},
+            ],
+        }
+    )
+    assert classified(config, Reply(422, {}, b'{"message": "must be unique"}')).meaning is Meaning.DUPLICATE
+    assert classified(config, Reply(422, {}, b"{}")).meaning is Meaning.REFUSED
+    assert classified(config, Reply(409, {}, b"{}")).meaning is Meaning.REFUSED
+
+
+def test_a_request_that_did_not_leave_is_tried_again_then_dead() -> None:
+    waits = [not_sent(taken(retry_count=count), "refused", POLICY) for count in range(9)]
+    assert [settled.delay_seconds for settled in waits[:8]] == [2, 4, 8, 16, 32, 64, 128, 256]
+    assert {settled.outcome for settled in waits[:8]} == {"failed"}
+    assert waits[8].outcome == "dead"
+
+
+def test_jitter_stays_within_a_tenth() -> None:
+    backoff = Backoff()
+    assert backoff.seconds(1, 0.0) == pytest.approx(1.8)
+    assert backoff.seconds(1, 1.0) == pytest.approx(2.2)
+    assert backoff.seconds(50, 0.5) == 256
+
+
+def asked(finding: Finding, declared: Declaration, after_seconds: float, **fields: Any) -> OrderSettlement:
+    return found(taken(**fields), Found(finding), declared, POLICY, NOW + timedelta(seconds=after_seconds))
+
+
+def test_a_proved_absence_is_sent_again_with_backoff_and_then_dead() -> None:
+    declared = CONFIG.declaration
+    again = asked(Finding.ABSENT, declared, 12, retry_count=1)
+    assert (again.outcome, again.fate, again.delay_seconds) == ("failed", "none", 4)
+    over = asked(Finding.ABSENT, declared, 12, retry_count=8, last_error="BROKER_5XX")
+    assert (over.outcome, over.fate, over.code) == ("dead", "none", "BROKER_5XX")
+
+
+def test_an_unproved_repeat_ends_with_a_person() -> None:
+    declared = Declaration(Promise.FOREVER)
+    again = asked(Finding.ABSENT, declared, 0)
+    assert (again.outcome, again.fate) == ("failed", "unproved")
+    assert asked(Finding.ABSENT, declared, 0, retry_count=8).outcome == "parked"
+
+
+def test_an_expired_order_ends_instead_of_being_sent() -> None:
+    ended = asked(Finding.ABSENT, CONFIG.declaration, 12, expires_at=NOW)
+    assert (ended.outcome, ended.fate, ended.code) == ("dead", "none", "EXPIRED")
+
+
+def test_an_early_absence_waits_for_the_end_of_the_validity() -> None:
+    waiting = asked(Finding.ABSENT, CONFIG.declaration, 4)
+    assert (waiting.outcome, waiting.delay_seconds) == ("unknown", 7)
+
+
+def test_an_answer_about_another_order_is_no_answer() -> None:
+    from fencepost.orders.broker import BrokerOrder
+
+    answer = Found(Finding.FOUND, BrokerOrder("another", "b-2", "accepted"))
+    settled = found(taken(), answer, CONFIG.declaration, POLICY, NOW + timedelta(seconds=99))
+    assert settled.outcome == "unknown"
+
+
+def test_an_open_request_holds_the_next_back_unless_the_broker_refuses_doubles() -> None:
+    earlier = taken(open_since=NOW - timedelta(seconds=100))
+    held = hold_back(CONFIG.declaration, earlier, POLICY)
+    assert held is not None
+    assert (held.outcome, held.fate) == ("unknown", "not_this")
+    assert hold_back(CONFIG.declaration, taken(), POLICY) is None
+    assert hold_back(Declaration(Promise.FOREVER), earlier, POLICY) is None
+    window = Declaration(Promise.WINDOW, window_seconds=105, request_valid_seconds=10)
+    assert hold_back(window, earlier, POLICY) is not None, "it would arrive after the window's end"
+    wider = Declaration(Promise.WINDOW, window_seconds=112, request_valid_seconds=10)
+    assert hold_back(wider, earlier, POLICY) is None
+
+
+def test_a_duplicate_at_a_broker_that_shows_nothing_is_taken_at_its_word() -> None:
+    config = HttpBrokerConfig(base_url="http://b", find_path=None, promise=Promise.FOREVER)
+    assert config.declaration.sight is Sight.NONE
+    settled = answered(taken(), classified(config, Reply(409, {}, b"")), config.declaration, POLICY)
+    assert (settled.outcome, settled.code) == ("sent", Code.CONFLICT_PROCESSED)
+
+
+def test_secrets_come_from_the_environment_or_are_asked_for_by_name() -> None:
+    assert with_secrets({"A": "Bearer ${TOKEN}"}, {"TOKEN": "s"}) == {"A": "Bearer s"}
+    with pytest.raises(SettingsError, match="TOKEN"):
+        with_secrets({"A": "${TOKEN}"}, {})
