@@ -41,6 +41,8 @@ READERS: tuple[str, ...] = (
     "fencepost.nonces.settings:NoncesSettings",
     "fencepost.orders.settings:OrdersSettings",
     "fencepost.outbox.settings:OutboxSettings",
+    "fencepost.orders.settings:OrdersSettings",
+    "fencepost.outbox.settings:OutboxSettings",
     "fencepost.mutations.settings:MutationSettings",
 )
 """Every class that reads config.yaml.

@@ -21,6 +21,7 @@ from fencepost.whereabouts import Whereabouts
 
 PARTS: Mapping[str, str] = {
     "nonces": "fencepost.nonces.part",
+    "orders": "fencepost.orders.part",
     "players": "fencepost.players.part",
 }
 """The services: the module of each, which has `make_part(fp: Fencepost) -> Part`, and what it may lack.
