@@ -71,7 +71,6 @@ class Settings(LayeredSettings):
         bool, From("DATABASE_PREPARED_STATEMENTS", "database.prepared_statements")
     ] = True
     redis_url: Annotated[RedisUrl | None, From("REDIS_URL", "redis.url", secret=True)] = None
-    redis_pool_max: Annotated[int, Field(ge=1, le=10_000), From("REDIS_POOL_MAX", "redis.pool_max")] = 50
     redis_reply_seconds: Annotated[Seconds, From("REDIS_REPLY_SEC", "redis.reply_sec")] = 5.0
     data_directory: Annotated[Path, From("FENCEPOST_DATA_DIR", "embedded.directory")] = Path(".fencepost")
     log_level: Annotated[LogLevel, From("LOG_LEVEL", "log.level")] = "info"

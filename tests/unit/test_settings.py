@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,8 @@ from fencepost import layered_settings
 from fencepost.errors import SettingsError
 from fencepost.layered_settings import READERS, From, LayeredSettings
 from fencepost.settings import Settings
+
+SOURCE = Path(layered_settings.__file__).parent
 
 
 class StreamSettings(LayeredSettings):
@@ -199,6 +202,16 @@ def test_the_readers_of_the_file_do_not_contradict_each_other() -> None:
         cls: type[LayeredSettings] = getattr(importlib.import_module(module), name)
         for field, source in cls.sources().items():
             assert owner.setdefault(source.env, source.file) == source.file, f"{reader} {field}"
+
+
+@pytest.mark.parametrize("reader", ["fencepost.settings:Settings", "fencepost.jobs.settings:JobSettings"])
+def test_every_setting_is_used(reader: str) -> None:
+    """One that nothing reads promises something that does not happen."""
+    module, _, name = reader.partition(":")
+    cls: type[LayeredSettings] = getattr(importlib.import_module(module), name)
+    code = "".join(file.read_text(encoding="utf-8") for file in SOURCE.rglob("*.py"))
+
+    assert [field for field in cls.sources() if not re.search(rf"\.{field}\b", code)] == []
 
 
 def test_migrations_and_listen_have_urls_of_their_own_or_share() -> None:
