@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.bench.jobs import JOBS, goals
+from fencepost.bench.jobs import BESIDE, JOBS, goals
 from fencepost.bench.jobs_contest import read_waits
 from fencepost.bench.jobs_scale import QUICK, Held
 from fencepost.bench.jobs_zombie import Ending, verdict
@@ -12,8 +12,9 @@ REFUSED = Ending(accepted=False, effects=1, note="")
 ACCEPTED = Ending(accepted=True, effects=2, note="")
 
 
-def row(truth: str, rate: float | None, **more: Cell) -> Row:
-    return {"system": "x", "truth": truth, **({} if rate is None else {JOBS: rate}), **more}
+def row(truth: str, rate: float | None, *, beside: float = 6000, **more: Cell) -> Row:
+    rates = {} if rate is None else {JOBS: rate, BESIDE: beside}
+    return {"system": "x", "truth": truth, **rates, **more}
 
 
 def test_we_are_held_against_the_best_of_each_kind() -> None:
@@ -26,6 +27,14 @@ def test_we_are_held_against_the_best_of_each_kind() -> None:
         ("times the best whose truth is PostgreSQL", 2.4, False),
         ("times the best that has only Redis", 0.75, False),
     ]
+
+
+def test_a_rival_is_held_against_what_we_did_beside_it_and_not_an_hour_before() -> None:
+    ours = row("PostgreSQL", 6000, **{"p50 ms": 1.0})
+
+    found = goals(ours, [row("PostgreSQL", 100, beside=200), row("PostgreSQL", 3000, beside=9000)])
+
+    assert found[-1].measured == 2
 
 
 def test_a_redis_is_compared_as_it_is_run_also_when_it_is_faster_than_a_durable_one() -> None:
