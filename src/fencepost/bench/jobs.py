@@ -8,7 +8,7 @@ how each is set, is in docs/explanation/jobs-performance.md.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -161,21 +161,33 @@ def _exhibit(peer: Peer, row: Row) -> Mapping[str, Cell]:
 def _held(pair: Servers, guess: float, *, quick: bool) -> scale.Held:
     """Our own figures again: pgbench beside us, more workers, a long history, a long queue."""
     how_far = scale.QUICK if quick else scale.WHOLE
-    with _on_stage(pair, OURSELVES) as contestant:
+
+    def working(contestant: Contestant, workers: int = 1) -> Callable[[], float]:
+        return lambda: scale.rate_with(contestant, workers, how_far, guess)
+
+    with _on_stage(pair, OURSELVES) as plain, _on_stage(pair, OURSELVES) as old:
         _tell("fencepost: pgbench, workers")
-        pgbench = scale.pgbench_rate(contestant, how_far, PGBENCH_CONNECTIONS)
-        by_workers = {
-            workers: scale.rate_with(contestant, workers, how_far, guess) for workers in scale.WORKERS
-        }
+        pgbench, *by_workers = scale.alternately(
+            [
+                lambda: scale.pgbench_rate(plain, how_far, PGBENCH_CONNECTIONS),
+                *(working(plain, workers) for workers in scale.WORKERS),
+            ],
+            how_far.rounds,
+        )
         _tell(f"fencepost: {how_far.finished:,} finished")
-        scale.add_history(contestant, how_far.finished)
-        after_history = scale.rate_with(contestant, 1, how_far, guess)
-    queues: list[float] = []
-    for waiting in (how_far.short_queue, how_far.waiting):
-        _tell(f"fencepost: {waiting:,} waiting")
-        with _on_stage(pair, OURSELVES) as contestant:
-            queues.append(scale.drain_rate(contestant, waiting, how_far))
-    return scale.Held(how_far, pgbench, by_workers, after_history, *queues)
+        scale.add_history(old, how_far.finished)
+        histories = scale.alternately([working(plain), working(old)], how_far.rounds)
+    with _on_stage(pair, OURSELVES) as short, _on_stage(pair, OURSELVES) as long:
+        _tell(f"fencepost: {how_far.waiting:,} waiting")
+        scale.fill(short, how_far.short_queue)
+        scale.fill(long, how_far.waiting)
+        queues = scale.alternately(
+            [lambda: scale.drain_rate(short, how_far), lambda: scale.drain_rate(long, how_far)],
+            how_far.rounds,
+        )
+    return scale.Held(
+        how_far, pgbench, dict(zip(scale.WORKERS, by_workers, strict=True)), *histories, *queues
+    )
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import psycopg
 from handlers import WRITE, AsyncHandlers
@@ -21,10 +22,14 @@ from fencepost.kernel import job as kernel_job
 
 QUEUE = "bench"
 BATCH = 500
-STREAM = "bench:jobs"
 UNFINISHED = (
     "select (select count(*) from fencepost.job_waiting) + (select count(*) from fencepost.job_running)"
 )
+
+
+def _stream(order: Order) -> str:
+    """One for each database: two of them may be worked on by turns."""
+    return f"bench:{urlsplit(order.postgres_url).path.strip('/')}"
 
 
 def _house(order: Order) -> Fencepost:
@@ -42,7 +47,7 @@ class Us:
         fp = _house(order)
         _declare(fp, order)
         settings = JobSettings(
-            stream_key=STREAM,
+            stream_key=_stream(order),
             lease_seconds=order.lease_seconds,
             heartbeat_seconds=order.lease_seconds / 3,
             reclaim_interval_seconds=min(5, order.lease_seconds / 3),
@@ -121,7 +126,7 @@ class OurClient:
 
     async def unfinished(self) -> int:
         rows = await (await self._admin.execute(UNFINISHED)).fetchone()
-        return rows[0] + await self._redis.xlen(f"{STREAM}:q:{QUEUE}")
+        return rows[0] + await self._redis.xlen(f"{_stream(self._order)}:q:{QUEUE}")
 
     async def outcome(self):
         row = await (
