@@ -1,0 +1,161 @@
+"""Orders over HTTP: what is right is accepted once, what is wrong is named and stored nowhere."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from fencepost import Fencepost
+from fencepost.embedded import Database
+from fencepost.orders.api import make_router
+from fencepost.orders.broker import Promise
+from fencepost.orders.brokers import Broker
+from fencepost.orders.desk import Strength
+from fencepost.orders.service import Orders
+from fencepost.testing.broker import HostileBroker
+from fencepost.testing.broker_mood import Mood
+from fencepost.web.app import make_app
+from fencepost.web.part import Part
+from fencepost.web.server import WebServer
+from fencepost.web.settings import WebSettings
+from tests.integration.orders.trading_floor import QUICK, adapter_for
+
+ORDER: dict[str, Any] = {
+    "idempotency_key": "01JABC",
+    "broker": "acme",
+    "symbol": "USDJPY",
+    "intent": "BUY",
+    "qty": 10000,
+    "limit_price": 145.001,
+}
+
+
+@pytest.fixture
+def broker() -> Iterator[HostileBroker]:
+    with HostileBroker(Promise.NOTHING, mood=Mood(limit=100), retry_after_seconds=3600) as broker:
+        yield broker
+
+
+@pytest.fixture
+def http(database: Database, broker: HostileBroker) -> Iterator[httpx.Client]:
+    """The service, at a broker that takes nothing for an hour: orders stay where the test puts them."""
+    fp = Fencepost(database.url)
+    brokers = {"acme": Broker(adapter_for(broker.url, Promise.NOTHING), Strength())}
+    orders = Orders(fp, brokers, outbox_settings=QUICK)
+    app = make_app([Part("orders", make_router(orders), orders.running)], WebSettings(), ground=lambda: fp)
+    server = WebServer(app, address="127.0.0.1", port=0)
+    server.start()
+    with httpx.Client(base_url=server.url) as client:
+        yield client
+    server.stop()
+
+
+def post(
+    http: httpx.Client, body: object = None, *, key: str | None = "01JABC", **fields: Any
+) -> httpx.Response:
+    content = body if isinstance(body, str | bytes) else json.dumps({**ORDER, **fields})
+    headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
+    return http.post("/orders", content=content, headers=headers)
+
+
+def stored(database: Database) -> int:
+    with database.connect_admin() as admin:
+        row = admin.execute(
+            "select (select count(*) from fencepost.orders_order) + (select count(*) from fencepost.outbox)"
+            " + (select count(*) from fencepost.orders_ledger)"
+        ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def test_an_order_is_accepted_once_and_a_repeat_is_answered(http: httpx.Client) -> None:
+    first = post(http)
+    assert first.status_code == 202
+    assert first.json()["request_json"]["limit_price"] == "145.001"
+    again = post(http, limit_price="145.0010")
+    assert (again.status_code, again.headers["Idempotency-Replayed"]) == (200, "true")
+    assert again.json()["id"] == first.json()["id"]
+    other = post(http, qty=1)
+    assert (other.status_code, other.json()["code"]) == (422, "mismatch")
+
+    assert http.get(first.headers["Location"]).json()["idempotency_key"] == "01JABC"
+    assert http.get("/orders/by-key/01JABC").json()["id"] == first.json()["id"]
+    assert [one["id"] for one in http.get("/orders").json()["orders"]] == [first.json()["id"]]
+    assert http.get(f"{first.headers['Location']}/history").json()["history"][0]["status_to"] == "queued"
+
+
+def test_a_key_that_is_being_accepted_says_when_to_come_back(http: httpx.Client, database: Database) -> None:
+    with psycopg.connect(database.url) as other, other.transaction():
+        other.execute("select pg_advisory_xact_lock(hashtextextended('orders' || chr(31) || '01JABC', 7411))")
+        answer = post(http)
+    assert (answer.status_code, answer.json()["code"]) == (409, "in_flight")
+    assert int(answer.headers["Retry-After"]) >= 1
+
+
+WRONG: list[tuple[str, dict[str, Any]]] = [
+    ("symbol", {"symbol": 7}),
+    ("symbol", {"symbol": ["USDJPY"]}),
+    ("qty", {"qty": -1}),
+    ("qty", {"qty": "many"}),
+    ("limit_price", {"limit_price": 0}),
+    ("intent", {"intent": "MAYBE"}),
+    ("broker", {"broker": "nobody"}),
+    ("expires_at", {"expires_at": "2020-01-01T00:00:00Z"}),
+    ("colour", {"colour": "red"}),
+]
+
+
+def test_a_wrong_order_is_named_and_not_stored(http: httpx.Client, database: Database) -> None:
+    for field, fields in WRONG:
+        answer = post(http, **fields)
+        assert (answer.status_code, answer.json()["code"]) == (400, "invalid_input"), fields
+        assert answer.json()["field"] == field
+    assert stored(database) == 0
+
+
+def test_keys_bodies_and_headers_that_are_wrong_store_nothing(http: httpx.Client, database: Database) -> None:
+    long = "k" * 300
+    assert post(http, key=long, idempotency_key=long).json()["field"] == "idempotency_key"
+    for key in ("another", None):
+        answer = post(http, key=key)
+        assert (answer.status_code, answer.json()["field"]) == (400, "idempotency_key")
+    for body in ("", "{", "[]", '{"qty": NaN}', b"\xff"):
+        answer = post(http, body)
+        assert (answer.status_code, answer.json()["field"]) == (400, "body")
+    large = post(http, json.dumps({**ORDER, "meta": {"note": "x" * 2_000_000}}))
+    assert (large.status_code, large.json()["code"]) == (413, "too_large")
+    assert stored(database) == 0
+
+
+def test_a_queued_order_is_cancelled_and_its_key_stays_used(http: httpx.Client) -> None:
+    order_id = post(http).json()["id"]
+    assert http.post(f"/orders/{order_id}/cancel", json={}).status_code == 400
+    done = http.post(f"/orders/{order_id}/cancel", json={"reason": "no more"}, headers={"X-Actor": "ann"})
+    if done.status_code == 409:  # Its first request was under way; it is refused and comes back.
+        assert done.json()["code"] == "in_flight"
+        return
+    assert (done.json()["status"], done.json()["last_error"]) == ("dead", "CANCELLED")
+    assert post(http).json()["status"] == "dead"
+    again = http.post(f"/orders/{order_id}/cancel", json={"reason": "no more"})
+    assert (again.status_code, again.json()["code"]) == (409, "already_finished")
+    new = http.post(f"/orders/{order_id}/resend", json={"expected": "dead", "reason": "yes, please"})
+    assert (new.status_code, new.json()["resend_of"]) == (202, order_id)
+
+
+def test_what_is_not_there_is_not_found(http: httpx.Client) -> None:
+    for path in ("/orders/999", "/orders/999/history", "/orders/by-key/none"):
+        assert http.get(path).status_code == 404
+    assert http.get("/orders/zero").status_code == 400
+    assert http.get("/orders?status=lost").json()["field"] == "status"
+    assert http.post("/orders/brokers/nobody/halt", json={"reason": "x"}).status_code == 404
+
+
+def test_the_kill_switch_is_pulled_and_seen_over_http(http: httpx.Client) -> None:
+    seen = http.post("/orders/brokers/acme/halt", json={"reason": "stop"}, headers={"X-Actor": "ann"}).json()
+    assert seen["brokers"][0]["halted_by"] == "ann"
+    seen = http.post("/orders/brokers/acme/resume", json={"reason": "go"}).json()
+    assert seen["brokers"][0]["halted_at"] is None
+    assert http.get("/orders/brokers").json()["brokers"][0]["breaker"] == "closed"

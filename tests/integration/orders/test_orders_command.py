@@ -1,0 +1,92 @@
+"""`fencepost orders`, as a person and as a script call it."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fencepost.cli.app import run
+from fencepost.cli.exits import ExitCode
+from fencepost.embedded import Database
+from tests.integration.cli.conftest import Answer
+from tests.integration.orders.market import Market
+
+Fencepost = Callable[..., Answer]
+
+
+@pytest.fixture
+def fencepost(
+    tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Fencepost:
+    """`fencepost("list")` is `fencepost orders list`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DATABASE_URL", database.url)
+
+    def call(*arguments: str) -> Answer:
+        code = run(["orders", *arguments])
+        said = capsys.readouterr()
+        return Answer(code, said.out, said.err)
+
+    return call
+
+
+def test_a_parked_order_is_listed_shown_with_its_history_and_resolved(
+    fencepost: Fencepost, market: Market
+) -> None:
+    order_id = market.accepted("parked-1", trace_id="trace-9")
+    market.settle(market.take_one(), "parked", code="NETWORK_TIMEOUT", detail="no answer")
+
+    assert [row["id"] for row in fencepost("list", "--status", "parked", "--json").json] == [order_id]
+    assert "BUY 10000 USDJPY @ 145.001" in fencepost("list").out
+    shown = fencepost("show", str(order_id))
+    assert "sending -> parked  NETWORK_TIMEOUT no answer" in shown.out
+    assert "trace-9" in shown.out
+
+    done = fencepost("resolve", str(order_id), "sent", "--broker-order-id", "b-9", "--reason", "seen there")
+    assert done.code == ExitCode.OK
+    shown = fencepost("show", str(order_id), "--json").json
+    assert (shown["status"], shown["broker_order_id"]) == ("sent", "b-9")
+    assert shown["history"][-1]["detail"] == "seen there"
+
+
+def test_a_decision_about_another_state_is_refused(fencepost: Fencepost, market: Market) -> None:
+    order_id = market.accepted()
+    refused = fencepost("resolve", str(order_id), "dead", "--reason", "why not")
+    assert refused.code == ExitCode.PROBLEM
+    assert market.status(order_id) == "queued"
+
+
+def test_a_resend_makes_a_new_order_and_asks_for_a_reason(fencepost: Fencepost, market: Market) -> None:
+    order_id = market.accepted()
+    market.settle(market.take_one(), "dead", fate="not_this", code="BAD_REQUEST")
+
+    assert fencepost("resend", str(order_id)).code != ExitCode.OK, "no reason was given"
+    done = fencepost("resend", str(order_id), "--reason", "the account is funded now", "--actor", "ann")
+
+    assert done.code == ExitCode.OK
+    new = market.take_one()
+    assert f"resent as {new.id}" in done.out
+    assert market.get(new.id)["resend_of"] == order_id
+    assert fencepost("resend", str(order_id), "--reason", "again").code == ExitCode.PROBLEM
+
+
+def test_the_kill_switch_is_shown(fencepost: Fencepost, market: Market) -> None:
+    market.accepted()
+    assert fencepost("halt", "acme", "--reason", "wrong prices").code == ExitCode.OK
+    assert "HALTED" in fencepost("brokers").out
+    assert market.take() == []
+    assert fencepost("halt", "acme", "--account", "main", "--reason", "also this").code == ExitCode.OK
+    fencepost("resume", "acme", "--reason", "right prices")
+    assert market.take() == []
+    fencepost("resume", "acme", "--account", "main", "--reason", "right prices")
+    assert len(market.take()) == 1
+
+
+def test_a_queued_order_is_cancelled_and_an_unknown_id_is_not_found(
+    fencepost: Fencepost, market: Market
+) -> None:
+    order_id = market.accepted()
+    assert fencepost("cancel", str(order_id), "--reason", "too late").code == ExitCode.OK
+    assert market.get(order_id)["last_error"] == "CANCELLED"
+    assert fencepost("show", "999999").code == ExitCode.NOT_FOUND
+    assert fencepost("cancel", "999999", "--reason", "x").code == ExitCode.PROBLEM
