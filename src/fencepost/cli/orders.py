@@ -232,27 +232,11 @@ def _line(row: dict[str, Any]) -> str:
     )
 
 
-_SHOWN = [
-    "id",
-    "status",
-    "last_error",
-    "idempotency_key",
-    "broker",
-    "account",
-    "broker_order_id",
-    "trace_id",
-    "created_at",
-    "updated_at",
-    "expires_at",
-    "retry_count",
-    "requests",
-    "asks",
-    "open_since",
-    "resend_of",
-    "resent_as",
-    "request_json",
-    "result",
-]
+_SHOWN = (
+    *("id", "status", "last_error", "idempotency_key", "broker", "account", "broker_order_id", "trace_id"),
+    *("created_at", "updated_at", "expires_at", "retry_count", "requests", "asks", "open_since"),
+    *("resend_of", "resent_as", "request_json", "result"),
+)
 
 
 def _facts(found: dict[str, Any]) -> list[str]:
