@@ -181,7 +181,7 @@ async def test_an_entry_that_waits_its_turn_is_left_alone(scene: Scene) -> None:
     async with _driving_only(scene):
         await scene.until_state(submitted.job_id, "dispatched")
         with Signals() as signals:
-            await signals.wait("jobs.swept", count=20)
+            await signals.wait("jobs.swept", count=20, within=60)
         assert scene.job(submitted.job_id).state == "dispatched"
         assert scene.redis.xlen("deepoj:jobs") == 1
         assert not [name for name, _ in scene.samples() if name == "job_swept_total"]
