@@ -12,7 +12,21 @@ from collections.abc import Sequence
 
 import typer
 
-from fencepost.cli import doctor, explain, jobs, judge, migrate, nonces, orders, recover, serve, status, up, worker
+from fencepost.cli import (
+    console,
+    doctor,
+    explain,
+    jobs,
+    judge,
+    migrate,
+    nonces,
+    orders,
+    recover,
+    serve,
+    status,
+    up,
+    worker,
+)
 from fencepost.cli.exits import ExitCode, exit_code_for, exit_code_table
 from fencepost.cli.terminal import remark
 
@@ -53,6 +67,7 @@ app.command("explain")(explain.explain)
 app.command("worker")(worker.worker)
 app.command("serve")(serve.serve)
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(console.app, name="console")
 app.add_typer(judge.app, name="judge")
 app.add_typer(nonces.app, name="nonces")
 app.add_typer(orders.app, name="orders")

@@ -76,11 +76,12 @@ class Stage:
             args=args, limits=limits, roots=LIBRARIES, binds={"app": "/app"}, out=out, out_kb=4096, **options
         )
         with ExitStack() as closing:
-            descriptors = [self._scratch(closing) for _ in range(3)]
-            os.write(descriptors[0], stdin)
-            os.lseek(descriptors[0], 0, os.SEEK_SET)
-            outcome = await boxes.run(order, BoxFiles(*descriptors))
-            return Ran(outcome, _read(descriptors[1]), _read(descriptors[2]))
+            stdin_file, stdout_file, stderr_file = (self._scratch(closing) for _ in range(3))
+            files = BoxFiles(stdin_file, stdout_file, stderr_file)
+            os.write(files.stdin, stdin)
+            os.lseek(files.stdin, 0, os.SEEK_SET)
+            outcome = await boxes.run(order, files)
+            return Ran(outcome, _read(files.stdout), _read(files.stderr))
 
     def new_folder(self) -> Path:
         self._outs += 1

@@ -73,6 +73,7 @@ class Agent:
             raise AgentFailed("closed", "The agent is not running.")
         try:
             socket.send_fds(self._socket, [order.packet()], files.all())
+            files.hand_over()
         except OSError as error:
             await self.close()
             raise AgentFailed("lost", f"The agent does not take orders: {error}.") from error

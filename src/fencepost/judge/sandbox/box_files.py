@@ -8,16 +8,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BoxFiles:
-    """Descriptors that the caller owns."""
+    """Descriptors that the caller owns.
+
+    `pipes` says that stdin and stdout lead to another program. They are closed as soon as the box has them:
+    as long as we held an end, the other program would never see its end.
+    """
 
     stdin: int
     stdout: int
     stderr: int
+    pipes: bool = False
 
     def all(self) -> list[int]:
         return [self.stdin, self.stdout, self.stderr]
+
+    def hand_over(self) -> None:
+        """The box has its own copies now. Can be repeated."""
+        if self.pipes and self.stdin >= 0:
+            os.close(self.stdin)
+            os.close(self.stdout)
+            self.stdin = self.stdout = -1
 
 
 @contextmanager

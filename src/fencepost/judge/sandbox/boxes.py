@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from fencepost.errors import InvalidInput
 from fencepost.judge.metrics import JudgeMetrics
 from fencepost.judge.protocol import Outcome, ProtocolError, Verdict, sandbox_failure
 from fencepost.judge.sandbox import program
@@ -46,6 +47,7 @@ class Boxes:
         self._program = box_program or program.find()
         self._idle: asyncio.LifoQueue[Agent] = asyncio.LifoQueue()
         self._agents: Sequence[Agent] = ()
+        self._getting = asyncio.Lock()
 
     async def __aenter__(self) -> Boxes:
         await self._sweep()
@@ -60,19 +62,34 @@ class Boxes:
 
     async def run(self, order: Order, files: BoxFiles) -> Outcome:
         """One run, as the attempt that the order names. A sandbox error comes back as one, after retries."""
-        agent = await self._idle.get()
+        async with self._getting:
+            agent = await self._idle.get()
+        return await self._run_in(agent, order, files)
+
+    async def run_pair(
+        self, first: tuple[Order, BoxFiles], second: tuple[Order, BoxFiles]
+    ) -> tuple[Outcome, Outcome]:
+        """Two programs that talk to each other: both or none, or two pairs would wait with one box each."""
+        if self._slots < 2:
+            raise InvalidInput("Programs that talk to each other need two slots.", field="JUDGE_SLOTS")
+        async with self._getting:
+            one, two = await self._idle.get(), await self._idle.get()
+        return await asyncio.gather(self._run_in(one, *first), self._run_in(two, *second))
+
+    async def _run_in(self, agent: Agent, order: Order, files: BoxFiles) -> Outcome:
         try:
             outcome = sandbox_failure("never_run")
             for left in reversed(range(TRIES)):
                 outcome = await self._counted(agent, order, files)
                 # What the program wrote cannot be taken back from a pipe: such a run is not repeated.
-                if outcome.verdict is not Verdict.SE or not left or not _can_repeat(files):
+                if outcome.verdict is not Verdict.SE or not left or files.pipes:
                     break
                 _rewind(files)
                 self._metrics.sandbox_retries.inc()
                 _log.warning("sandbox_error", reason=outcome.sandbox_error, job_id=order.job_id)
             return outcome
         finally:
+            files.hand_over()
             self._idle.put_nowait(agent)
 
     async def _counted(self, agent: Agent, order: Order, files: BoxFiles) -> Outcome:
@@ -106,7 +123,7 @@ class Boxes:
                 self._metrics.agent_failures.labels(reason=reason).inc()
                 _log.warning("agent_failed", reason=reason, error=str(error), job_id=order.job_id)
                 announce("judge.agent_failed")
-                if not _can_repeat(files):
+                if files.pipes:
                     return sandbox_failure(f"agent: {reason}")
                 _rewind(files)
         outcome, said = await run_once(self._program, self.site, order, files, self._bounds)
@@ -133,11 +150,6 @@ class Boxes:
         with suppress(OSError):
             process = await asyncio.create_subprocess_exec(self._program, "sweep", env={})
             await process.wait()
-
-
-def _can_repeat(files: BoxFiles) -> bool:
-    kinds = [os.fstat(descriptor).st_mode for descriptor in files.all()]
-    return not any(stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind) for kind in kinds)
 
 
 def _rewind(files: BoxFiles) -> None:

@@ -53,6 +53,7 @@ async def run_once(
             env={},
             start_new_session=True,
         )
+        files.hand_over()
         os.close(watched)
         watched = -1
         said = await _listen(process, bounds, order.limits.wall_ms / 1000 * CEILING + MARGIN_SECONDS)

@@ -87,6 +87,8 @@ static int start_program(const struct order *order, const struct run_files *file
   if (program < 0) fail(files->socket, "fork");
   if (program == 0) guard_exec(order, files, complaint[1]);
   close(complaint[1]);
+  /* A pipe to another program ends when the program's own end does. */
+  for (int i = 0; i < 3; i++) close(files->standard[i]);
   int pidfd = (int)syscall(SYS_pidfd_open, program, 0);
   struct message started = {.kind = MSG_PROGRAM};
   if (pidfd < 0) fail(files->socket, "pidfd");

@@ -213,10 +213,22 @@ static void settle(struct watch *w, const int standard[3], struct outcome *outco
   outcome->exit_signal = WIFSIGNALED(w->status) ? WTERMSIG(w->status) : 0;
   outcome->exit_code = WIFEXITED(w->status) ? WEXITSTATUS(w->status) : 0;
   outcome->verdict = verdict_of(w, peak_kb, oom_kills, standard);
-  if (w->out_fd >= 0 && !strcmp(outcome->verdict, "OK")) {
+  /* A validator speaks by its exit code and leaves its feedback: only what was killed is not copied. */
+  bool by_itself = w->by == BY_ITSELF && !outcome->exit_signal;
+  if (w->out_fd >= 0 && by_itself && (!strcmp(outcome->verdict, "OK") || !strcmp(outcome->verdict, "RE"))) {
     const char *wrong = copy_out(w->out_fd, w->order->out_dir, w->order->out_kb, w->order->out_files);
     if (wrong) outcome->verdict = "RE", snprintf(outcome->error, sizeof outcome->error, "%s", wrong);
   }
+}
+
+/* Ours would keep a pipe to another program open after the program has closed it. */
+static void let_go_of_pipes(const int standard[3]) {
+  int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+  for (int i = 0; i < 3; i++) {
+    struct stat kind;
+    if (standard[i] > 2 && !fstat(standard[i], &kind) && S_ISFIFO(kind.st_mode)) dup3(nothing, standard[i], O_CLOEXEC);
+  }
+  if (nothing >= 0) close(nothing);
 }
 
 void supervise(struct holder *holder, struct cgroup *group, const struct order *order, char *words, size_t length,
@@ -231,6 +243,7 @@ void supervise(struct holder *holder, struct cgroup *group, const struct order *
   } else if (wire_send(holder->socket, words, length, fds, 3 + join_count) < 0) {
     snprintf(w.error, sizeof w.error, "holder_lost");
   } else {
+    let_go_of_pipes(standard);
     wait_for_end(&w, standard, lifeline);
   }
   for (int i = 0; i < join_count; i++) close(fds[3 + i]);

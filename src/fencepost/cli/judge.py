@@ -1,0 +1,121 @@
+"""`fencepost judge`: problems and their packages, languages and the sandbox."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fencepost.cli.exits import ExitCode
+from fencepost.cli.terminal import JsonOption, answer, answer_json
+
+if TYPE_CHECKING:
+    from fencepost.judge.packages.reading import ReadProblem
+    from fencepost.judge.verification import Verified
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Problems, languages and the sandbox.")
+Package = Annotated[Path, typer.Argument(metavar="PACKAGE", help="A folder or a zip.", exists=True)]
+
+
+@app.command("verify")
+def verify_package(package: Package, json_output: JsonOption = False) -> None:
+    """Run all submissions of a problem package, and say which got what they should.
+
+    A package is in the ICPC format (legacy or 2023-07), or a simple folder of .in and .ans files, or a zip of
+    either. Needs no server. Ends with 1 when a submission got something else.
+    """
+    import asyncio  # noqa: PLC0415 - The judge loads what --help need not.
+
+    problem, results = asyncio.run(_verify(package))
+    if json_output:
+        answer_json({"problem": problem, "submissions": [_row(one) for one in results]})
+    else:
+        answer("\n".join([problem, *map(_line, results)]))
+    if any(one.kept is False for one in results):
+        raise typer.Exit(ExitCode.PROBLEM)
+
+
+@app.command("languages")
+def languages(json_output: JsonOption = False) -> None:
+    """The languages that this machine can offer, and what the others lack."""
+    from fencepost.judge.language import find_languages, read_specs  # noqa: PLC0415
+
+    found = find_languages()
+    rows = [
+        {
+            "name": spec.name,
+            "title": spec.title,
+            "version": found[spec.name].version if spec.name in found else None,
+        }
+        for spec in read_specs()
+    ]
+    if json_output:
+        answer_json(rows)
+        return
+    missing = {spec.name: ", ".join(one.names[0] for one in spec.programs.values()) for spec in read_specs()}
+    for row in rows:
+        name = str(row["name"])
+        answer(f"{row['title']:12} {row['version'] or f'not offered: install {missing[name]}'}")
+
+
+@app.command("probe")
+def probe(json_output: JsonOption = False) -> None:
+    """What the sandbox can do on this machine: namespaces, cgroups, and what is degraded."""
+    from fencepost.judge.sandbox.probing import probe_machine  # noqa: PLC0415
+
+    report = probe_machine()
+    if json_output:
+        answer_json(report.as_json())
+    else:
+        answer("\n".join(report.lines()))
+    if not report.ready:
+        raise typer.Exit(ExitCode.PROBLEM)
+
+
+async def _verify(package: Path) -> tuple[str, list[Verified]]:
+    import tempfile  # noqa: PLC0415
+
+    from fencepost.judge.chambers import open_judge  # noqa: PLC0415
+    from fencepost.judge.metrics import JudgeMetrics  # noqa: PLC0415
+    from fencepost.judge.packages.reading import read_problem  # noqa: PLC0415
+    from fencepost.judge.settings import JudgeSettings  # noqa: PLC0415
+    from fencepost.judge.store import Store  # noqa: PLC0415
+    from fencepost.judge.verification import verify  # noqa: PLC0415
+    from fencepost.metrics import Metrics  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory(prefix="fencepost-verify-") as scratch:
+        store = Store(Path(scratch))
+        read = read_problem(package, store)
+        async with open_judge(JudgeSettings.load(), JudgeMetrics.on(Metrics()), store) as judge:
+            return _headline(read), [one async for one in verify(judge, read)]
+
+
+def _headline(read: ReadProblem) -> str:
+    count = sum(1 for _ in read.problem.data.all_cases())
+    kind = "scoring" if read.problem.scoring else "pass-fail"
+    how = ", interactive" if read.problem.interactive else ""
+    name = f"{read.problem.title} ({read.problem.slug})"
+    return f"{name}: {kind}{how}, {count} tests, {len(read.submissions)} submissions"
+
+
+def _row(one: Verified) -> dict[str, object]:
+    return {
+        "name": one.submission.name,
+        "expected": sorted(one.submission.expected),
+        "verdict": one.got.verdict if one.got else None,
+        "score": one.got.score if one.got else None,
+        "time_ms": one.got.time_ms if one.got else None,
+        "mem_kb": one.got.mem_kb if one.got else None,
+        "kept": one.kept,
+        "fault": one.fault,
+    }
+
+
+def _line(one: Verified) -> str:
+    sign = {True: "ok  ", False: "FAIL", None: "skip"}[one.kept]
+    if one.got is None:
+        return f"  {sign} {one.submission.name}: {one.fault or 'its language is not on this machine'}"
+    score = "" if one.got.score is None else f"  {one.got.score:g} points"
+    wanted = "" if one.kept else f", not {'/'.join(sorted(one.submission.expected))}"
+    return f"  {sign} {one.submission.name}: {one.got.verdict}{wanted}{score}  {one.got.time_ms} ms"

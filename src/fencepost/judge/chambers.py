@@ -1,0 +1,47 @@
+"""Where the judge sits: everything that judging needs on this machine, opened and closed together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+
+from fencepost.judge.judging import Judge
+from fencepost.judge.language import Language, find_languages, site_roots
+from fencepost.judge.metrics import JudgeMetrics
+from fencepost.judge.sandbox.boxes import Boxes
+from fencepost.judge.sandbox.command import Bounds
+from fencepost.judge.sandbox.order import Site
+from fencepost.judge.settings import JudgeSettings
+from fencepost.judge.store import Cache, Store
+from fencepost.judge.workshop import Workshop
+
+
+@asynccontextmanager
+async def open_judge(
+    settings: JudgeSettings,
+    metrics: JudgeMetrics,
+    store: Store,
+    *,
+    languages: Mapping[str, Language] | None = None,
+) -> AsyncGenerator[Judge]:
+    """A judge with the languages of this machine, unless they are known. Leaves nothing behind."""
+    if languages is None:
+        languages = await asyncio.to_thread(find_languages)
+    with Workshop(settings.workspace_root) as workshop:
+        site = Site(
+            workshop.folder,
+            site_roots(languages.values()),
+            cgroup=settings.cgroup == "auto",
+            outer_uid=settings.outer_uid,
+        )
+        boxes = Boxes(
+            site,
+            metrics,
+            slots=settings.slots,
+            agents=settings.agent,
+            bounds=Bounds(settings.stdout_limit_bytes, settings.stderr_limit_bytes),
+        )
+        async with boxes:
+            cache = Cache(store, workshop.folder, bytes_max=settings.cache_max_bytes)
+            yield Judge(boxes, workshop, cache, languages, parallel=settings.parallel_tests)

@@ -1,0 +1,314 @@
+"""Judging one submission: compile, run every test, ask whether its output is right, grade."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+
+from fencepost.errors import InvalidInput
+from fencepost.judge.comparison import Checked, Comparison, compare
+from fencepost.judge.compiling import Program, compile_sources
+from fencepost.judge.grading import SKIPPED, CaseResult, grade, is_lost, is_solved
+from fencepost.judge.language import Language
+from fencepost.judge.problem import Group, Problem, Protocol, TestCase
+from fencepost.judge.protocol import Outcome, Verdict
+from fencepost.judge.sandbox.box_files import BoxFiles
+from fencepost.judge.sandbox.boxes import Boxes
+from fencepost.judge.sandbox.order import Limits, Order
+from fencepost.judge.store import Cache, CorruptData, remove_folder
+from fencepost.judge.validating import Opinion, Validator
+from fencepost.judge.workshop import Workshop
+
+Progress = Callable[[Sequence[CaseResult], int], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What a submission got. SE when the judge, and not the submission, is to blame."""
+
+    verdict: str
+    score: float | None = None
+    time_ms: int = 0
+    mem_kb: int = 0
+    message: str = ""
+    cases: Sequence[CaseResult] = field(default_factory=list[CaseResult])
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One submission in hand."""
+
+    problem: Problem
+    program: Program
+    validator: Validator | None
+    job_id: str
+    attempt_id: int
+
+
+class JudgeFault(Exception):
+    """The judge's own failure: the box, the data or the validator. Worth another try, elsewhere or later."""
+
+
+async def _nobody_watches(results: Sequence[CaseResult], count: int) -> None:
+    return None
+
+
+class Judge:
+    """Everything that judging needs on one machine."""
+
+    def __init__(
+        self,
+        boxes: Boxes,
+        workshop: Workshop,
+        cache: Cache,
+        languages: Mapping[str, Language],
+        *,
+        parallel: int = 1,
+    ) -> None:
+        self.languages = languages
+        self._boxes = boxes
+        self._workshop = workshop
+        self._cache = cache
+        self._parallel = parallel
+        self._validators: dict[str, Validator] = {}
+        self._compiling = asyncio.Lock()
+
+    async def judge(
+        self,
+        problem: Problem,
+        language: str,
+        sources: Mapping[str, bytes],
+        *,
+        job_id: str = "",
+        attempt_id: int = 0,
+        progress: Progress = _nobody_watches,
+    ) -> Judgement:
+        """Raises JudgeFault when no verdict can be given; never blames the submission for it."""
+        compiled = await compile_sources(
+            self._workshop, self._boxes, self._language(language), sources, job_id, attempt_id
+        )
+        if compiled.program is None:
+            assert compiled.outcome is not None
+            if compiled.outcome.verdict is Verdict.SE:
+                raise JudgeFault(f"compile: {compiled.outcome.sandbox_error}")
+            return Judgement(verdict="CE", message=compiled.message)
+        try:
+            run = _Run(problem, compiled.program, await self._validator(problem), job_id, attempt_id)
+            results = await self._run_all(run, progress)
+        except (CorruptData, FileNotFoundError) as error:
+            raise JudgeFault(f"data: {error}") from error
+        finally:
+            remove_folder(self._workshop.folder / compiled.program.folder)
+        final = grade(problem, results)
+        first = next((one for one in results.values() if one.verdict not in ("AC", SKIPPED)), None)
+        return Judgement(
+            verdict=final.verdict,
+            score=final.score,
+            time_ms=final.time_ms,
+            mem_kb=final.mem_kb,
+            message=first.message if first else "",
+            cases=[results[case.name] for case in problem.data.all_cases() if case.name in results],
+        )
+
+    def _language(self, name: str) -> Language:
+        if name not in self.languages:
+            raise InvalidInput(
+                f"{name!r} is not offered here. There is: {', '.join(self.languages)}.", field="language"
+            )
+        return self.languages[name]
+
+    async def _validator(self, problem: Problem) -> Validator | None:
+        """Compiled once for its content, however many submissions wait for it."""
+        spec = problem.validator
+        if spec is None:
+            return None
+        key = repr(sorted(spec.files.items()))
+        async with self._compiling:
+            if key not in self._validators:
+                sources = {name: self._cache.path(digest).read_bytes() for name, digest in spec.files.items()}
+                language = self.languages.get(spec.language)
+                if language is None:
+                    raise JudgeFault(f"validator: {spec.language} is not offered here")
+                compiled = await compile_sources(self._workshop, self._boxes, language, sources)
+                if compiled.program is None:
+                    raise JudgeFault(f"validator: {compiled.message}")
+                self._validators[key] = Validator(compiled.program, spec.protocol)
+        return self._validators[key]
+
+    async def _run_all(self, run: _Run, progress: Progress) -> dict[str, CaseResult]:
+        results: dict[str, CaseResult] = {}
+        count = sum(1 for _ in run.problem.data.all_cases())
+        waiting = _in_turn(run.problem, results)
+        while turn := list(islice(waiting, self._parallel)):
+            for result in await asyncio.gather(*(self._case(run, case) for case in turn)):
+                results[result.name] = result
+            await progress(list(results.values()), count)
+        return results
+
+    async def _case(self, run: _Run, case: TestCase) -> CaseResult:
+        feedback = self._workshop.new_app()
+        try:
+            if run.problem.interactive:
+                return await self._interactive(run, case, feedback)
+            return await self._passes(run, case, feedback)
+        finally:
+            remove_folder(feedback)
+
+    async def _passes(self, run: _Run, case: TestCase, feedback: Path) -> CaseResult:
+        """Run and check; a multi-pass validator may hand over another input for another run."""
+        given = self._cache.path(case.input)
+        time_ms = mem_kb = 0
+        for left in reversed(range(run.problem.bounds.passes)):
+            result, following = await self._plain(run, case, given, feedback / str(left))
+            time_ms, mem_kb = max(time_ms, result.time_ms), max(mem_kb, result.mem_kb)
+            if following is None or result.verdict != "AC":
+                return replace(result, time_ms=time_ms, mem_kb=mem_kb)
+            given = following
+        raise JudgeFault("validator: it asked for more passes than the problem allows")
+
+    async def _plain(
+        self, run: _Run, case: TestCase, given: Path, feedback: Path
+    ) -> tuple[CaseResult, Path | None]:
+        with self._workshop.scratch_file() as output, self._workshop.scratch_file() as errors:
+            stdin = os.open(given, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                outcome = await self._boxes.run(self._order(run), BoxFiles(stdin, output, errors))
+            finally:
+                os.close(stdin)
+            failed = _failure(case, outcome, run.program.language)
+            if failed is not None:
+                return failed, None
+            os.mkdir(feedback, 0o755)  # noqa: PTH102
+            opinion = await self._check(run, case, given, output, feedback)
+        return _judged(case, outcome, opinion), opinion.next_input
+
+    async def _check(self, run: _Run, case: TestCase, given: Path, output: int, feedback: Path) -> Opinion:
+        answer = self._cache.path(case.answer)
+        flags = case.flags if case.flags is not None else run.problem.flags
+        if run.validator is None:
+            checked = await asyncio.to_thread(_compare, output, answer, flags)
+            return Opinion(checked.answer, checked.message)
+        place = self._workshop.place
+        copied: Path | None = None
+        if run.validator.protocol is Protocol.TESTLIB:
+            copied = self._workshop.new_app() / "output"
+            copied.write_bytes(_content(output))
+        try:
+            shown = place(copied) if copied else None
+            order = run.validator.order((place(given), place(answer)), shown, flags, feedback)
+            os.lseek(output, 0, os.SEEK_SET)
+            with self._workshop.scratch_file() as said:
+                outcome = await self._boxes.run(order, BoxFiles(output, said, said))
+                return _believed(run.validator.opinion(outcome, feedback, os.pread(said, 4096, 0)))
+        finally:
+            if copied is not None:
+                remove_folder(copied.parent)
+
+    async def _interactive(self, run: _Run, case: TestCase, feedback: Path) -> CaseResult:
+        """The program and the validator, each in a box, each reading what the other one writes."""
+        if run.validator is None:
+            raise JudgeFault("validator: an interactive problem needs one")
+        place = self._workshop.place
+        flags = case.flags if case.flags is not None else run.problem.flags
+        data = (place(self._cache.path(case.input)), place(self._cache.path(case.answer)))
+        order = run.validator.order(data, None, flags, feedback)
+        with self._workshop.scratch_file() as errors, self._workshop.scratch_file() as said:
+            outcome, judged = await self._talk(self._order(run), order, errors, said)
+            opinion = _believed(run.validator.opinion(judged, feedback, os.pread(said, 4096, 0)))
+        failed = _failure(case, outcome, run.program.language)
+        # A program that is told it is wrong may well stumble over the closed pipe: the validator spoke first.
+        if failed is not None and not (failed.verdict == "RE" and opinion.verdict == "WA"):
+            return failed
+        return _judged(case, outcome, opinion)
+
+    async def _talk(
+        self, program: Order, validator: Order, errors: int, said: int
+    ) -> tuple[Outcome, Outcome]:
+        to_program, from_program = os.pipe(), os.pipe()
+        return await self._boxes.run_pair(
+            (program, BoxFiles(to_program[0], from_program[1], errors, pipes=True)),
+            (validator, BoxFiles(from_program[0], to_program[1], said, pipes=True)),
+        )
+
+    def _order(self, run: _Run) -> Order:
+        bounds = run.problem.bounds
+        limits = Limits(
+            cpu_ms=bounds.time_ms,
+            wall_ms=bounds.time_ms * 2 + 2000,
+            memory_kb=bounds.memory_kb,
+            output_kb=bounds.output_kb,
+        )
+        order = run.program.language.run_order(run.program.folder, run.program.entry, limits)
+        return replace(order, job_id=run.job_id, attempt_id=run.attempt_id)
+
+
+def _in_turn(problem: Problem, results: dict[str, CaseResult]) -> Iterator[TestCase]:
+    """The tests that are still worth running. What is skipped is written into the results at once."""
+
+    def walk(group: Group) -> Iterator[TestCase]:
+        required = [other for other in _all_groups(problem.data) if other.name in group.require]
+        blocked = not all(is_solved(other, results) for other in required)
+        for case in group.cases:
+            stop = not problem.scoring and any(one.verdict != "AC" for one in results.values())
+            if blocked or stop or is_lost(group, results):
+                results[case.name] = CaseResult(name=case.name, verdict=SKIPPED)
+            else:
+                yield case
+        for below in group.groups:
+            yield from walk(below)
+
+    return walk(problem.data)
+
+
+def _all_groups(group: Group) -> Iterator[Group]:
+    yield group
+    for below in group.groups:
+        yield from _all_groups(below)
+
+
+def _failure(case: TestCase, outcome: Outcome, language: Language) -> CaseResult | None:
+    """The result of a run that did not end well, whatever it wrote."""
+    if outcome.verdict is Verdict.OK:
+        return None
+    if outcome.verdict is Verdict.SE:
+        raise JudgeFault(f"sandbox: {outcome.sandbox_error}")
+    verdict = outcome.verdict.value
+    if verdict == "RE" and not outcome.exit_signal and outcome.exit_code in language.spec.memory_exit_codes:
+        verdict = "MLE"
+    how = f"signal {outcome.exit_signal}" if outcome.exit_signal else f"exit code {outcome.exit_code}"
+    return CaseResult(
+        name=case.name,
+        verdict=verdict,
+        time_ms=outcome.time_ms,
+        mem_kb=outcome.mem_kb,
+        message=f"It ended with {how}." if verdict == "RE" else "",
+    )
+
+
+def _judged(case: TestCase, outcome: Outcome, opinion: Opinion) -> CaseResult:
+    return CaseResult(
+        name=case.name,
+        verdict=opinion.verdict,
+        time_ms=outcome.time_ms,
+        mem_kb=outcome.mem_kb,
+        message=opinion.message,
+        share=opinion.share,
+    )
+
+
+def _believed(opinion: Opinion) -> Opinion:
+    if opinion.verdict == "JE":
+        raise JudgeFault(f"validator: {opinion.message}")
+    return opinion
+
+
+def _content(descriptor: int) -> bytes:
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
+
+
+def _compare(output: int, answer: Path, flags: Sequence[str]) -> Checked:
+    return compare(_content(output), answer.read_bytes(), Comparison.from_flags(flags))

@@ -1,0 +1,1 @@
+"""Reading problems: ICPC packages, simple folders, and the archives that they come in."""

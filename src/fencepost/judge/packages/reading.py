@@ -1,0 +1,76 @@
+"""One door for every form that a problem comes in."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fencepost.errors import InvalidInput
+from fencepost.judge.packages.archive import unpack
+from fencepost.judge.packages.icpc import is_package, read_package, slug_of
+from fencepost.judge.packages.simple_folder import read_folder
+from fencepost.judge.packages.source_files import read_sources
+from fencepost.judge.problem import Problem
+from fencepost.judge.store import Store
+
+EXPECTED = {
+    "accepted": frozenset({"AC"}),
+    "partially_accepted": frozenset({"PA"}),
+    "wrong_answer": frozenset({"WA", "PE"}),
+    "time_limit_exceeded": frozenset({"TLE"}),
+    "run_time_error": frozenset({"RE"}),
+    "memory_limit_exceeded": frozenset({"MLE"}),
+    "output_limit_exceeded": frozenset({"OLE"}),
+    "compiler_error": frozenset({"CE"}),
+    "rejected": frozenset({"WA", "PE", "TLE", "RE", "MLE", "OLE", "CE"}),
+}
+"""What a submission gets that lies in a folder of this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class JurySubmission:
+    """A submission of the package's own, and the verdicts that would be right."""
+
+    name: str
+    sources: Mapping[str, bytes]
+    expected: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadProblem:
+    problem: Problem
+    submissions: tuple[JurySubmission, ...]
+
+
+def read_problem(place: Path, store: Store, *, slug: str | None = None) -> ReadProblem:
+    """A package, a simple folder, or a zip of one."""
+    if place.is_dir():
+        return _read(place, store, slug)
+    if not place.is_file():
+        raise InvalidInput(f"There is no {place}.", field="package")
+    with tempfile.TemporaryDirectory(prefix="fencepost-package-") as scratch:
+        folder = Path(scratch) / "package"
+        folder.mkdir()
+        unpack(place, folder)
+        return _read(_innermost(folder), store, slug or slug_of(place.stem))
+
+
+def _read(folder: Path, store: Store, slug: str | None) -> ReadProblem:
+    problem = (read_package if is_package(folder) else read_folder)(folder, store, slug=slug)
+    return ReadProblem(problem, tuple(_submissions(folder)))
+
+
+def _innermost(folder: Path) -> Path:
+    """Many archives hold one folder with everything in it."""
+    entries = list(folder.iterdir())
+    return entries[0] if len(entries) == 1 and entries[0].is_dir() else folder
+
+
+def _submissions(folder: Path) -> Iterator[JurySubmission]:
+    for kind, expected in EXPECTED.items():
+        place = folder / "submissions" / kind
+        for path in sorted(place.iterdir()) if place.is_dir() else ():
+            if not path.name.startswith("."):
+                yield JurySubmission(f"{kind}/{path.name}", read_sources(path), expected)

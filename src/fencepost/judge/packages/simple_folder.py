@@ -1,0 +1,82 @@
+"""The simplest problem: a folder of NAME.in beside NAME.ans or NAME.out. `problem.yaml` may say more.
+
+title: Sum
+time_limit: 1.5        # seconds
+memory: 256            # MiB
+flags: [float_tolerance, "1e-6"]
+checker: check.cpp     # beside it; its protocol is testlib's
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fencepost.errors import InvalidInput
+from fencepost.judge.packages.icpc import read_yaml, slug_of
+from fencepost.judge.packages.source_files import language_of
+from fencepost.judge.problem import Bounds, Group, Problem, Protocol, TestCase, ValidatorSpec
+from fencepost.judge.store import Store
+
+KEYS = {"title", "time_limit", "memory", "flags", "checker"}
+
+
+def read_folder(folder: Path, store: Store, *, slug: str | None = None) -> Problem:
+    described = read_yaml(folder / "problem.yaml")
+    unknown = sorted(set(described) - KEYS)
+    if unknown:
+        raise InvalidInput(
+            f"problem.yaml: unknown {', '.join(unknown)}; there is {sorted(KEYS)}.", field=unknown[0]
+        )
+    inputs = sorted(folder.rglob("*.in"))
+    if not inputs:
+        raise InvalidInput(f"{folder.name} has no test: a test is NAME.in and NAME.ans.", field="data")
+    cases = [
+        TestCase(
+            name=str(path.relative_to(folder).with_suffix("")),
+            input=store.put(path.read_bytes()),
+            answer=store.put(_answer(path).read_bytes()),
+        )
+        for path in inputs
+    ]
+    try:
+        bounds = Bounds(
+            time_ms=round(float(described.get("time_limit", 1)) * 1000),
+            memory_kb=round(float(described.get("memory", 256)) * 1024),
+        )
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"problem.yaml: a limit is out of its range: {error}", field="time_limit"
+        ) from None
+    return Problem(
+        slug=slug or slug_of(folder.name),
+        title=str(described.get("title", folder.name)),
+        bounds=bounds,
+        flags=[str(flag) for flag in described.get("flags", ())],
+        validator=_checker(folder, described.get("checker"), store),
+        data=Group(name="data", cases=cases),
+        statement=_statement(folder),
+    )
+
+
+def _answer(path: Path) -> Path:
+    for suffix in (".ans", ".out"):
+        if path.with_suffix(suffix).is_file():
+            return path.with_suffix(suffix)
+    raise InvalidInput(f"{path.name} has neither .ans nor .out beside it.", field=path.name)
+
+
+def _checker(folder: Path, name: str | None, store: Store) -> ValidatorSpec | None:
+    if name is None:
+        return None
+    path = folder / Path(name).name
+    if not path.is_file():
+        raise InvalidInput(f"There is no checker {name}.", field="checker")
+    beside = list(folder.glob("*.h"))
+    sources = {other.name: other.read_bytes() for other in [path, *beside]}
+    files = {name: store.put(text) for name, text in sources.items()}
+    return ValidatorSpec(protocol=Protocol.TESTLIB, files=files, language=language_of(sources))
+
+
+def _statement(folder: Path) -> str:
+    path = folder / "statement.md"
+    return path.read_text(encoding="utf-8") if path.is_file() else ""

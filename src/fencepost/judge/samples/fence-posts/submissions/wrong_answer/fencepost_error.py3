@@ -1,0 +1,2 @@
+length, step = map(int, input().split())
+print(length // step)

@@ -1,0 +1,2 @@
+print(0, flush=True)
+input()

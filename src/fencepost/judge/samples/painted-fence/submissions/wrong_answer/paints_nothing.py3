@@ -1,0 +1,2 @@
+input()
+print(max(map(len, input().split("w"))))

@@ -1,0 +1,45 @@
+"""Settings of the judge."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from fencepost.layered_settings import From, LayeredSettings
+
+
+class JudgeSettings(LayeredSettings):
+    """One value for the judge of a process."""
+
+    slots: Annotated[int, Field(ge=2, le=256), From("JUDGE_SLOTS", "judge.slots")] = max(
+        2, os.cpu_count() or 2
+    )
+    parallel_tests: Annotated[
+        int, Field(ge=1, le=64), From("JUDGE_PARALLEL_TESTS", "judge.parallel_tests")
+    ] = 1
+    agent: Annotated[bool, From("JUDGE_AGENT", "judge.agent")] = True
+    cgroup: Annotated[Literal["auto", "none"], From("JUDGE_CGROUP", "judge.cgroup")] = "auto"
+    stdout_limit_bytes: Annotated[
+        int, Field(ge=4096, le=1 << 30), From("JUDGE_STDOUT_LIMIT_BYTES", "judge.stdout_limit_bytes")
+    ] = 262_144
+    stderr_limit_bytes: Annotated[
+        int, Field(ge=4096, le=1 << 30), From("JUDGE_STDERR_LIMIT_BYTES", "judge.stderr_limit_bytes")
+    ] = 1_048_576
+    source_max_bytes: Annotated[
+        int, Field(ge=1, le=1 << 20), From("JUDGE_SOURCE_MAX_BYTES", "judge.source_max_bytes")
+    ] = 65_536
+    cache_max_bytes: Annotated[
+        int, Field(ge=1 << 20), From("JUDGE_CACHE_MAX_BYTES", "judge.cache_max_bytes")
+    ] = 1 << 30
+    outer_uid: Annotated[int, Field(ge=1, le=0x7FFFFFFF), From("JUDGE_OUTER_UID", "judge.outer_uid")] = 65_533
+    store: Annotated[Path, From("JUDGE_STORE", "judge.store")] = Path(".fencepost/judge")
+    workspace: Annotated[Path | None, From("JUDGE_WORKSPACE", "judge.workspace")] = None
+
+    @property
+    def workspace_root(self) -> Path:
+        """Scratch space; named by its user, because a folder of another user cannot be used."""
+        return self.workspace or Path(tempfile.gettempdir()) / f"fencepost-judge-{os.getuid()}"
