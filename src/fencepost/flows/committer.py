@@ -20,7 +20,7 @@ from typing import Any
 
 from fencepost.client import Fencepost
 from fencepost.crashpoints import crash_point
-from fencepost.errors import NotFound
+from fencepost.errors import NotFound, Refusal
 from fencepost.flows import ledger
 from fencepost.flows.errors import StartRefused
 from fencepost.flows.frontier import Frontier
@@ -131,6 +131,33 @@ class Committer:
         assert begun == ident.number, (
             f"{ident.text} was expected, and #{begun} was begun: there is another writer"
         )
+        try:
+            target, size, whole = await self._store(ident, handles, body, outputs, frontier)
+        except Refusal:
+            # Not ours any more, and never durable: nobody else may know of what was prepared here.
+            for sink, handle in zip(self._sinks, handles, strict=True):
+                await sink.cancel(ident, handle)
+            raise
+        crash_point("flows.commit.after_store")
+        self._settled(body, ident.number, target, size, whole=whole)
+        for sink, handle, values in zip(self._sinks, handles, outputs, strict=True):
+            await sink.finish(ident, handle, values)
+        crash_point("flows.commit.before_flag")
+        await self._fp.run(checkpoint.commit(self._resource, self._token, ident.number))
+        crash_point("flows.commit.after_flag")
+        await self._prune(whole=whole)
+        return size
+
+    async def _store(
+        self,
+        ident: CheckpointId,
+        handles: list[Any],
+        body: Body,
+        outputs: Sequence[Sequence[Any]],
+        frontier: Frontier,
+    ) -> tuple[Any, int, bool]:
+        """Prepare the sinks and make the checkpoint durable; answers the frontier, the size, and if it is
+        whole."""
         crash_point("flows.commit.before_invoke")
         for place, sink in enumerate(self._sinks):
             handles[place] = await sink.prepare(ident, handles[place], outputs[place])
@@ -153,15 +180,7 @@ class Committer:
             )
             await self._write(tx, ident.number, outputs)
             crash_point("flows.commit.before_store")
-        crash_point("flows.commit.after_store")
-        self._settled(body, ident.number, target, len(state or b""), whole=whole)
-        for sink, handle, values in zip(self._sinks, handles, outputs, strict=True):
-            await sink.finish(ident, handle, values)
-        crash_point("flows.commit.before_flag")
-        await self._fp.run(checkpoint.commit(self._resource, self._token, ident.number))
-        crash_point("flows.commit.after_flag")
-        await self._prune(whole=whole)
-        return len(state or b"")
+        return target, len(state or b""), whole
 
     async def _write(self, tx: Any, number: int, outputs: Sequence[Sequence[Any]]) -> None:
         ident = CheckpointId(self._resource, self._token, number)

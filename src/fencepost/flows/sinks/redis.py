@@ -1,0 +1,172 @@
+"""Sinks in Redis. Each is as durable as that Redis is, and no more.
+
+The values of a commit lie in the checkpoint before they are written, so that a repeat writes the same
+ones; and the script that writes them also writes down which checkpoint they were of, so that a repeat
+writes nothing. Redis loses its newest writes when it is restarted without an append-only file: then its
+frontier is behind the checkpoint, and the task goes back to where Redis stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from redis.crc import key_slot
+
+from fencepost.flows.errors import StartRefused
+from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
+from fencepost.flows.record import IdempotentRecord
+from fencepost.flows.redis_link import connect_bytes
+from fencepost.flows.sinks.kinds import StagedSink
+from fencepost.flows.sinks.sink import CheckpointId, Workplace
+
+_FOLDER = Path(__file__).parent
+Kind = Literal["list", "hash", "set", "stream"]
+_json = msgspec.json.Encoder().encode
+
+
+def as_bytes(value: Any) -> bytes:
+    """Bytes and text as they are, everything else as JSON."""
+    if isinstance(value, bytes):
+        return value
+    return value.encode() if isinstance(value, str) else _json(value)
+
+
+class RedisSink(StagedSink):
+    """A list, set, hash or stream, with its frontier beside it in one script.
+
+    A hash takes (field, value) pairs. `frontier_key` is derived from `key` so that both lie in one slot.
+    """
+
+    numbered = True
+    promise = Promise(EXACTLY_ONCE, "one script writes the values and the frontier")
+
+    def __init__(
+        self,
+        kind: Kind,
+        key: str,
+        *,
+        encode: Callable[[Any], bytes] = as_bytes,
+        frontier_key: str | None = None,
+        url: str | None = None,
+    ) -> None:
+        self._kind = kind
+        self._key = key
+        self._frontier_key = frontier_key or f"fencepost:frontier:{{{_tag(key)}}}"
+        self._encode = encode
+        self._url = url
+        self._redis: Any = None
+        self._take: Any = None
+
+    @property
+    def keyed(self) -> bool:  # type: ignore[override]
+        """A field of a hash is replaced by its next value."""
+        return self._kind == "hash"
+
+    async def open(self, place: Workplace) -> None:
+        _one_slot(self._key, self._frontier_key)
+        self._redis = connect_bytes(self._url or place.redis_url, f"The sink {self._key}")
+        self._take = self._redis.register_script((_FOLDER / "take.lua").read_text(encoding="utf-8"))
+
+    async def close(self) -> None:
+        if self._redis is not None:
+            await self._redis.aclose()
+
+    async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
+        if self._kind == "hash":
+            cells = [
+                as_bytes(field) if i == 0 else self._encode(field)
+                for v in values
+                for i, field in enumerate(v)
+            ]
+        else:
+            cells = [self._encode(value) for value in values]
+        await self._take(
+            keys=[self._key, self._frontier_key],
+            args=[self._kind, checkpoint.resource, checkpoint.number, "", 0, *cells],
+        )
+
+    async def position(self, resource: str) -> int | None:
+        held = await self._redis.hget(self._frontier_key, resource)
+        return None if held is None else int(held)
+
+    async def restored(self, resource: str, number: int) -> None:
+        """Everything up to this checkpoint is here: also after a rewind, which has given it a new number."""
+        await self._take(keys=[self._key, self._frontier_key], args=[self._kind, resource, number, "", 0])
+
+
+class RedisIdempotentList(StagedSink):
+    """A list that takes each IdempotentRecord once, by its id, for as long as ids are remembered."""
+
+    promise = Promise(EXACTLY_ONCE, "an id that was taken within the time to live is not taken again")
+
+    def __init__(
+        self,
+        key: str,
+        *,
+        ttl_seconds: float,
+        encode: Callable[[Any], bytes] = as_bytes,
+        seen_key: str | None = None,
+        url: str | None = None,
+    ) -> None:
+        self._key = key
+        self._seen_key = seen_key or f"fencepost:seen:{{{_tag(key)}}}"
+        self._ttl_seconds = ttl_seconds
+        self._encode = encode
+        self._url = url
+        self._redis: Any = None
+        self._take: Any = None
+
+    async def open(self, place: Workplace) -> None:
+        _one_slot(self._key, self._seen_key)
+        if self._ttl_seconds < place.replay_seconds_max:
+            raise StartRefused(
+                f"ttl_seconds of {self._key} is {self._ttl_seconds}, and a record may come again for up to "
+                f"{place.replay_seconds_max} s (lease, checkpoint interval and drain): it would be "
+                f"taken twice. "
+                "Raise it above that."
+            )
+        self._redis = connect_bytes(self._url or place.redis_url, f"The sink {self._key}")
+        self._take = self._redis.register_script((_FOLDER / "take_once.lua").read_text(encoding="utf-8"))
+
+    async def close(self) -> None:
+        if self._redis is not None:
+            await self._redis.aclose()
+
+    async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
+        cells: list[Any] = []
+        for place, value in enumerate(values):
+            record = as_record(value, checkpoint, place)
+            cells += [record.id, self._encode(record.value)]
+        await self._take(keys=[self._key, self._seen_key], args=[round(self._ttl_seconds * 1000), *cells])
+
+
+def as_record(value: Any, checkpoint: CheckpointId, place: int) -> IdempotentRecord[Any]:
+    """The record's own id, also when it comes out of a checkpoint; or one that its place gives it for
+    ever."""
+    if isinstance(value, IdempotentRecord):
+        return value  # pyright: ignore[reportUnknownVariableType]
+    stored: Any = value
+    if isinstance(value, dict) and stored.keys() == {"id", "value"}:
+        return IdempotentRecord(str(stored["id"]), stored["value"])
+    return IdempotentRecord(f"{checkpoint.resource}#{checkpoint.number}/{place}", stored)
+
+
+def _tag(key: str) -> str:
+    """What Redis Cluster hashes of a key."""
+    start = key.find("{")
+    end = key.find("}", start + 1)
+    return key[start + 1 : end] if 0 <= start < end - 1 else key
+
+
+def _one_slot(*keys: str) -> None:
+    slots = {key: key_slot(key.encode()) for key in keys}
+    if len(set(slots.values())) > 1:
+        told = ", ".join(f"{key} in {slot}" for key, slot in slots.items())
+        raise StartRefused(
+            f"One script needs its keys in one slot of a cluster, and they are in different ones: "
+            f"{told}. Give "
+            "them one hash tag, as in out:{orders} and frontier:{orders}."
+        )

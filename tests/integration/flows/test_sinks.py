@@ -1,0 +1,272 @@
+"""Every sink through the conformance suite, and what each refuses at start."""
+
+import json
+import tempfile
+import threading
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.embedded import PostgresServer
+from fencepost.flows import (
+    CallSink,
+    CheckpointAwareSink,
+    CheckpointId,
+    Flow,
+    IdempotentRecord,
+    IterableSource,
+    Sink,
+    StartRefused,
+    TwoPhaseCommitSink,
+)
+from fencepost.flows.sinks.files import JsonLines
+from fencepost.flows.sinks.http import HttpSink
+from fencepost.flows.sinks.postgres import OutboxSink, PostgresRows
+from fencepost.flows.sinks.prepared import PreparedRows
+from fencepost.flows.sinks.redis import RedisIdempotentList, RedisSink
+from fencepost.flows.sources.redis_streams import RedisStreams
+from fencepost.testing.flow_sinks import SinkBroken, check_sink
+from tests.integration.flows.scene import Scene
+
+# The windows in which a sink and its checkpoint disagree; --full takes every point.
+HARDEST = ("flows.commit.after_pre_commit", "flows.commit.after_store", "flows.commit.before_flag")
+BOTH = pytest.mark.parametrize(
+    "points", [pytest.param(HARDEST, id="hardest"), pytest.param(None, id="all", marks=pytest.mark.full)]
+)
+Points = Sequence[str] | None
+Effects = Callable[[], Awaitable[Sequence[Any]]]
+
+
+def from_list(scene: Scene, key: str) -> Effects:
+    async def effects() -> list[int]:
+        client: Any = scene.redis
+        return [int(value) for value in client.lrange(key, 0, -1)]
+
+    return effects
+
+
+async def test_rows_beside_the_frontier(scene: Scene) -> None:
+    async def effects() -> list[int]:
+        return [row[0] for row in scene.rows("select value from line")]
+
+    await check_sink(scene.fp, lambda: PostgresRows("line", ["value"]), effects)
+
+
+async def test_messages_in_the_outbox(scene: Scene) -> None:
+    async def effects() -> list[int]:
+        return [row[0] for row in scene.rows("select (payload->>'n')::int from fencepost.outbox")]
+
+    await check_sink(scene.fp, lambda: OutboxSink("c"), effects, value=lambda n: {"n": n})
+
+
+@BOTH
+async def test_a_redis_list_with_its_frontier(scene: Scene, points: Points) -> None:
+    await check_sink(
+        scene.fp,
+        lambda: RedisSink("list", "out"),
+        from_list(scene, "out"),
+        redis_url=scene.redis_url,
+        points=points,
+    )
+
+
+@BOTH
+async def test_a_redis_stream_with_its_frontier(scene: Scene, points: Points) -> None:
+    async def effects() -> list[int]:
+        client: Any = scene.redis
+        return [int(fields["data"]) for _, fields in client.xrange("out")]
+
+    await check_sink(
+        scene.fp, lambda: RedisSink("stream", "out"), effects, redis_url=scene.redis_url, points=points
+    )
+
+
+async def test_a_redis_list_by_event_id(scene: Scene) -> None:
+    ids = iter(range(10_000))
+
+    def record(n: int) -> IdempotentRecord[int]:
+        return IdempotentRecord(f"{n}", n)
+
+    for point in HARDEST:
+        key = f"out{next(ids)}"
+        await check_sink(
+            scene.fp,
+            lambda key=key: RedisIdempotentList(key, ttl_seconds=600),  # type: ignore[misc]
+            from_list(scene, key),
+            value=record,
+            redis_url=scene.redis_url,
+            points=[point],
+        )
+        with scene.database.connect_admin() as connection:
+            connection.execute("delete from fencepost.checkpoint")
+
+
+@BOTH
+async def test_rows_in_another_database_by_two_phases(scene: Scene, points: Points) -> None:
+    async def effects() -> list[int]:
+        return [row[0] for row in scene.rows("select value from line")]
+
+    await check_sink(
+        scene.fp, lambda: PreparedRows(scene.database.admin_url, "line", ["value"]), effects, points=points
+    )
+
+    assert scene.rows("select * from pg_prepared_xacts where database = current_database()") == []
+
+
+@BOTH
+async def test_files_that_appear_whole(scene: Scene, points: Points, tmp_path: Path) -> None:
+    def lines() -> list[int]:
+        return [int(line) for file in tmp_path.glob("*.jsonl") for line in file.read_text().split()]
+
+    def staged() -> list[Path]:
+        return list((tmp_path / ".staging").iterdir())
+
+    async def effects() -> list[int]:
+        return lines()
+
+    await check_sink(scene.fp, lambda: JsonLines(tmp_path), effects, points=points)
+
+    assert staged() == []
+
+
+@contextmanager
+def service() -> Generator[tuple[str, dict[str, int]]]:
+    """Executes an idempotency key once."""
+    taken: dict[str, int] = {}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            taken.setdefault(self.headers["Idempotency-Key"], json.loads(body))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            """Tests are quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/", taken
+        server.shutdown()
+        thread.join()
+
+
+async def test_requests_with_idempotency_keys(scene: Scene) -> None:
+    with service() as (url, taken):
+
+        async def effects() -> list[int]:
+            return list(taken.values())
+
+        await check_sink(
+            scene.fp,
+            lambda: HttpSink(url, honours_keys=True),
+            effects,
+            points=HARDEST,
+        )
+
+
+async def test_the_suite_finds_a_sink_that_repeats_itself(scene: Scene) -> None:
+    done: list[int] = []
+
+    async def effects() -> list[int]:
+        return list(done)
+
+    with pytest.raises(SinkBroken, match="doubled"):
+        await check_sink(
+            scene.fp,
+            lambda: CallSink(done.extend),
+            effects,
+            guarantee="at_least_once",
+            points=["flows.commit.before_flag"],
+        )
+
+
+class Remembering(CheckpointAwareSink[int]):
+    """Keeps what it has taken by checkpoint, and what it was told."""
+
+    idempotent = True
+
+    def __init__(self, taken: dict[str, Sequence[int]], told: list[str]) -> None:
+        super().__init__()
+        self._taken = taken
+        self._told = told
+
+    async def on_checkpoint_start(self, checkpoint: CheckpointId) -> None:
+        self._told.append("start")
+
+    async def on_checkpoint_complete(self, checkpoint: CheckpointId, values: Sequence[int]) -> None:
+        self._told.append("complete")
+        self._taken[f"{checkpoint.resource}#{checkpoint.number}"] = list(values)
+
+    async def on_checkpoint_abort(self, checkpoint: CheckpointId) -> None:
+        self._told.append("abort")
+
+    async def on_checkpoint_restore(self, resource: str, number: int) -> None:
+        self._told.append("restore")
+
+
+@BOTH
+async def test_hooks_around_a_checkpoint(scene: Scene, points: Points) -> None:
+    taken: dict[str, Sequence[int]] = {}
+    told: list[str] = []
+
+    async def effects() -> list[int]:
+        return [value for values in taken.values() for value in values]
+
+    await check_sink(scene.fp, lambda: Remembering(taken, told), effects, points=points)
+
+    assert set(told) == {"start", "complete", "abort", "restore"}
+
+
+class Forgetful(TwoPhaseCommitSink[Any, Any]):
+    """Its handle is no data."""
+
+    async def begin_transaction(self, checkpoint: CheckpointId) -> Any:
+        return object()
+
+    async def invoke(self, value: Any, txn: Any) -> None: ...
+
+    async def pre_commit(self, txn: Any) -> None: ...
+
+    async def commit(self, txn: Any) -> None: ...
+
+    async def abort(self, txn: Any) -> None: ...
+
+
+def into(sink: Sink, source: Any = None) -> Flow:
+    return Flow("refused").source(source or IterableSource([1])).sink(sink)
+
+
+async def test_a_handle_that_no_checkpoint_can_hold_is_refused(scene: Scene) -> None:
+    with pytest.raises(StartRefused, match="cannot hold"):
+        await scene.run(into(Forgetful()))
+
+
+async def test_a_time_to_live_shorter_than_a_replay_is_refused(scene: Scene) -> None:
+    with pytest.raises(StartRefused, match=r"ttl_seconds of out is 5, .* up to 11\.05 s"):
+        await scene.run(into(RedisIdempotentList("out", ttl_seconds=5)))
+
+
+async def test_keys_in_different_slots_are_refused(scene: Scene) -> None:
+    with pytest.raises(StartRefused, match="hash tag"):
+        await scene.run(into(RedisSink("list", "out", frontier_key="elsewhere")))
+
+
+async def test_a_claim_idle_time_within_the_checkpoints_is_refused(scene: Scene) -> None:
+    source = RedisStreams("a", group="g", claim_idle_seconds=5)
+    with pytest.raises(StartRefused, match=r"claim_idle_seconds of a is 5, .* up to 5\.05 s"):
+        await scene.run(into(PostgresRows("line", ["value"]), source))
+
+
+async def test_a_server_that_prepares_nothing_is_refused(scene: Scene) -> None:
+    directory = Path(tempfile.mkdtemp(prefix="fencepost-test-"))
+    with (
+        PostgresServer(directory, settings={"max_prepared_transactions": 0}, ephemeral=True) as server,
+        pytest.raises(StartRefused, match="max_prepared_transactions"),
+    ):
+        await scene.run(into(PreparedRows(server.url(), "line", ["value"])))
