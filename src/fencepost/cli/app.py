@@ -21,6 +21,7 @@ from fencepost.cli import (
     migrate,
     nonces,
     orders,
+    players,
     recover,
     serve,
     status,
@@ -67,6 +68,7 @@ app.command("explain")(explain.explain)
 app.command("worker")(worker.worker)
 app.command("serve")(serve.serve)
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(players.app, name="players")
 app.add_typer(console.app, name="console")
 app.add_typer(judge.app, name="judge")
 app.add_typer(nonces.app, name="nonces")

@@ -1,0 +1,101 @@
+"""Many clients, nodes killed at every point, a Redis that is restarted: nothing is doubled, nothing lost."""
+
+import asyncio
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost.embedded import Database, ValkeyServer
+from fencepost.kernel.drivers import run
+from fencepost.players import reading
+from tests.acceptance.players.crowd import Crowd
+from tests.acceptance.players.nodes import POINTS, Fleet
+from tests.integration.players import game
+
+
+@pytest.fixture
+def own_valkey() -> Iterator[ValkeyServer]:
+    with ValkeyServer(Path(tempfile.mkdtemp(prefix="fencepost-test-")), ephemeral=True) as server:
+        yield server
+
+
+@pytest.mark.timeout(300)
+async def test_clients_nodes_and_redis_in_trouble_make_every_effect_once(
+    database: Database, own_valkey: ValkeyServer
+) -> None:
+    await _rage(database, own_valkey, clients=200, wishes=1, kills=1)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+async def test_the_same_for_minutes(database: Database, own_valkey: ValkeyServer) -> None:
+    await _rage(database, own_valkey, clients=200, wishes=40, kills=12)
+
+
+async def _rage(database: Database, valkey: ValkeyServer, *, clients: int, wishes: int, kills: int) -> None:
+    seed = random.getrandbits(32)
+    print(f"seed {seed}")  # noqa: T201
+    with database.connect() as connection:
+        for call in game.calls():
+            run(connection, call)
+    chance = random.Random(seed)  # noqa: S311 - No secrets.
+    async with Fleet(database.url, valkey.url, chance, kills) as fleet:
+        crowd = Crowd(fleet, chance, model=_enrol(database, clients))
+        troubling = asyncio.create_task(_trouble(valkey, crowd, clients * wishes))
+        await asyncio.gather(*(_live(crowd, player, wishes) for player in list(crowd.model)))
+        await asyncio.wait_for(troubling, 30)
+        # Whoever is still ordered to die shall: more wishes, until all have.
+        while fleet.killed < kills * len(POINTS):
+            fleet.check()
+            await _live(crowd, next(iter(crowd.model)), 1, first=crowd.settled)
+    assert crowd.differing == []
+    assert crowd.copies > crowd.settled
+    _compare(database, crowd, expected=clients + crowd.settled)
+
+
+def _enrol(database: Database, clients: int) -> dict[str, Counter[str]]:
+    """Players with much to lose."""
+    create = """
+        select fencepost.player_execute('player:p' || n, 'create', 'd', null, 'CreatePlayer', null, null,
+          jsonb_build_object('create', true, 'parties', jsonb_build_array(jsonb_build_object(
+            'player', 'p' || n, 'change', '{"resources": {"gold": 1000}, "stacks": {"box": 500}}'::jsonb))))
+        from generate_series(1, %s) n"""
+    with database.connect() as connection:
+        connection.execute(create, (clients,))
+    return {f"p{n}": Counter(gold=1000, box=500) for n in range(1, clients + 1)}
+
+
+async def _live(crowd: Crowd, player: str, wishes: int, *, first: int = 0) -> None:
+    for number in range(first, first + wishes):
+        await crowd.settle(crowd.wish(player, number))
+
+
+async def _trouble(valkey: ValkeyServer, crowd: Crowd, expected: int) -> None:
+    """Redis is wiped after a third of the work, and restarted after two thirds."""
+    for part, trouble in enumerate((valkey.wipe, valkey.restart), 1):
+        while crowd.settled < expected * part / 3:  # noqa: ASYNC110 - Thousands of steps, and no hurry.
+            await asyncio.sleep(0.02)
+        await asyncio.to_thread(trouble)
+
+
+def _compare(database: Database, crowd: Crowd, expected: int) -> None:
+    """Inventory and resources against the model; the audit against both; one record for each request."""
+    with database.connect() as connection:
+        for player, model in crowd.model.items():
+            state = run(connection, reading.state(player))
+            assert state is not None
+            held = Counter[str](state.state["resources"])
+            for holding in run(connection, reading.inventory(player, limit=10_000)):
+                held[holding.item] += holding.count
+            assert held == +model, player
+            assert run(connection, reading.audit_check(player)) == []
+    # A transfer has a record on both sides; the giver's is the one that loses.
+    records = """
+        select count(*), count(distinct (player_id, request_id)) from fencepost.player_audit
+        where method <> 'Transfer' or (changes #>> '{resources,gold}')::int < 0"""
+    with database.connect_admin() as admin:
+        assert admin.execute(records).fetchone() == (expected, expected)

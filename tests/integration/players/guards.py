@@ -1,0 +1,78 @@
+"""What must hold of one request, as checks: the right service passes them, and each planted bug fails one."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fencepost import Fencepost
+from fencepost.mutations.errors import KeyReused
+from fencepost.players import reading
+from fencepost.players.requests import UseItem
+from fencepost.players.service import Players
+from fencepost.testing import PlannedCrash, at_crash_point, crash_at
+
+BOX = UseItem(player_id="ann", item="box", count=20)
+BOXES = 100
+
+
+async def boxes(players: Players) -> int:
+    held = {holding.item: holding.count for holding in await players.fp.run(reading.inventory("ann"))}
+    return held.get("box", 0)
+
+
+def elsewhere(url: str, work: Callable[[Players], Any]) -> None:
+    """Something that another node does at this very moment, from beginning to end."""
+
+    async def act() -> None:
+        async with Fencepost(url) as fp:
+            await work(Players(fp))
+
+    thread = threading.Thread(target=lambda: asyncio.run(act()))
+    thread.start()
+    thread.join()
+
+
+async def overtaken_by_its_own_copy(players: Players) -> None:
+    """A copy is executed after this one has looked and planned: this one must find its marker."""
+    url = players.fp.database_url
+    copies: list[Any] = []
+
+    async def send(other: Players) -> None:
+        copies.append(await other.run(BOX, request_id="r1"))
+
+    with at_crash_point("mutations.before_execute", lambda: elsewhere(url, send)):
+        answer = await players.run(BOX, request_id="r1")
+    assert await boxes(players) == BOXES - 20, "the effect was doubled"
+    assert answer.response == copies[0].response
+    assert await players.fp.run(reading.audit_check("ann")) == []
+
+
+async def crashed_before_it_was_executed(players: Players) -> None:
+    """Nothing was written, the marker neither: the repeat must do it."""
+    with pytest.raises(PlannedCrash), crash_at("mutations.before_execute"):
+        await players.run(BOX, request_id="r1")
+    await players.run(BOX, request_id="r1")
+    assert await boxes(players) == BOXES - 20, "the effect was lost"
+
+
+async def conflicted(players: Players, first_plan: Callable[[], Any]) -> None:
+    """Another change of the player comes between plan and execution: the dice must stay."""
+
+    async def bump(other: Players) -> None:
+        async with other.fp.transaction() as tx:
+            await tx.execute("select fencepost.player_bump('ann')")
+
+    url = players.fp.database_url
+    with at_crash_point("mutations.before_execute", lambda: elsewhere(url, bump)):
+        answer = await players.run(BOX, request_id="r1")
+    assert answer.response["granted"] == first_plan().answer["granted"], "other dice were thrown"
+
+
+async def reused_its_id(players: Players) -> None:
+    """The same id for another request."""
+    await players.run(BOX, request_id="r1")
+    with pytest.raises(KeyReused):
+        await players.run(UseItem(player_id="ann", item="box", count=1), request_id="r1")

@@ -1,0 +1,152 @@
+"""Planted bugs: each of them makes a check fail that the right service passes."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import psycopg
+import pytest
+
+from fencepost.embedded import Database
+from fencepost.kernel import marker
+from fencepost.mutations import pipeline
+from fencepost.mutations.execution import Execution
+from fencepost.mutations.planning import make_plan
+from fencepost.players import rules
+from fencepost.players.accounting import PlayerLedger
+from fencepost.players.service import Players
+from fencepost.players.snapshot import PlayerSnapshot
+from tests.integration.players import game, guards
+from tests.integration.players.conftest import enrol
+
+EXECUTE = "fencepost.player_execute(text,text,text,jsonb,text,text,bigint,jsonb)"
+BOX = {
+    ("item", "box"): next(thing for _, name, thing in game.THINGS if name == "box").model_dump(mode="json")
+}
+SNAPSHOT = PlayerSnapshot("ann", 2, BOX)
+
+
+@pytest.fixture
+async def ready(players: Players) -> Players:
+    await enrol(players, "ann", items={"box": guards.BOXES})
+    return players
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Every plan that the pipeline makes."""
+    made: list[Any] = []
+
+    def watched(plan: Any) -> Any:
+        made.append(make_plan(plan))
+        return made[-1]
+
+    monkeypatch.setattr(pipeline, "make_plan", watched)
+    return made
+
+
+def mutate(database: Database, signature: str, right: str, wrong: str) -> None:
+    """Plant a bug in a function of this database alone."""
+    with database.connect_admin() as admin:
+        row = admin.execute("select pg_get_functiondef(%s::regprocedure)", (signature,)).fetchone()
+        assert row is not None
+        definition = str(row[0])
+        assert right in definition, f"{signature} has no {right!r} to be replaced"
+        admin.execute(definition.replace(right, wrong).encode())
+
+
+async def test_the_right_service_passes_every_check(ready: Players, plans: list[Any]) -> None:
+    await guards.overtaken_by_its_own_copy(ready)
+
+
+async def test_the_right_service_survives_a_crash(ready: Players) -> None:
+    await guards.crashed_before_it_was_executed(ready)
+
+
+async def test_the_right_service_keeps_its_dice(ready: Players, plans: list[Any]) -> None:
+    await guards.conflicted(ready, lambda: plans[0].plan)
+
+
+async def test_a_marker_that_comes_after_the_write_doubles_it(ready: Players, database: Database) -> None:
+    """The writes are done whatever the claim says, because it is asked too late."""
+    mutate(database, EXECUTE, "if outcome <> 'claimed' then", "if false then")
+    mutate(
+        database,
+        "fencepost._player_lock(text[],text,bigint)",
+        "if v_version is distinct from p_version then",
+        "if false then",
+    )
+    with pytest.raises(AssertionError, match="doubled"):
+        await guards.overtaken_by_its_own_copy(ready)
+
+
+async def test_a_marker_outside_the_transaction_loses_the_effect(ready: Players, database: Database) -> None:
+    with planted_marker_outside(database), pytest.raises(AssertionError, match="lost"):
+        await guards.crashed_before_it_was_executed(ready)
+
+
+@contextmanager
+def planted_marker_outside(database: Database) -> Generator[None]:
+    """The marker is committed as soon as there is a plan; the execution brings none."""
+    right = PlayerLedger.execute
+
+    def claimed_first(plan: Any) -> Any:
+        planned = make_plan(plan)
+        digest = marker.digest("UseItem", guards.BOX.model_dump(mode="json"))
+        with psycopg.connect(database.url, autocommit=True) as connection:
+            connection.execute(
+                "select fencepost.claim('player:ann', 'r1', %s, '{\"version\": 3}')", (digest,)
+            )
+        return planned
+
+    def unprotected(self: Any, ticket: Any, planned: Any, version: Any, *, keep: bool) -> Any:
+        call = right(self, ticket, planned, version, keep=keep)
+        return type(call)(call.sql, (call.arguments[0], None, *call.arguments[2:]), call.read)
+
+    with (
+        mock.patch.object(pipeline, "make_plan", claimed_first),
+        mock.patch.object(PlayerLedger, "execute", unprotected),
+    ):
+        yield
+
+
+async def test_a_plan_inside_the_loop_throws_other_dice(ready: Players, plans: list[Any]) -> None:
+    right = Execution[Any]._try  # pyright: ignore[reportPrivateUsage]
+    tries: list[int] = []
+
+    async def wrong(self: Any, version: int | None) -> Any:
+        tries.append(1)
+        if len(tries) > 1:
+            self.planned = make_plan(lambda dice: rules.use_item.plan(SNAPSHOT, guards.BOX, dice))
+        return await right(self, version)
+
+    with mock.patch.object(Execution, "_try", wrong), pytest.raises(AssertionError, match="other dice"):
+        await guards.conflicted(ready, lambda: plans[0].plan)
+
+
+async def test_without_a_digest_another_request_gets_the_first_ones_answer(ready: Players) -> None:
+    def same(method: str, body: Any) -> str:
+        return "digest"
+
+    with (
+        mock.patch.object(marker, "digest", same),
+        pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"),
+    ):
+        await guards.reused_its_id(ready)
+
+
+async def test_without_the_locked_rows_judgement_a_balance_falls_below_zero(
+    ready: Players, database: Database
+) -> None:
+    """The last stand is the constraint: what the function no longer judges, the table does not store."""
+    mutate(
+        database,
+        "fencepost._player_change_stacks(text,jsonb)",
+        "not between 0 and",
+        "not between -9223372036854775807 and",
+    )
+    for number in range(guards.BOXES // 20):
+        await ready.run(guards.BOX, request_id=f"r{number}")
+    with pytest.raises(psycopg.errors.CheckViolation):
+        await ready.run(guards.BOX, request_id="one-more")
