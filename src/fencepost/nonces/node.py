@@ -108,11 +108,14 @@ class Node:
     async def mark_many(self, signer: Signer, endings: Sequence[Ending]) -> list[Answer]:
         return await self.write(signer, lambda lease: allocation.mark_many(signer, lease, endings))
 
-    async def write(self, signer: Signer, call: Callable[[Lease], Call[T]]) -> T:
-        """One fenced write. A fence that refuses costs a retry: what is repeated is the same by its ids."""
+    async def write(self, signer: Signer, call: Callable[[Lease], Call[T]], *, patient: bool = True) -> T:
+        """One fenced write. A fence that refuses costs a retry: what is repeated is the same by its ids.
+
+        Without patience a signer that another node holds is SignerElsewhere at once, and stays there.
+        """
 
         async def once() -> T:
-            async with self._tenures.using(signer) as lease:
+            async with self._tenures.using(signer, patient=patient) as lease:
                 return await self._fp.run(call(lease))
 
         return await self._again(once)

@@ -1,34 +1,73 @@
-"""The nonces as a part of the house: their routes, and the node that runs beside them."""
+"""The nonces as a part of the house: their routes, and the node and the sender that run beside them."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from fastapi import APIRouter
+
 from fencepost.client import Fencepost
 from fencepost.kernel.migrate import require
+from fencepost.nonces import reading
 from fencepost.nonces.api import make_router
 from fencepost.nonces.forwarding import Carrier
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.node import Node
+from fencepost.nonces.sending.api import make_transactions_router
+from fencepost.nonces.sending.intake import Intake
+from fencepost.nonces.sending.keys import Keys, LateKeys, keys_of
+from fencepost.nonces.sending.rpc import Chains
+from fencepost.nonces.sending.sender import Sender
 from fencepost.nonces.settings import NoncesSettings
+from fencepost.nonces.signer import Signer
+from fencepost.nonces.tenure import FirstNonce
 from fencepost.web.part import Part
 
 
-def make_part(fp: Fencepost, settings: NoncesSettings | None = None) -> Part:
+def make_part(fp: Fencepost, settings: NoncesSettings | None = None, keys: Keys | None = None) -> Part:
+    """`keys` is for tests and for keepers of one's own; otherwise the settings name them."""
     settings = settings or NoncesSettings.load()
-    node = Node(fp, settings, NonceMetrics.on(fp.metrics))
+    metrics, chains = NonceMetrics.on(fp.metrics), Chains(dict(settings.endpoints))
+    late = LateKeys(keys)
+    node = Node(fp, settings, metrics, first_nonce=first_nonce_of(fp, chains))
+    sender = Sender(fp, node, chains, late, metrics)
     carrier = Carrier(seconds=settings.wait_seconds + 5) if settings.routing == "forward" else None
+    router = APIRouter()
+    router.include_router(make_router(fp, node, carrier))
+    router.include_router(
+        make_transactions_router(Intake(fp, chains, late, sender, gas_max=settings.gas_max))
+    )
 
     @asynccontextmanager
     async def running() -> AsyncGenerator[None]:
-        require(fp.database_url, "nonces")
+        await asyncio.to_thread(require, fp.database_url, "nonces")
+        if late.missing:
+            late.use(await keys_of(settings))
         await node.start()
+        sender.start()
         try:
             yield
         finally:
+            await sender.stop()
             await node.stop()
+            await chains.close()
+            await late.close()
             if carrier is not None:
                 await carrier.close()
 
-    return Part("nonces", make_router(fp, node, carrier), running)
+    return Part("nonces", router, running)
+
+
+def first_nonce_of(fp: Fencepost, chains: Chains) -> FirstNonce:
+    """A signer that is new here begins where its chain is: at what is mined, not at what is pending."""
+
+    async def first_nonce(signer: Signer) -> int:
+        chain = chains.get(signer.chain_id)
+        if chain is None or not signer.name.startswith("0x"):
+            return 0
+        known = await fp.run(reading.signer(signer))
+        return 0 if known else await chain.transaction_count(signer.name)
+
+    return first_nonce

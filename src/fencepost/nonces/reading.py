@@ -44,6 +44,18 @@ def strip(one: Signer, below: int | None, limit: int) -> Call[list[Fact]]:
     )
 
 
+def jamming_gaps(one: Signer) -> Call[list[tuple[int, int]]]:
+    """The gaps below something that is under way, each with its hold: nothing above them can be mined."""
+    return Call(
+        "select nonce, hold from fencepost.signer_nonce_allocation g where chain_id = %s and signer = %s"
+        " and status = 'RELEASED' and exists (select from fencepost.signer_nonce_allocation a"
+        " where a.chain_id = g.chain_id and a.signer = g.signer and a.nonce > g.nonce"
+        " and a.status in ('HELD', 'SIGNING', 'SIGNED', 'BROADCAST')) order by nonce limit 100",
+        (one.chain_id, one.name),
+        lambda rows: [(row[0], row[1]) for row in rows],
+    )
+
+
 def _facts(names: tuple[str, ...]) -> Any:
     def read(rows: Sequence[Row]) -> list[Fact]:
         return [dict(zip(names, row, strict=True)) for row in rows]

@@ -90,10 +90,10 @@ class Tenures:
         return (tenure for tenure in tuple(self._tenures.values()) if tenure.lease is not None)
 
     @asynccontextmanager
-    async def using(self, signer: Signer) -> AsyncGenerator[Lease]:
+    async def using(self, signer: Signer, *, patient: bool = True) -> AsyncGenerator[Lease]:
         """Inside the block this node holds the signer, as far as it knows."""
         tenure = self._tenure(signer)
-        lease = await self._enter(tenure)
+        lease = await self._enter(tenure, patient=patient)
         try:
             yield lease
         except Refusal as refusal:
@@ -107,14 +107,17 @@ class Tenures:
                 if tenure.wanted_at is not None:
                     self.on_wanted()
 
-    async def _enter(self, tenure: Tenure) -> Lease:
+    async def _enter(self, tenure: Tenure, *, patient: bool) -> Lease:
         seen: list[str | None] = [None]
         try:
             async with asyncio.timeout(self._settings.wait_seconds), tenure.lock:
                 now = time.monotonic()
                 if tenure.turn_is_over(now, self._settings.turn_seconds):
                     await self._let_go(tenure)
-                lease = tenure.believed(time.monotonic()) or await self._take(tenure, seen)
+                lease = tenure.believed(time.monotonic()) or await self._try(tenure, seen)
+                if lease is None and not patient:
+                    raise SignerElsewhere(tenure.signer, seen[0], 1.0)
+                lease = lease or await self._take(tenure, seen)
                 tenure.users += 1
                 tenure.unused.clear()
                 return lease

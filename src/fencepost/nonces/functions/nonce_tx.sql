@@ -152,10 +152,11 @@ begin
   return v_tx;
 end $$;
 
--- Choose the fees and mark the nonce SIGNING: whoever signs, now or after a takeover, signs these.
+-- Choose the fees and mark the nonce SIGNING: whoever signs, now or after a takeover, signs these. p_hold is the one that the
+-- caller saw: if the transaction has another nonce by now, he is late.
 create or replace function fencepost.nonce_tx_signing(
-  p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_max_fee numeric,
-  p_max_priority numeric
+  p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_hold bigint,
+  p_max_fee numeric, p_max_priority numeric
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -163,7 +164,7 @@ declare
   v_tx fencepost.nonce_transaction;
 begin
   v_tx := fencepost._nonce_tx_own('signing', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{BOUND}');
-  perform fencepost._nonce_mark('signing', p_chain_id, p_signer, p_owner, p_token, v_tx.nonce, v_tx.hold, null);
+  perform fencepost._nonce_mark('signing', p_chain_id, p_signer, p_owner, p_token, v_tx.nonce, p_hold, null);
   update fencepost.nonce_transaction t
   set max_fee = p_max_fee, max_priority = p_max_priority, updated_at = fencepost.clock()
   where t.transaction_id = p_transaction_id;

@@ -1,0 +1,81 @@
+"""What a node of a chain means by its error: one table for the nodes that there are.
+
+A wrong reading costs money: an error that is taken for final gives a nonce away that is used, and one that
+is taken for passing sends the same bytes for ever. What no row knows is passing: the same bytes again do no
+harm.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Meaning(StrEnum):
+    """What to do follows from it."""
+
+    KNOWN = "known"
+    """The node has it already: as good as sent."""
+    NONCE_TOO_LOW = "nonce_too_low"
+    """The nonce is used: by one of our versions, or by a stranger with the key. The receipts tell."""
+    NONCE_TOO_HIGH = "nonce_too_high"
+    """An earlier one is missing: send that first."""
+    UNDERPRICED = "underpriced"
+    """It would replace another one for too little: raise the fee."""
+    FEE_TOO_LOW = "fee_too_low"
+    """Below what a block, or the pool, takes at present: raise the fee."""
+    INSUFFICIENT_FUNDS = "insufficient_funds"
+    """The sender cannot pay. It waits until he can."""
+    INVALID = "invalid"
+    """No block will ever take it: a no-op takes its nonce."""
+    POOL_FULL = "pool_full"
+    """Later."""
+    PASSING = "passing"
+    """Unknown: the same bytes again, later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A text, whose it is, and what it means."""
+
+    meaning: Meaning
+    text: re.Pattern[str]
+    nodes: str
+
+
+def _row(meaning: Meaning, text: str, nodes: str) -> Pattern:
+    return Pattern(meaning, re.compile(text, re.IGNORECASE), nodes)
+
+
+# The first that fits speaks: "replacement … underpriced" stands before "underpriced".
+PATTERNS: Sequence[Pattern] = (
+    _row(Meaning.KNOWN, r"already ?known", "geth, erigon, reth; nethermind: AlreadyKnown"),
+    _row(Meaning.KNOWN, r"known transaction", "besu, hardhat, older geth"),
+    _row(Meaning.KNOWN, r"already imported|already in (the )?pool", "anvil"),
+    _row(Meaning.KNOWN, r"existing tx with same hash", "erigon"),
+    _row(Meaning.NONCE_TOO_LOW, r"nonce( is)? too low|oldnonce", "all; nethermind: OldNonce"),
+    _row(Meaning.NONCE_TOO_HIGH, r"nonce( is)? too high|noncegap", "hardhat; nethermind: NonceGap"),
+    _row(Meaning.NONCE_TOO_HIGH, r"nonce.*too distant", "besu"),
+    _row(Meaning.UNDERPRICED, r"replacement.*underpriced", "geth, anvil, hardhat"),
+    _row(Meaning.UNDERPRICED, r"replacementnotallowed|could not replace", "nethermind, erigon"),
+    _row(Meaning.FEE_TOO_LOW, r"less than block base fee", "geth, anvil"),
+    _row(Meaning.FEE_TOO_LOW, r"is too low for the next block", "hardhat"),
+    _row(Meaning.FEE_TOO_LOW, r"fee ?too ?low|gas price below|underpriced", "nethermind, besu, erigon"),
+    _row(Meaning.INSUFFICIENT_FUNDS, r"insufficient ?funds", "geth, anvil, erigon, nethermind"),
+    _row(Meaning.INSUFFICIENT_FUNDS, r"enough funds|upfront cost exceeds", "hardhat, besu"),
+    _row(Meaning.INVALID, r"intrinsic gas too (low|high)|gaslimitexceeded", "geth, anvil, nethermind"),
+    _row(Meaning.INVALID, r"exceeds( the)? block gas limit|requires at least \d+ gas", "geth, hardhat"),
+    _row(Meaning.INVALID, r"invalid (sender|signature|chain ?id)|wrong chain", "geth, anvil, erigon"),
+    _row(Meaning.INVALID, r"incompatible eip-155", "hardhat"),
+    _row(Meaning.INVALID, r"oversized data|max initcode size|exceeds the configured cap", "geth, anvil"),
+    _row(Meaning.INVALID, r"priority fee.*higher than", "geth, anvil"),
+    _row(Meaning.POOL_FULL, r"txpool is full|pool (is )?full|account limit exceeded", "geth, erigon"),
+    _row(Meaning.POOL_FULL, r"too many transactions", "besu"),
+)
+
+
+def classify(message: str) -> Meaning:
+    """The meaning of an error text."""
+    return next((row.meaning for row in PATTERNS if row.text.search(message)), Meaning.PASSING)

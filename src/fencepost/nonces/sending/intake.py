@@ -1,0 +1,58 @@
+"""Taking a transaction in: everything that can be known to be wrong is said before anything is reserved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.client import Fencepost
+from fencepost.errors import InvalidInput, NotFound
+from fencepost.nonces.sending import transaction as tx_calls
+from fencepost.nonces.sending.keys import Keys
+from fencepost.nonces.sending.rpc import Chains
+from fencepost.nonces.sending.sender import Sender
+from fencepost.nonces.sending.transaction import Order, Submitted
+from fencepost.nonces.signer import Signer
+
+
+class Intake:
+    """Any node takes any transaction in; the owner of its signer will send it."""
+
+    def __init__(self, fp: Fencepost, chains: Chains, keys: Keys, sender: Sender, *, gas_max: int) -> None:
+        self._fp = fp
+        self._chains = chains
+        self._keys = keys
+        self._sender = sender
+        self._gas_max = gas_max
+
+    async def submit(
+        self, signer: Signer, key: str, order: Order, *, webhook: str | None = None
+    ) -> Submitted:
+        """The same key again answers the same transaction; another content under it is a mismatch."""
+        order.check(self._gas_max)
+        if self._chains.get(signer.chain_id) is None:
+            known = ", ".join(map(str, self._chains.ids)) or "none"
+            raise InvalidInput(
+                f"chain_id {signer.chain_id} is not one of NONCES_CHAINS ({known}).", field="chain_id"
+            )
+        if signer.name not in await self._keys.addresses():
+            raise InvalidInput(f"There is no key for the signer {signer.name} here.", field="signer")
+        submitted = await self._fp.run(tx_calls.submit(signer, key, order, webhook=webhook))
+        self._sender.wake()
+        return submitted
+
+    async def show(self, transaction_id: int) -> dict[str, Any]:
+        found = await self._fp.run(tx_calls.find(transaction_id))
+        if not found:
+            raise NotFound(
+                f"There is no transaction {transaction_id}.", noun="transaction", subject=str(transaction_id)
+            )
+        return found[0]
+
+    async def newest(self, limit: int, below: int | None) -> list[dict[str, Any]]:
+        return await self._fp.run(tx_calls.newest(limit, below))
+
+    async def cancel(self, transaction_id: int) -> dict[str, Any]:
+        """At once if it waits; otherwise its owner replaces it with a no-op, and the chain decides."""
+        await self._fp.run(tx_calls.cancel(transaction_id))
+        self._sender.wake()
+        return await self.show(transaction_id)

@@ -1,0 +1,257 @@
+"""The transactions of one signer: each is moved in order of nonce, as far as it goes in one turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import structlog
+
+from fencepost.client import Fencepost
+from fencepost.crashpoints import crash_point
+from fencepost.errors import FencepostError, Refusal
+from fencepost.kernel.call import Call
+from fencepost.kernel.lease import Lease
+from fencepost.nonces import allocation, reading
+from fencepost.nonces.metrics import NonceMetrics
+from fencepost.nonces.node import Node
+from fencepost.nonces.sending import fees as fee_rules
+from fencepost.nonces.sending import transaction as tx_calls
+from fencepost.nonces.sending.classification import Meaning
+from fencepost.nonces.sending.fees import GWEI, Fees
+from fencepost.nonces.sending.keys import Keys, fees_of
+from fencepost.nonces.sending.next_step import Patience, Receipt, Sight, Step, after_sending, before_sending
+from fencepost.nonces.sending.rpc import Chain
+from fencepost.nonces.sending.transaction import Open, Order
+from fencepost.nonces.settings import NoncesSettings
+from fencepost.nonces.signer import Signer, checksummed
+
+_log = structlog.get_logger(__name__)
+T = TypeVar("T")
+NO_OP_GAS = 21_000
+# After these the rest of the signer's line must wait: what comes later would fail alike.
+_STOPPING = frozenset(
+    {Meaning.INSUFFICIENT_FUNDS, Meaning.NONCE_TOO_HIGH, Meaning.POOL_FULL, Meaning.PASSING}
+)
+
+
+class Line:
+    """The transactions of one signer, for one turn."""
+
+    def __init__(
+        self,
+        fp: Fencepost,
+        node: Node,
+        chain: Chain,
+        keys: Keys,
+        metrics: NonceMetrics,
+        signer: Signer,
+    ) -> None:
+        self._fp = fp
+        self._node = node
+        self._chain = chain
+        self._keys = keys
+        self._metrics = metrics
+        self._signer = signer
+        self._settings: NoncesSettings = node.settings
+        self._patience = Patience(self._settings.confirmations, self._settings.stuck_seconds)
+        self._cap = round(self._settings.max_fee_gwei * GWEI)
+
+    async def advance(self) -> float:
+        """Take what waits, and move each in order of nonce, as far as it goes."""
+        sight = await self._look()
+        await self._write(
+            lambda lease: allocation.floor(self._signer, lease, sight.final_count, sight.latest_count)
+        )
+        await self._write(lambda lease: allocation.recycle(self._signer, lease))
+        taken = await self._write(
+            lambda lease: tx_calls.take(
+                self._signer,
+                lease,
+                self._settings.open_max,
+                self._settings.open_max,
+                self._settings.hold_seconds,
+            )
+        )
+        crash_point("nonces.after_take")
+        if not taken:
+            await self._fill_gaps()
+        oldest = 0.0
+        for tx in await self._fp.run(tx_calls.open_of(self._signer, self._settings.open_max)):
+            try:
+                going = await self._move(tx, sight)
+            except FencepostError as error:
+                if not isinstance(error, Refusal) or error.noun == "lease":
+                    raise
+                # It has moved on under another owner: the next turn reads how far.
+                _log.info("transaction_moved_on", transaction_id=tx.transaction_id, reason=error.reason)
+                continue
+            if tx.status == "BROADCAST" and tx.state == "BOUND":
+                oldest = max(oldest, tx.signed_seconds)
+            if not going:
+                break
+        return oldest
+
+    async def _look(self) -> Sight:
+        head = await self._chain.block_number()
+        latest = await self._chain.transaction_count(self._signer.name)
+        deep = head - self._settings.confirmations
+        final = 0 if deep < 0 else await self._chain.transaction_count(self._signer.name, deep)
+        return Sight(head, latest, min(final, latest))
+
+    async def _move(self, tx: Open, sight: Sight) -> bool:
+        """One step, or several that need no look at the chain between them. False: the line stops here."""
+        step = before_sending(tx)
+        if step is None:
+            sight = await self._sight_of(tx, sight)
+            step = after_sending(tx, sight, self._patience)
+        match step:
+            case Step.GIVE_UP:
+                await self._write(
+                    lambda lease: tx_calls.reject(
+                        self._signer, lease, tx, "CANCELLED", "cancelled before it was signed"
+                    )
+                )
+                self._metrics.transactions.labels(state="CANCELLED").inc()
+            case Step.SIGN:
+                return await self._sign_and_send(tx)
+            case Step.SEND | Step.SEND_AGAIN:
+                return await self._send(tx, tx.raw or b"")
+            case Step.CANCEL | Step.REPLACE:
+                await self._replace(tx, cancelling=step is Step.CANCEL or tx.purpose == "cancel")
+            case Step.RECORD_BLOCK | Step.CONFIRM:
+                assert sight.receipt is not None
+                await self._in_a_block(tx, sight.receipt, confirmed=step is Step.CONFIRM)
+            case Step.TAKE_BLOCK_BACK:
+                await self._write(lambda lease: tx_calls.mined(self._signer, lease, tx, None, None, None))
+                _log.warning("block_taken_back", transaction_id=tx.transaction_id, nonce=tx.nonce)
+                return await self._send(tx, tx.raw or b"")
+            case Step.LOSE:
+                await self._write(lambda lease: tx_calls.lost(self._signer, lease, tx))
+                _log.error("nonce_used_by_a_stranger", signer=self._signer.resource, nonce=tx.nonce)
+            case Step.WAIT:
+                pass
+        return True
+
+    async def _sight_of(self, tx: Open, sight: Sight) -> Sight:
+        """The receipt of whichever version was mined; and whether the newest one is still in the pool."""
+        for tx_hash in tx.hashes:
+            receipt = await self._chain.receipt(tx_hash)
+            if receipt is not None:
+                return Sight(sight.head, sight.latest_count, sight.final_count, receipt)
+        in_pool = await self._chain.is_in_pool(tx.hashes[0])
+        return Sight(sight.head, sight.latest_count, sight.final_count, None, in_pool)
+
+    async def _sign_and_send(self, tx: Open) -> bool:
+        offered = tx.fees
+        if tx.status == "HELD" or offered is None:
+            offered = await self._suggested()
+            if offered is None:
+                return False
+            chosen = offered
+            await self._write(lambda lease: tx_calls.signing(self._signer, lease, tx, chosen))
+        crash_point("nonces.after_signing")
+        raw = await self._store(tx, tx.order, offered, purpose="send")
+        crash_point("nonces.after_signed")
+        return await self._send(tx, raw)
+
+    async def _store(self, tx: Open, order: Order, offered: Fees, *, purpose: str) -> bytes:
+        """Sign, and store the bytes under the fence before anybody else sees them."""
+        signed = await self._keys.sign(self._signer.name, _fields(self._signer, tx.nonce, order, offered))
+        crash_point("nonces.before_signed")
+        await self._write(
+            lambda lease: allocation.mark_signed(
+                self._signer, lease, tx.nonce, tx.hold, signed.tx_hash, signed.raw, purpose=purpose
+            )
+        )
+        return signed.raw
+
+    async def _send(self, tx: Open, raw: bytes) -> bool:
+        meaning = await self._chain.send(raw)
+        crash_point("nonces.after_send")
+        if meaning is Meaning.INVALID and not tx.cancelling:
+            _log.error("transaction_invalid", transaction_id=tx.transaction_id, nonce=tx.nonce)
+            await self._fp.run(tx_calls.cancel(tx.transaction_id))
+        if meaning in _STOPPING:
+            _log.warning("send_refused", signer=self._signer.resource, nonce=tx.nonce, meaning=str(meaning))
+            return False
+        if tx.status != "BROADCAST":
+            # Also when its nonce is used: the receipts will tell by whom.
+            await self._write(lambda lease: allocation.mark_broadcast(self._signer, lease, tx.nonce, tx.hold))
+            crash_point("nonces.after_broadcast")
+        return True
+
+    async def _replace(self, tx: Open, *, cancelling: bool) -> None:
+        """A further version at a higher fee. Each is stored; whichever is mined, the nonce is used once."""
+        offered = fee_rules.raised(
+            fees_of(tx.raw or b""), await self._chain.base_fee(), await self._chain.priority_fee(), self._cap
+        )
+        if offered is None:
+            _log.warning("fee_cap_reached", transaction_id=tx.transaction_id, nonce=tx.nonce)
+            return
+        order = Order(self._signer.name, 0, b"", NO_OP_GAS) if cancelling else tx.order
+        raw = await self._store(tx, order, offered, purpose="cancel" if cancelling else "send")
+        _log.info(
+            "transaction_replaced",
+            transaction_id=tx.transaction_id,
+            nonce=tx.nonce,
+            version=len(tx.hashes) + 1,
+        )
+        await self._send(tx, raw)
+
+    async def _in_a_block(self, tx: Open, receipt: Receipt, *, confirmed: bool) -> None:
+        tx_hash, block = str(receipt["transactionHash"]), str(receipt["blockHash"])
+        number = int(receipt["blockNumber"], 16)
+        if not confirmed:
+            await self._write(lambda lease: tx_calls.mined(self._signer, lease, tx, tx_hash, number, block))
+            return
+        kept = {
+            "status": int(receipt.get("status", "0x1"), 16),
+            "block_number": number,
+            "block_hash": block,
+            "gas_used": int(receipt.get("gasUsed", "0x0"), 16),
+        }
+        state = await self._write(lambda lease: tx_calls.confirm(self._signer, lease, tx, tx_hash, kept))
+        self._metrics.transactions.labels(state=state).inc()
+        crash_point("nonces.after_confirm")
+
+    async def _fill_gaps(self) -> None:
+        """A gap below what is sent jams everything above it. Nobody waits who could use it: a no-op does."""
+        gaps = await self._fp.run(reading.jamming_gaps(self._signer))
+        self._metrics.gaps.set(len(gaps))
+        for nonce, hold in gaps:
+            key = f"fill:{self._signer.resource}:{nonce}:{hold}"
+            await self._fp.run(
+                tx_calls.submit(self._signer, key, Order(self._signer.name, 0, b"", NO_OP_GAS))
+            )
+
+    async def _suggested(self) -> Fees | None:
+        offered = fee_rules.suggested(
+            await self._chain.base_fee(), await self._chain.priority_fee(), self._cap
+        )
+        if offered is None:
+            _log.warning(
+                "fee_cap_reached", signer=self._signer.resource, cap_gwei=self._settings.max_fee_gwei
+            )
+        return offered
+
+    async def _write(self, call: Callable[[Lease], Call[T]]) -> T:
+        """Fenced, and only while this node holds the signer: nobody is asked to hand over for this."""
+        return await self._node.write(self._signer, call, patient=False)
+
+
+def _fields(signer: Signer, nonce: int, order: Order, offered: Fees) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "type": 2,
+        "chainId": signer.chain_id,
+        "nonce": nonce,
+        "maxFeePerGas": offered.max_fee,
+        "maxPriorityFeePerGas": offered.max_priority,
+        "gas": order.gas,
+        "value": order.value,
+        "data": "0x" + order.data.hex(),
+    }
+    if order.to is not None:
+        # Checksummed, as the signing library wants its addresses.
+        fields["to"] = checksummed(order.to)
+    return fields

@@ -1,0 +1,81 @@
+"""What to do next with a transaction that has its nonce: decided without I/O, from what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from fencepost.nonces.sending.transaction import Open
+
+Receipt = Mapping[str, Any]
+
+
+class Step(Enum):
+    """One row of the table below."""
+
+    GIVE_UP = auto()  # Cancelled before it was signed: the nonce is free again.
+    SIGN = auto()
+    SEND = auto()  # Its bytes are stored: those, and no other.
+    SEND_AGAIN = auto()  # The node has forgotten them: the same bytes.
+    CANCEL = auto()  # A no-op takes its nonce.
+    REPLACE = auto()  # Stuck: the same with a higher fee.
+    RECORD_BLOCK = auto()
+    TAKE_BLOCK_BACK = auto()  # A reorganisation.
+    CONFIRM = auto()
+    LOSE = auto()  # A stranger has used the nonce, for good.
+    WAIT = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What the chain says of one transaction, and of its sender."""
+
+    head: int
+    latest_count: int
+    final_count: int
+    receipt: Receipt | None = None
+    in_pool: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    confirmations: int
+    stuck_seconds: float
+
+
+def before_sending(tx: Open) -> Step | None:
+    """What follows from the database alone; None when the chain must be asked."""
+    match tx.status:
+        case "HELD":
+            return Step.GIVE_UP if tx.cancelling else Step.SIGN
+        case "SIGNING":
+            return Step.SIGN
+        case "SIGNED":
+            return Step.SEND
+        case _:
+            return None
+
+
+def after_sending(tx: Open, sight: Sight, patience: Patience) -> Step:
+    """What follows for bytes that were sent."""
+    if sight.receipt is not None:
+        return _of_a_block(tx, sight, sight.receipt, patience)
+    if tx.state == "MINED":
+        return Step.TAKE_BLOCK_BACK
+    if sight.latest_count > tx.nonce:
+        # Another one has the nonce: for good, or in a block that may be taken back.
+        return Step.LOSE if sight.final_count > tx.nonce else Step.WAIT
+    if tx.cancelling and tx.purpose != "cancel":
+        return Step.CANCEL
+    # Only the first in line is stuck; the others wait for it.
+    if tx.nonce == sight.latest_count and tx.signed_seconds >= patience.stuck_seconds:
+        return Step.REPLACE
+    return Step.WAIT if sight.in_pool else Step.SEND_AGAIN
+
+
+def _of_a_block(tx: Open, sight: Sight, receipt: Receipt, patience: Patience) -> Step:
+    if sight.head - int(receipt["blockNumber"], 16) >= patience.confirmations:
+        return Step.CONFIRM
+    return Step.WAIT if receipt["blockHash"] == tx.block_hash else Step.RECORD_BLOCK

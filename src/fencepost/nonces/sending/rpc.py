@@ -1,0 +1,141 @@
+"""A chain, by the JSON-RPC of its nodes: several endpoints, the next one when one does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import time
+from collections.abc import Sequence
+from typing import Any, cast
+
+import aiohttp
+import structlog
+
+from fencepost.nonces.errors import ChainUnavailable
+from fencepost.nonces.sending.classification import Meaning, classify
+from fencepost.redaction import redact_url
+
+_log = structlog.get_logger(__name__)
+REST_SECONDS = 5.0
+
+
+class RpcError(Exception):
+    """The node answered, and said no."""
+
+    def __init__(self, method: str, message: str) -> None:
+        super().__init__(f"{method}: {message[:300]}")
+        self.meaning: Meaning = classify(message)
+
+
+class WrongChain(Exception):
+    """An endpoint that serves another chain than its setting says."""
+
+
+class Endpoint:
+    """One node. It rests for a while after it did not answer."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.rests_until = 0.0
+        self.checked = False
+
+
+class Chain:
+    """One chain. Reading may go to any endpoint; sending the same bytes twice does no harm."""
+
+    def __init__(self, chain_id: int, urls: Sequence[str], *, seconds: float = 10.0) -> None:
+        self.chain_id = chain_id
+        self._endpoints = [Endpoint(url) for url in urls]
+        self._timeout = aiohttp.ClientTimeout(total=seconds)
+        self._session: aiohttp.ClientSession | None = None
+        self._ids = itertools.count(1)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def call(self, method: str, *params: Any) -> Any:
+        """The result. RpcError is an answer; ChainUnavailable means that nobody gave one."""
+        said: list[str] = []
+        for endpoint in sorted(self._endpoints, key=lambda one: one.rests_until > time.monotonic()):
+            try:
+                if not endpoint.checked:
+                    await self._check(endpoint)
+                return await self._ask(endpoint, method, params)
+            except (aiohttp.ClientError, TimeoutError, ValueError, WrongChain) as error:
+                endpoint.rests_until = time.monotonic() + REST_SECONDS
+                said.append(f"{redact_url(endpoint.url)}: {type(error).__name__}")
+                _log.warning("endpoint_failed", chain_id=self.chain_id, endpoint=said[-1], method=method)
+        raise ChainUnavailable(f"No endpoint of chain {self.chain_id} answers: {'; '.join(said)}.")
+
+    async def block_number(self) -> int:
+        return int(await self.call("eth_blockNumber"), 16)
+
+    async def transaction_count(self, address: str, block: int | str = "latest") -> int:
+        place = hex(block) if isinstance(block, int) else block
+        return int(await self.call("eth_getTransactionCount", address, place), 16)
+
+    async def receipt(self, tx_hash: str) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = await self.call("eth_getTransactionReceipt", tx_hash)
+        return found
+
+    async def is_in_pool(self, tx_hash: str) -> bool:
+        return await self.call("eth_getTransactionByHash", tx_hash) is not None
+
+    async def base_fee(self) -> int:
+        block = await self.call("eth_getBlockByNumber", "latest", False)
+        return int(block.get("baseFeePerGas") or "0x0", 16)
+
+    async def priority_fee(self) -> int:
+        try:
+            return int(await self.call("eth_maxPriorityFeePerGas"), 16)
+        except RpcError:
+            return 10**9  # Not every node has an opinion.
+
+    async def send(self, raw: bytes) -> Meaning | None:
+        """Hand the bytes over. None: taken; otherwise what the node thinks of them."""
+        try:
+            await self.call("eth_sendRawTransaction", "0x" + raw.hex())
+        except RpcError as error:
+            return error.meaning
+        return None
+
+    async def _check(self, endpoint: Endpoint) -> None:
+        served = int(await self._ask(endpoint, "eth_chainId", ()), 16)
+        if served != self.chain_id:
+            raise WrongChain
+        endpoint.checked = True
+
+    async def _ask(self, endpoint: Endpoint, method: str, params: Sequence[Any]) -> Any:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=self._timeout)
+        body = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(params)}
+        async with self._session.post(endpoint.url, json=body) as answer:
+            text = await answer.text()
+        # Some nodes answer an error with 400 or 500 and a good body; without one it is no answer.
+        read: Any = json.loads(text)
+        reply = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
+        if "result" not in reply and "error" not in reply:
+            raise ValueError(method)
+        if reply.get("error") is not None:
+            raise RpcError(method, json.dumps(reply["error"]))
+        return reply["result"]
+
+
+class Chains:
+    """Every chain that was configured."""
+
+    def __init__(self, endpoints: dict[int, tuple[str, ...]]) -> None:
+        self._chains = {chain_id: Chain(chain_id, urls) for chain_id, urls in endpoints.items()}
+
+    def get(self, chain_id: int) -> Chain | None:
+        return self._chains.get(chain_id)
+
+    @property
+    def ids(self) -> list[int]:
+        return sorted(self._chains)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(chain.close() for chain in self._chains.values()))

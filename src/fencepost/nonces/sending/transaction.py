@@ -1,0 +1,248 @@
+"""Managed transactions in the database: thin calls. `functions/nonce_tx.sql` says what each promises."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, LiteralString
+
+from fencepost.errors import InvalidInput
+from fencepost.kernel.call import Call, Json, Row, document, each, nothing, one, optional_text, scalar, text
+from fencepost.kernel.lease import Lease
+from fencepost.nonces.allocation import Status
+from fencepost.nonces.sending.fees import Fees
+from fencepost.nonces.signer import Signer
+
+State = Literal["QUEUED", "BOUND", "MINED", "CONFIRMED", "CANCELLED", "REJECTED"]
+VALUE_MAX = 2**256 - 1
+GAS_MIN = 21_000
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What shall be sent. `to` is None for the creation of a contract."""
+
+    to: str | None
+    value: int
+    data: bytes
+    gas: int
+
+    def check(self, gas_max: int) -> None:
+        """Whatever no block would take, or our own cap forbids, is refused before anything is reserved."""
+        if not 0 <= self.value <= VALUE_MAX:
+            raise InvalidInput("value must be an integer from 0 to 2^256 - 1.", field="value")
+        if not GAS_MIN <= self.gas <= gas_max:
+            raise InvalidInput(
+                f"gas is {self.gas}; allowed: from {GAS_MIN} to {gas_max} (NONCES_GAS_MAX).", field="gas"
+            )
+        if self.to is None and not self.data:
+            raise InvalidInput("Without `to` a contract is created, and that needs data.", field="to")
+
+    def digest(self, signer: Signer) -> str:
+        """The same key with another digest is another transaction, and refused."""
+        content = [signer.chain_id, signer.name, self.to, str(self.value), self.data.hex(), self.gas]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    transaction_id: int
+    state: State
+    repeated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A transaction that has its nonce, and how far it has come."""
+
+    transaction_id: int
+    state: State
+    nonce: int
+    hold: int
+    status: Status
+    order: Order
+    fees: Fees | None
+    block_hash: str | None
+    raw: bytes | None
+    hashes: Sequence[str]
+    signed_seconds: float
+    cancelling: bool
+    purpose: Literal["send", "cancel"] | None
+
+
+def submit(signer: Signer, key: str, order: Order, *, webhook: str | None = None) -> Call[Submitted]:
+    """Take a transaction in; the same key again answers what is there."""
+    return Call(
+        "select transaction_id, state, repeated from fencepost.nonce_tx_submit(%s::bigint, %s::text,"
+        " %s::text, %s::text, %s::text, %s::numeric, %s::bytea, %s::bigint, %s::text)",
+        (
+            signer.chain_id,
+            signer.name,
+            text("idempotency_key", key),
+            order.digest(signer),
+            order.to,
+            str(order.value),
+            order.data,
+            order.gas,
+            optional_text("webhook", webhook),
+        ),
+        one(Submitted),
+    )
+
+
+def take(signer: Signer, lease: Lease, limit: int, open_max: int, locked_seconds: float) -> Call[int]:
+    """Bind those that wait longest to nonces; answers how many."""
+    return Call(
+        "select fencepost.nonce_tx_take(%s::bigint, %s::text, %s::text, %s::bigint, %s::integer, %s::integer,"
+        " make_interval(secs => %s::float8))",
+        (*_fence(signer, lease), limit, open_max, locked_seconds),
+        scalar,
+    )
+
+
+def open_of(signer: Signer, limit: int) -> Call[list[Open]]:
+    """What is under way, in order of nonce."""
+    return Call(
+        "select transaction_id, state, nonce, hold, status, recipient, value, data, gas_limit, max_fee,"
+        " max_priority, block_hash, raw, signed_hashes,"
+        " coalesce(extract(epoch from fencepost.clock() - signed_at), 0)::float8, cancelling, purpose"
+        " from fencepost.nonce_tx_open(%s::bigint, %s::text, %s::integer)",
+        (signer.chain_id, signer.name, limit),
+        each(_open),
+    )
+
+
+def signers() -> Call[list[Signer]]:
+    """The signers that have something to move."""
+    return Call("select chain_id, signer from fencepost.nonce_tx_signers()", (), each(Signer))
+
+
+def signing(signer: Signer, lease: Lease, tx: Open, fees: Fees) -> Call[None]:
+    return Call(
+        "select fencepost.nonce_tx_signing(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint,"
+        " %s::bigint, %s::numeric, %s::numeric)",
+        (*_fence(signer, lease), tx.transaction_id, tx.hold, str(fees.max_fee), str(fees.max_priority)),
+        nothing,
+    )
+
+
+def mined(
+    signer: Signer,
+    lease: Lease,
+    tx: Open,
+    tx_hash: str | None,
+    block_number: int | None,
+    block_hash: str | None,
+) -> Call[None]:
+    """A block holds it; without a block, a reorganisation took it back."""
+    return Call(
+        "select fencepost.nonce_tx_mined(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::text,"
+        " %s::bigint, %s::text)",
+        (*_fence(signer, lease), tx.transaction_id, tx_hash, block_number, block_hash),
+        nothing,
+    )
+
+
+def confirm(signer: Signer, lease: Lease, tx: Open, tx_hash: str, receipt: Json) -> Call[State]:
+    """Deep enough: its end."""
+    return Call(
+        "select fencepost.nonce_tx_confirm(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::text,"
+        " %s::jsonb)",
+        (*_fence(signer, lease), tx.transaction_id, tx_hash, document("receipt", receipt)),
+        scalar,
+    )
+
+
+def lost(signer: Signer, lease: Lease, tx: Open) -> Call[None]:
+    """A stranger with the same key has used its nonce for good: it takes another one."""
+    return Call(
+        "select fencepost.nonce_tx_lost(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint)",
+        (*_fence(signer, lease), tx.transaction_id),
+        nothing,
+    )
+
+
+def reject(
+    signer: Signer, lease: Lease, tx: Open, state: Literal["REJECTED", "CANCELLED"], why: str
+) -> Call[None]:
+    """It will not be sent, and nothing of it was signed."""
+    return Call(
+        "select fencepost.nonce_tx_reject(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::text,"
+        " %s::text)",
+        (*_fence(signer, lease), tx.transaction_id, state, text("error", why[:1000])),
+        nothing,
+    )
+
+
+def cancel(transaction_id: int) -> Call[State]:
+    """Cancel it now, or mark it for its owner, who replaces it with a no-op."""
+    return Call("select fencepost.nonce_tx_cancel(%s::bigint)", (transaction_id,), scalar)
+
+
+_COLUMNS: tuple[str, ...] = (
+    "transaction_id", "chain_id", "signer", "idempotency_key", "state", "nonce_status", "nonce", "to",
+    "value", "gas", "max_fee", "max_priority", "tx_hash", "block_number", "receipt", "error",
+    "cancel_requested_at", "created_at", "updated_at",
+)  # fmt: skip
+_SELECT: LiteralString = (
+    "select transaction_id, chain_id, signer, idempotency_key, state, nonce_status, nonce, recipient,"
+    " value::text, gas_limit, max_fee::text, max_priority::text, tx_hash, block_number, receipt::text, error,"
+    " cancel_requested_at, created_at, updated_at from fencepost.managed_transaction"
+)
+
+
+def find(transaction_id: int) -> Call[list[dict[str, Any]]]:
+    return Call(_SELECT + " where transaction_id = %s", (transaction_id,), _facts)
+
+
+def find_by_key(key: str) -> Call[list[dict[str, Any]]]:
+    return Call(_SELECT + " where idempotency_key = %s", (key,), _facts)
+
+
+def newest(limit: int, below: int | None = None) -> Call[list[dict[str, Any]]]:
+    return Call(
+        _SELECT + " where transaction_id < coalesce(%s::bigint, 9223372036854775807)"
+        " order by transaction_id desc limit %s",
+        (below, limit),
+        _facts,
+    )
+
+
+def _facts(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    found = [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+    for fact in found:
+        fact["receipt"] = fact["receipt"] and json.loads(fact["receipt"])
+    return found
+
+
+def _open(
+    transaction_id: int,
+    state: State,
+    nonce: int,
+    hold: int,
+    status: Status,
+    recipient: str | None,
+    value: str,
+    data: bytes,
+    gas: int,
+    max_fee: str | None,
+    max_priority: str | None,
+    block_hash: str | None,
+    raw: bytes | None,
+    hashes: Sequence[str],
+    signed_seconds: float,
+    cancelling: bool,
+    purpose: Literal["send", "cancel"] | None,
+) -> Open:
+    fees = None if max_fee is None or max_priority is None else Fees(int(max_fee), int(max_priority))
+    order = Order(recipient, int(value), bytes(data), gas)
+    return Open(
+        transaction_id, state, nonce, hold, status, order, fees, block_hash,
+        None if raw is None else bytes(raw), hashes, signed_seconds, cancelling, purpose,
+    )  # fmt: skip
+
+
+def _fence(signer: Signer, lease: Lease) -> tuple[int, str, str, int]:
+    return signer.chain_id, signer.name, lease.owner, lease.token

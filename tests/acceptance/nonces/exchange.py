@@ -1,0 +1,101 @@
+"""A sender on a real chain, stepped by the test: one turn at a time."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from eth_account import Account
+from eth_account.signers.local import LocalAccount
+
+from fencepost import Fencepost
+from fencepost.embedded import Database
+from fencepost.nonces.metrics import NonceMetrics
+from fencepost.nonces.node import Node
+from fencepost.nonces.part import first_nonce_of
+from fencepost.nonces.sending.intake import Intake
+from fencepost.nonces.sending.keys import Keys, Keystore
+from fencepost.nonces.sending.rpc import Chains
+from fencepost.nonces.sending.sender import Sender
+from fencepost.nonces.sending.transaction import Order
+from fencepost.nonces.settings import NoncesSettings
+from fencepost.nonces.signer import Signer
+from tests.acceptance.nonces.anvil import CHAIN_ID, Anvil
+
+SETTINGS: dict[str, Any] = {
+    "lease_seconds": 15.0,
+    "idle_seconds": 300.0,
+    "confirmations": 2,
+    "stuck_seconds": 86_000.0,
+    "wait_seconds": 5.0,
+}
+
+
+def new_account(number: int) -> LocalAccount:
+    account: LocalAccount = Account.from_key((0xFE0CE0 + number).to_bytes(32, "big"))
+    return account
+
+
+def recipient(number: int) -> str:
+    """An address that nobody has used: its balance is what it was sent."""
+    return "0x" + (0xAA << 120 | number).to_bytes(20, "big").hex()
+
+
+@dataclass
+class Exchange:
+    """One node with its sender; the chain mines when the test says so."""
+
+    fp: Fencepost
+    node: Node
+    sender: Sender
+    intake: Intake
+    anvil: Anvil
+    signer: Signer
+    sent: int = field(default=0)
+
+    async def pay(self, key: str, to: str, value: int = 1, **more: Any) -> int:
+        order = Order(to, value, b"", more.pop("gas", 21_000))
+        return (await self.intake.submit(self.signer, key, order, **more)).transaction_id
+
+    async def turn(self, times: int = 1) -> None:
+        for _ in range(times):
+            await self.sender.tick()
+
+    async def mine_and_turn(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.anvil.mine()
+            await self.turn()
+
+    async def state(self, transaction_id: int) -> tuple[str, str | None]:
+        facts = await self.intake.show(transaction_id)
+        return facts["state"], facts["nonce_status"]
+
+
+@asynccontextmanager
+async def opened(
+    database: Database,
+    anvil: Anvil,
+    *,
+    account: LocalAccount | None = None,
+    keys: Keys | None = None,
+    **settings: Any,
+) -> AsyncGenerator[Exchange]:
+    account = account or new_account(0)
+    chosen = NoncesSettings.model_validate(
+        {**SETTINGS, "chains": f"{CHAIN_ID}={settings.pop('urls', anvil.url)}", **settings}
+    )
+    anvil.fund(account.address)
+    chains = Chains(dict(chosen.endpoints))
+    async with Fencepost(database.url) as fp:
+        metrics = NonceMetrics.on(fp.metrics)
+        node = Node(fp, chosen, metrics, first_nonce=first_nonce_of(fp, chains))
+        keys = keys or Keystore({account.address.lower(): account})
+        sender = Sender(fp, node, chains, keys, metrics)
+        intake = Intake(fp, chains, keys, sender, gas_max=chosen.gas_max)
+        await node.start()
+        try:
+            signer = Signer.of(CHAIN_ID, account.address)
+            yield Exchange(fp, node, sender, intake, anvil, signer)
+        finally:
+            await node.stop()
+            await chains.close()

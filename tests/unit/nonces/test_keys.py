@@ -1,0 +1,91 @@
+"""Who signs: the keystore's files, and a remote signer that is not believed."""
+
+import json
+from pathlib import Path
+
+import pytest
+from eth_account import Account
+
+from fencepost.errors import SettingsError
+from fencepost.nonces.errors import SigningFailed
+from fencepost.nonces.sending.keys import Keystore, fees_of, verified
+from fencepost.nonces.signer import checksummed
+
+KEY = bytes.fromhex("11" * 32)
+PASSWORD = "correct horse"
+FIELDS = {
+    "type": 2,
+    "chainId": 31337,
+    "nonce": 7,
+    "maxFeePerGas": 10,
+    "maxPriorityFeePerGas": 1,
+    "gas": 21_000,
+    "value": 5,
+    "data": "0x",
+    "to": checksummed("0x" + "ab" * 20),
+}
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    encrypted = Account.encrypt(KEY, PASSWORD, kdf="pbkdf2", iterations=10)
+    (tmp_path / "key.json").write_text(json.dumps(encrypted))
+    (tmp_path / ".hidden").write_text("not a key")
+    return tmp_path
+
+
+async def test_a_key_is_read_and_signs_what_was_asked(directory: Path) -> None:
+    keys = Keystore.read(directory, PASSWORD)
+    (address,) = await keys.addresses()
+
+    signed = await keys.sign(address, FIELDS)
+
+    assert Account.recover_transaction(signed.raw).lower() == address
+    assert (fees_of(signed.raw).max_fee, fees_of(signed.raw).max_priority) == (10, 1)
+    assert verified(address, FIELDS, signed.raw) == signed
+
+
+def test_a_wrong_password_is_said_without_the_key_or_the_password(directory: Path) -> None:
+    with pytest.raises(SettingsError, match="NONCES_KEYSTORE") as caught:
+        Keystore.read(directory, "wrong battery")
+    assert "wrong battery" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+def test_a_keystore_shows_addresses_and_no_key(directory: Path) -> None:
+    shown = repr(Keystore.read(directory, PASSWORD))
+
+    assert "0x" in shown
+    assert "11" * 8 not in shown
+
+
+async def test_an_unknown_address_is_not_signed_for(directory: Path) -> None:
+    with pytest.raises(SigningFailed):
+        await Keystore.read(directory, PASSWORD).sign("0x" + "cd" * 20, FIELDS)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"nonce": 8}, {"value": 6}, {"to": checksummed("0x" + "ac" * 20)}, {"chainId": 1}, {"data": "0x00"}],
+    ids=lambda changed: next(iter(changed)),
+)
+async def test_a_remote_signer_that_signed_something_else_is_found_out(
+    directory: Path, changed: dict[str, object]
+) -> None:
+    keys = Keystore.read(directory, PASSWORD)
+    (address,) = await keys.addresses()
+    other = await keys.sign(address, {**FIELDS, **changed})
+
+    with pytest.raises(SigningFailed, match=next(iter(changed))):
+        verified(address, FIELDS, other.raw)
+
+
+async def test_bytes_of_another_sender_or_no_transaction_at_all_are_found_out(directory: Path) -> None:
+    keys = Keystore.read(directory, PASSWORD)
+    (address,) = await keys.addresses()
+    signed = await keys.sign(address, FIELDS)
+
+    with pytest.raises(SigningFailed, match="another sender"):
+        verified("0x" + "cd" * 20, FIELDS, signed.raw)
+    with pytest.raises(SigningFailed, match="no signed transaction"):
+        verified(address, FIELDS, b"\x02nonsense")

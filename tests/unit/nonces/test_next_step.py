@@ -1,0 +1,75 @@
+"""What follows for a transaction: one table, without a chain and without a database."""
+
+from typing import Any
+
+import pytest
+
+from fencepost.nonces.sending.fees import Fees
+from fencepost.nonces.sending.next_step import Patience, Sight, Step, after_sending, before_sending
+from fencepost.nonces.sending.transaction import Open, Order
+
+PATIENCE = Patience(confirmations=3, stuck_seconds=60)
+
+
+def tx(**more: Any) -> Open:
+    facts: dict[str, Any] = {
+        "transaction_id": 1,
+        "state": "BOUND",
+        "nonce": 5,
+        "hold": 1,
+        "status": "BROADCAST",
+        "order": Order("0x" + "1" * 40, 1, b"", 21_000),
+        "fees": Fees(10, 1),
+        "block_hash": None,
+        "raw": b"bytes",
+        "hashes": ["0xaa"],
+        "signed_seconds": 10.0,
+        "cancelling": False,
+        "purpose": "send",
+    }
+    return Open(**{**facts, **more})
+
+
+def mined_in(number: int, block: str = "0xb1") -> dict[str, str]:
+    return {"blockNumber": hex(number), "blockHash": block}
+
+
+@pytest.mark.parametrize(
+    ("status", "cancelling", "step"),
+    [
+        ("HELD", False, Step.SIGN),
+        ("HELD", True, Step.GIVE_UP),
+        ("SIGNING", False, Step.SIGN),
+        ("SIGNING", True, Step.SIGN),  # It may have been signed: it must be stored to be cancelled.
+        ("SIGNED", False, Step.SEND),
+        ("SIGNED", True, Step.SEND),
+        ("BROADCAST", False, None),
+    ],
+)
+def test_before_it_is_sent(status: Any, cancelling: bool, step: Step | None) -> None:
+    assert before_sending(tx(status=status, cancelling=cancelling)) is step
+
+
+@pytest.mark.parametrize(
+    ("facts", "sight", "step"),
+    [
+        ({}, Sight(9, 5, 0, in_pool=True), Step.WAIT),
+        ({}, Sight(9, 5, 0, in_pool=False), Step.SEND_AGAIN),
+        ({"signed_seconds": 60.0}, Sight(9, 5, 0, in_pool=True), Step.REPLACE),
+        ({"signed_seconds": 60.0}, Sight(9, 5, 0, in_pool=False), Step.REPLACE),
+        # Not the first in line: it is not this one that is stuck.
+        ({"signed_seconds": 60.0}, Sight(9, 4, 0, in_pool=True), Step.WAIT),
+        ({"cancelling": True}, Sight(9, 5, 0, in_pool=True), Step.CANCEL),
+        ({"cancelling": True, "purpose": "cancel"}, Sight(9, 5, 0, in_pool=True), Step.WAIT),
+        ({}, Sight(9, 6, 0), Step.WAIT),
+        ({}, Sight(9, 6, 6), Step.LOSE),
+        ({}, Sight(9, 6, 0, mined_in(9)), Step.RECORD_BLOCK),
+        ({}, Sight(9, 6, 6, mined_in(6)), Step.CONFIRM),
+        ({"state": "MINED", "block_hash": "0xb1"}, Sight(9, 6, 0, mined_in(8)), Step.WAIT),
+        ({"state": "MINED", "block_hash": "0xb0"}, Sight(9, 6, 0, mined_in(8)), Step.RECORD_BLOCK),
+        ({"state": "MINED", "block_hash": "0xb1"}, Sight(9, 5, 0), Step.TAKE_BLOCK_BACK),
+        ({"cancelling": True}, Sight(9, 6, 6, mined_in(6)), Step.CONFIRM),
+    ],
+)
+def test_after_it_was_sent(facts: dict[str, Any], sight: Sight, step: Step) -> None:
+    assert after_sending(tx(**facts), sight, PATIENCE) is step
