@@ -33,7 +33,7 @@ from fencepost.bench.stage import server_facts
 TIMES_THE_BEST_MIN = 3
 TIMES_REDIS_MIN = 1
 P50_MS_MAX = 10
-QUICK_STRANGERS = ("pgqueuer", "saq")
+QUICK_STRANGERS = ("pgqueuer",)
 PGBENCH_CONNECTIONS = 4
 EXHIBITS_AT_ONCE = 4
 
@@ -69,7 +69,7 @@ def _report(ours: Row, strangers: Sequence[Row], held: scale.Held, facts: Row, *
 
 
 def _invited(*, quick: bool) -> Sequence[Peer]:
-    """All of them; in the quick form one of each kind, if its environment is there already."""
+    """All of them; in the quick form the fastest of them, if its environment is there already."""
     if not quick:
         return STRANGERS
     return ready_ones(peer for peer in STRANGERS if peer.name in QUICK_STRANGERS)
