@@ -79,6 +79,8 @@ class Meaning(StrEnum):
     """The broker has an order with this client id already."""
     REFUSED = "refused"
     """This request placed nothing, and never will."""
+    STALE = "stale"
+    """This request came after its own validity and placed nothing; the order itself is not at fault."""
     LIMITED = "limited"
     """Refused for now; nothing was placed."""
     UNKNOWN = "unknown"

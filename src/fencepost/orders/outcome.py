@@ -91,6 +91,8 @@ def answered(taken: TakenOrder, verdict: Verdict, declared: Declaration, policy:
                 detail=_short(verdict.detail),
                 weather=weather,
             )
+        case Meaning.STALE:
+            return _again(taken, Code.NETWORK_TIMEOUT, verdict.detail or "too late", policy)
         case Meaning.LIMITED:
             wait_seconds = verdict.retry_after_seconds
             return _say(

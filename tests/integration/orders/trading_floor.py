@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fencepost import Fencepost
-from fencepost.orders.broker import BrokerAdapter, Promise
+from fencepost.orders.broker import BrokerAdapter, Meaning, Promise
 from fencepost.orders.brokers import Broker
 from fencepost.orders.desk import Strength
 from fencepost.orders.http_broker import HttpBroker
-from fencepost.orders.http_rules import HttpBrokerConfig
+from fencepost.orders.http_rules import HttpBrokerConfig, Rule
 from fencepost.orders.request import OrderRequest
 from fencepost.orders.service import Orders
 from fencepost.orders.settings import OrdersSettings
@@ -32,6 +32,7 @@ def adapter_for(url: str, promise: Promise, *, valid_seconds: float | None = VAL
             window_seconds=60 if promise is Promise.WINDOW else 0,
             request_valid_seconds=valid_seconds,
             deadline_header=DEADLINE_HEADER,
+            rules=(Rule(status=400, contains="too old", meaning=Meaning.STALE),),
             connect_seconds=2,
             reply_seconds=2,
         )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost.errors import SettingsError
-from fencepost.orders.broker import Code, Declaration, Finding, Found, Meaning, Promise, Sight
+from fencepost.orders.broker import Code, Declaration, Finding, Found, Meaning, Promise, Sight, Verdict
 from fencepost.orders.http_rules import HttpBrokerConfig, classified, with_secrets
 from fencepost.orders.order import OrderSettlement, TakenOrder
 from fencepost.orders.outcome import Policy, answered, found, hold_back, not_sent
@@ -97,6 +97,11 @@ def test_a_brokers_own_rule_speaks_before_the_status() -> None:
     assert classified(config, Reply(422, {}, b'{"message": "must be unique"}')).meaning is Meaning.DUPLICATE
     assert classified(config, Reply(422, {}, b"{}")).meaning is Meaning.REFUSED
     assert classified(config, Reply(409, {}, b"{}")).meaning is Meaning.REFUSED
+
+
+def test_a_request_that_came_too_late_is_made_again() -> None:
+    settled = answered(taken(), Verdict(Meaning.STALE), CONFIG.declaration, POLICY)
+    assert (settled.outcome, settled.fate, settled.code) == ("failed", "not_this", Code.NETWORK_TIMEOUT)
 
 
 def test_a_request_that_did_not_leave_is_tried_again_then_dead() -> None:

@@ -1,0 +1,212 @@
+"""A storm: thousands of orders at brokers that do their worst, by workers that are killed and paused.
+
+Afterwards the brokers' own books are compared with what the database says of every order.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+
+import psycopg
+
+from fencepost.embedded import Database
+from fencepost.kernel.drivers import run
+from fencepost.orders import desk, order
+from fencepost.orders.broker import Promise
+from fencepost.orders.request import OrderRequest, by_account_and_symbol
+from fencepost.testing import Child
+from fencepost.testing.broker import HostileBroker
+from fencepost.testing.broker_mood import FOUL
+from tests.acceptance.orders.traders import STRENGTH, trade
+from tests.integration.orders.trading_floor import VALID_SECONDS
+
+BATCH = 200
+SYMBOLS = 40
+LIVE = (
+    "select count(*) from fencepost.outbox_orders where settled_at is null and status <> 'parked'"
+    " and coalesce(ready, true)"
+)
+BEHIND = (
+    "select count(*) from fencepost.outbox_orders o where o.status in ('queued', 'failed') and not o.ready"
+    " and not exists (select from fencepost.outbox_orders h where h.status = 'parked' and h.broker = o.broker"
+    " and h.order_key = o.order_key)"
+)
+RETRY_MAX = 30
+
+
+@dataclass(frozen=True)
+class Venue:
+    """A broker of the storm. Without a validity nothing can be proved by absence."""
+
+    name: str
+    promise: Promise
+    valid_seconds: float | None = VALID_SECONDS
+
+
+VENUES = (
+    Venue("forever", Promise.FOREVER),
+    Venue("window", Promise.WINDOW),
+    Venue("while-open", Promise.WHILE_OPEN),
+    Venue("nothing", Promise.NOTHING),
+    Venue("blind", Promise.NOTHING, None),
+)
+
+
+@dataclass
+class Report:
+    """What became of every order of one venue."""
+
+    statuses: Counter[str] = field(default_factory=Counter[str])
+    doubled: list[str] = field(default_factory=list[str])
+    lost: list[str] = field(default_factory=list[str])
+    dead_but_live: list[str] = field(default_factory=list[str])
+
+    @property
+    def breaches(self) -> list[str]:
+        return [
+            *(f"doubled: {key}" for key in self.doubled),
+            *(f"lost: {key}" for key in self.lost),
+            *(f"dead while live: {key}" for key in self.dead_but_live),
+        ]
+
+
+class Storm:
+    """Everything that takes part, from the first order to the report."""
+
+    def __init__(self, database: Database, brokers: Mapping[str, HostileBroker], *, seed: int) -> None:
+        self._database = database
+        self._brokers = brokers
+        self._chance = random.Random(seed)  # noqa: S311 - A repeatable storm.
+        self._children: list[Child] = []
+        self._stack = ExitStack()
+
+    def place(self, count: int) -> None:
+        """Orders for every venue, before anybody works."""
+        with self._database.connect() as connection:
+            for name in self._brokers:
+                run(connection, desk.declare_broker(name, STRENGTH))
+            connection.commit()
+            for number in range(count):
+                for name in self._brokers:
+                    asked = _order(name, number)
+                    assert run(connection, order.accept(asked, by_account_and_symbol(asked))).is_new
+                if number % BATCH == 0:
+                    connection.commit()
+
+    @contextmanager
+    def working(self, workers: int) -> Generator[None]:
+        """So many worker processes, while the block runs."""
+        with self._stack:
+            self._children = [self._child() for _ in range(workers)]
+            for child in self._children:
+                child.line("trading", within=60)
+            yield
+
+    def rage(self, blows: int, *, pause_seconds: float) -> None:
+        """Kill workers and start others, pause them for longer than their takes last, restart brokers."""
+        for blow in range(blows):
+            self._wait(self._chance.uniform(0.1, 0.5))
+            which = self._chance.randrange(len(self._children))
+            match blow % 3:
+                case 0:
+                    self._children[which].kill()
+                    self._children[which] = self._child()
+                    self._children[which].line("trading", within=60)
+                case 1:
+                    self._children[which].stop()
+                    self._wait(self._chance.uniform(0.5, 1.5) * pause_seconds)
+                    self._children[which].resume()
+                case _:
+                    self._chance.choice(list(self._brokers.values())).restart(0.1)
+
+    def wait_until_still(self, within: float) -> None:
+        """Until everything has ended, but for what is parked and what stands behind it."""
+        give_up = time.monotonic() + within
+        with self._database.connect_admin() as admin:
+            admin.autocommit = True
+            while left := _number(admin, LIVE) + _number(admin, BEHIND):
+                assert time.monotonic() < give_up, f"{left} orders are still under way: {_states(admin)}"
+                self._wait(0.2)
+        for broker in self._brokers.values():
+            broker.quiet()
+
+    def report(self) -> dict[str, Report]:
+        with self._database.connect_admin() as admin:
+            rows = admin.execute(
+                "select broker, idempotency_key, status from fencepost.outbox_orders"
+            ).fetchall()
+        reports = {name: Report(doubled=broker.doubled()) for name, broker in self._brokers.items()}
+        books = {name: broker.client_ids() for name, broker in self._brokers.items()}
+        for name, key, status in rows:
+            report = reports[name]
+            report.statuses[status] += 1
+            if status == "sent" and key not in books[name]:
+                report.lost.append(key)
+            if status == "dead" and key in books[name]:
+                report.dead_but_live.append(key)
+        return reports
+
+    def _child(self) -> Child:
+        described = {
+            venue.name: {
+                "url": self._brokers[venue.name].url,
+                "promise": venue.promise.value,
+                "valid_seconds": venue.valid_seconds,
+            }
+            for venue in VENUES
+            if venue.name in self._brokers
+        }
+        return self._stack.enter_context(Child(trade, self._database.url, described, RETRY_MAX))
+
+    def _wait(self, seconds: float) -> None:
+        # The storm's own pace: nothing is asserted about what happens meanwhile.
+        time.sleep(seconds)
+
+
+@contextmanager
+def brewing(database: Database, *, seed: int) -> Generator[Storm]:
+    """A storm over every venue."""
+    with ExitStack() as stack:
+        brokers = {
+            venue.name: stack.enter_context(
+                HostileBroker(
+                    venue.promise,
+                    mood=FOUL,
+                    seed=seed + number,
+                    retry_after_seconds=0,
+                    late_seconds=0.3,
+                    slow_seconds=0.1,
+                )
+            )
+            for number, venue in enumerate(VENUES)
+        }
+        yield Storm(database, brokers, seed=seed)
+
+
+def _order(broker: str, number: int) -> OrderRequest:
+    return OrderRequest.of(
+        {
+            "idempotency_key": f"{broker}-{number}",
+            "broker": broker,
+            "symbol": f"S{number % SYMBOLS}" if broker != "blind" else f"S{number}",
+            "intent": "BUY" if number % 2 else "SELL",
+            "qty": str(number + 1),
+        }
+    )
+
+
+def _number(admin: psycopg.Connection[tuple[object, ...]], query: str) -> int:
+    row = admin.execute(query.encode()).fetchone()
+    assert row is not None
+    return int(str(row[0]))
+
+
+def _states(admin: psycopg.Connection[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    return admin.execute(
+        "select broker, status, last_error, count(*), max(retry_count), max(asks)"
+        " from fencepost.outbox_orders"
+        " where settled_at is null group by 1, 2, 3"
+    ).fetchall()

@@ -1,0 +1,49 @@
+"""What the worker processes of the storm run: the whole service, for several brokers at once."""
+
+import asyncio
+import sys
+from typing import Any
+
+from fencepost import Fencepost
+from fencepost.logs import configure_logging
+from fencepost.orders.broker import Promise
+from fencepost.orders.brokers import Broker
+from fencepost.orders.desk import Strength
+from fencepost.orders.service import Orders
+from fencepost.orders.settings import OrdersSettings
+from fencepost.outbox.settings import OutboxSettings
+from tests.integration.orders.trading_floor import MARGIN_SECONDS, adapter_for
+
+STRENGTH = Strength(rate_per_second=1e6, burst=1e6, failures_max=1_000_000)
+LEASE_SECONDS = 2.0
+
+
+async def trade(url: str, brokers: dict[str, dict[str, Any]], retry_max: int) -> None:
+    """Send and ask until somebody says stop."""
+    configure_logging(level="error", form="json")
+    async with Fencepost(url) as fp:
+        orders = Orders(
+            fp,
+            {name: _broker(described) for name, described in brokers.items()},
+            OrdersSettings(margin_seconds=MARGIN_SECONDS, ask_lease_seconds=2),
+            OutboxSettings(
+                backoff_base_seconds=0.02,
+                idle_sleep_ms=50,
+                stuck_threshold_min=LEASE_SECONDS / 60,
+                retry_max=retry_max,
+            ),
+        )
+        async with orders.running():
+            say("trading")
+            await asyncio.to_thread(sys.stdin.readline)
+    say("stopped")
+
+
+def _broker(described: dict[str, Any]) -> Broker:
+    promise = Promise(described["promise"])
+    return Broker(adapter_for(described["url"], promise, valid_seconds=described["valid_seconds"]), STRENGTH)
+
+
+def say(word: str) -> None:
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()

@@ -1,0 +1,151 @@
+"""Planted bugs: each makes a second order, or a lost one, and would be seen."""
+
+import contextlib
+from collections.abc import Generator, Sequence
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from fencepost.crashpoints import PlannedCrash
+from fencepost.embedded import Database
+from fencepost.orders import desk, order, outcome, resend, sender
+from fencepost.orders.broker import Declaration, Finding, Meaning, Promise, Verdict
+from fencepost.orders.order import OrderSettlement, TakenOrder
+from fencepost.orders.resend import Decision, Facts, Next
+from fencepost.orders.sender import OrderBox
+from fencepost.testing import at_crash_point
+from fencepost.testing.broker import HostileBroker
+from fencepost.testing.broker_mood import FRIENDLY, Mood
+from tests.integration.orders.trading_floor import floor_with
+
+ALWAYS = 100.0
+
+
+def crash() -> None:
+    raise PlannedCrash
+
+
+@contextlib.contextmanager
+def rewinding() -> Generator[None]:
+    """A stuck order goes back into the queue, as if nothing had left."""
+
+    async def expire(self: Any, limit: int) -> int:
+        stuck = await self._database.run(order.expire_takes(self._broker, limit))
+        for order_id in stuck:
+            await self._database.run(desk.resolve(order_id, "unknown", "queued", "bug", "rewound"))
+        return len(stuck)
+
+    with mock.patch.object(OrderBox, "expire", expire):
+        yield
+
+
+@contextlib.contextmanager
+def retrying_after_5xx() -> Generator[None]:
+    """A 5xx is taken for a request that placed nothing."""
+    right = outcome.answered
+
+    def answered(taken: TakenOrder, verdict: Verdict, *others: Any) -> OrderSettlement:
+        if verdict.meaning is Meaning.UNKNOWN:
+            return OrderSettlement(taken.id, taken.take, "failed", "not_this", verdict.code)
+        return right(taken, verdict, *others)
+
+    with mock.patch.object(sender, "answered", answered):
+        yield
+
+
+@contextlib.contextmanager
+def believing_absence() -> Generator[None]:
+    """Not there means never there, whenever it is asked."""
+    right = resend.decide
+
+    def decide(declared: Declaration, facts: Facts, **how: Any) -> Next:
+        if facts.finding is Finding.ABSENT:
+            return Next(Decision.RESEND_PROVED)
+        return right(declared, facts, **how)
+
+    with mock.patch.object(outcome, "decide", decide):
+        yield
+
+
+async def doubles_of_a_stuck_sender(database: Database) -> list[str]:
+    """The sender dies after the broker has answered, before anything is written."""
+    with HostileBroker(Promise.NOTHING) as broker:
+        async with floor_with(database.url, broker) as floor:
+            with at_crash_point("outbox.after_delivery", crash):
+                order_id = await floor.place("stuck")
+                await floor.until("stuck", lambda found: found["requests"] == 1, order_id)
+                await floor.until("looked at", lambda found: found["status"] != "sending", order_id)
+            await floor.until_status(order_id, "sent")
+        return broker.doubled()
+
+
+async def doubles_of(database: Database, mood: Mood) -> list[str]:
+    with HostileBroker(Promise.NOTHING, mood=mood, late_seconds=0.5) as broker:
+        async with floor_with(database.url, broker) as floor:
+            order_id = await floor.place("once")
+            await floor.until("tried", lambda found: found["last_error"] is not None, order_id)
+            broker.mood = FRIENDLY
+            await floor.until_status(order_id, "sent")
+        broker.quiet()
+        return broker.doubled()
+
+
+async def test_a_rewind_instead_of_a_question_doubles_an_order(database: Database) -> None:
+    with rewinding():
+        assert await doubles_of_a_stuck_sender(database) == ["stuck"]
+
+
+async def test_without_the_rewind_it_does_not(database: Database) -> None:
+    assert await doubles_of_a_stuck_sender(database) == []
+
+
+@pytest.mark.parametrize(
+    ("bug", "mood"),
+    [(retrying_after_5xx, Mood(fail_after=ALWAYS)), (believing_absence, Mood(accept_late=ALWAYS))],
+)
+async def test_a_planted_bug_doubles_an_order_and_the_right_code_does_not(
+    database: Database, bug: Any, mood: Mood
+) -> None:
+    with bug():
+        assert await doubles_of(database, mood) == ["once"]
+
+
+@pytest.mark.parametrize("mood", [Mood(fail_after=ALWAYS), Mood(accept_late=ALWAYS)])
+async def test_without_the_bug_the_order_is_there_once(database: Database, mood: Mood) -> None:
+    assert await doubles_of(database, mood) == []
+
+
+async def test_dead_behind_an_open_request_would_be_a_live_order_called_dead(database: Database) -> None:
+    """The database's own guard: without it, a refusal of the repeat ends an order that lives."""
+    with database.connect_admin() as admin:
+        definition = admin.execute(
+            "select pg_get_functiondef('fencepost._orders_open_after'::regproc)"
+        ).fetchone()
+        assert definition is not None
+        wrong = str(definition[0]).replace(
+            "when p_fate = 'not_this' and p_order.open_since = p_order.stamped_at", "when p_fate = 'not_this'"
+        )
+        assert wrong != definition[0]
+        admin.execute(wrong.encode())
+    statuses: Sequence[str] = await _refused_repeat(database)
+    assert "dead" in statuses
+
+
+async def test_with_the_guard_it_is_found_alive(database: Database) -> None:
+    assert await _refused_repeat(database) == ["sent"]
+
+
+async def _refused_repeat(database: Database) -> Sequence[str]:
+    """Accepted with a lost reply, late enough that the question finds nothing; the repeat is refused."""
+    mood = Mood(accept_late=ALWAYS)
+    with HostileBroker(Promise.FOREVER, mood=mood, late_seconds=1.0) as broker:
+        async with floor_with(database.url, broker, valid_seconds=None) as floor:
+            order_id = await floor.place("repeat")
+            await floor.until("tried", lambda found: found["last_error"] is not None, order_id)
+            broker.mood = Mood(change_mind=ALWAYS)
+            await floor.until("repeated", lambda found: found["requests"] > 1, order_id)
+            broker.quiet()
+            found = await floor.until_status(order_id, "sent", "dead")
+        assert broker.client_ids() == {"repeat"}
+        return [found["status"]]
