@@ -37,7 +37,10 @@ LONG = {
     "src/fencepost/kernel/job.py": "one thin call for each function of the job's state machine",
 }
 # Names that may be short, each with its reason.
-SHORT = {"src/fencepost/cli/up.py": "it is the command `fencepost up`"}
+SHORT = {
+    "src/fencepost/cli/up.py": "it is the command `fencepost up`",
+    "src/fencepost/cli/tx.py": "it is the command `fencepost tx`",
+}
 NAMELESS = {
     "utils",
     "util",

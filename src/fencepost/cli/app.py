@@ -25,6 +25,7 @@ from fencepost.cli import (
     recover,
     serve,
     status,
+    tx,
     up,
     worker,
 )
@@ -72,6 +73,7 @@ app.add_typer(players.app, name="players")
 app.add_typer(console.app, name="console")
 app.add_typer(judge.app, name="judge")
 app.add_typer(nonces.app, name="nonces")
+app.add_typer(tx.app, name="tx")
 app.add_typer(orders.app, name="orders")
 
 

@@ -1,0 +1,138 @@
+"""Transactions over HTTP and by command, without a chain: what is taken in, and what is refused."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from eth_account import Account
+
+from fencepost.cli.app import run
+from fencepost.cli.exits import ExitCode
+from fencepost.embedded import Database
+from fencepost.nonces.settings import NoncesSettings
+from tests.integration.nonces.test_http import served
+
+KEY = bytes.fromhex("22" * 32)
+ADDRESS = Account.from_key(KEY).address
+PASSWORD = "correct horse battery"
+TO = "0x" + "ab" * 20
+# Nobody listens there: what is taken in stays in the queue.
+CHAINS = "31337=http://127.0.0.1:9"
+
+
+@pytest.fixture
+def keystore(tmp_path: Path) -> Path:
+    (tmp_path / "key.json").write_text(
+        json.dumps(Account.encrypt(KEY, PASSWORD, kdf="pbkdf2", iterations=10))
+    )
+    return tmp_path
+
+
+@pytest.fixture
+def client(database: Database, keystore: Path) -> Iterator[httpx.Client]:
+    settings = NoncesSettings(chains=CHAINS, keystore=keystore, keystore_password=PASSWORD)
+    with served(database, settings) as client:
+        yield client
+
+
+def body(**more: object) -> dict[str, object]:
+    return {"chain_id": 31337, "signer": ADDRESS, "to": TO, "value": "5", **more}
+
+
+def submit(client: httpx.Client, key: str | None, sent: dict[str, object]) -> httpx.Response:
+    return client.post("/transactions", json=sent, headers={} if key is None else {"Idempotency-Key": key})
+
+
+def test_a_transaction_is_taken_in_once_and_can_be_cancelled(client: httpx.Client) -> None:
+    first = submit(client, "pay-7", body())
+    again = submit(client, "pay-7", body())
+
+    assert (first.status_code, first.json()["state"]) == (202, "QUEUED")
+    assert (again.status_code, again.json()["transaction_id"]) == (200, first.json()["transaction_id"])
+    assert submit(client, "pay-7", body(value="6")).json()["code"] == "mismatch"
+    number = first.json()["transaction_id"]
+    assert [one["transaction_id"] for one in client.get("/transactions").json()] == [number]
+    assert client.post(f"/transactions/{number}/cancel").json()["state"] == "CANCELLED"
+    assert client.get(f"/transactions/{number}").json()["state"] == "CANCELLED"
+
+
+@pytest.mark.parametrize(
+    ("key", "more", "field"),
+    [
+        (None, {}, "Idempotency-Key"),
+        ("k", {"chain_id": 1}, "chain_id"),
+        ("k", {"signer": TO}, "signer"),
+        ("k", {"signer": ADDRESS[:-1] + ("0" if ADDRESS[-1] != "0" else "1")}, "signer"),
+        ("k", {"to": "0x12"}, "to"),
+        ("k", {"to": None}, "to"),
+        ("k", {"value": str(2**256)}, "value"),
+        ("k", {"value": "-1"}, "value"),
+        ("k", {"value": "1.5"}, "value"),
+        ("k", {"value": 5}, "value"),
+        ("k", {"gas": 20_999}, "gas"),
+        ("k", {"gas": 15_000_001}, "gas"),
+        ("k", {"data": "0xabc"}, "data"),
+        ("k", {"nonce": 7}, "nonce"),
+    ],
+)
+def test_bad_input_is_400_names_the_field_and_reserves_nothing(
+    client: httpx.Client, key: str | None, more: dict[str, object], field: str
+) -> None:
+    answer = submit(client, key, body(**more))
+
+    assert (answer.status_code, answer.json()["field"]) == (400, field), answer.text
+    assert client.get("/transactions").json() == []
+    assert client.get("/nonces/signers").json() == []
+
+
+def test_no_answer_shows_a_key_or_the_password(client: httpx.Client) -> None:
+    submit(client, "pay-7", body())
+    for path in ("/transactions", "/transactions/1", "/nonces/signers", "/openapi.json"):
+        shown = client.get(path).text
+        assert KEY.hex() not in shown
+        assert PASSWORD not in shown
+
+
+def test_an_unknown_transaction_is_404(client: httpx.Client) -> None:
+    assert client.get("/transactions/999").status_code == 404
+    assert client.post("/transactions/999/cancel").status_code == 404
+
+
+def test_the_command_takes_in_shows_and_cancels(
+    database: Database, keystore: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", database.url)
+    monkeypatch.setenv("NONCES_CHAINS", CHAINS)
+    monkeypatch.setenv("NONCES_KEYSTORE", str(keystore))
+    monkeypatch.setenv("NONCES_KEYSTORE_PASSWORD", PASSWORD)
+    sending = [
+        "tx",
+        "send",
+        "--key",
+        "pay-7",
+        "--chain",
+        "31337",
+        "--signer",
+        ADDRESS,
+        "--to",
+        TO,
+        "--value",
+        "5",
+    ]
+
+    assert run([*sending, "--json"]) == ExitCode.OK
+    number = json.loads(capsys.readouterr().out)["transaction_id"]
+    assert run(sending) == ExitCode.OK
+    assert "(again)" in capsys.readouterr().out
+    assert run(["tx", "show", str(number), "--json"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out)["value"] == "5"
+    assert run(["tx", "cancel", str(number)]) == ExitCode.OK
+    assert run(["tx", "list", "--json"]) == ExitCode.OK
+    assert json.loads(capsys.readouterr().out.partition("CANCELLED\n")[2])[0]["state"] == "CANCELLED"
+    assert run(["tx", "keys"]) == ExitCode.OK
+    assert capsys.readouterr().out.strip() == ADDRESS
+    assert run(["tx", "show", "999"]) == ExitCode.NOT_FOUND
+    assert run(["tx", "send", "--key", "k", "--chain", "1", "--signer", ADDRESS]) == ExitCode.SETTINGS
+    assert run([*sending[:-1], "much"]) == ExitCode.USAGE
