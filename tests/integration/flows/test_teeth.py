@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from fencepost.flows import Flow, SourceTrimmed
-from fencepost.flows.committer import Committer
 from fencepost.flows.sinks import redis as redis_sinks
 from fencepost.flows.sinks.files import JsonLines
 from fencepost.flows.sinks.postgres import PostgresRows
@@ -24,7 +23,7 @@ async def test_skipping_a_durable_checkpoint_that_is_not_flagged_loses_its_effec
 ) -> None:
     async def skipped(*_: Any) -> None: ...
 
-    monkeypatch.setattr(Committer, "_finish", skipped)
+    monkeypatch.setattr(JsonLines, "recover_and_commit", skipped)
 
     async def effects() -> Sequence[int]:
         return _lines(tmp_path)
