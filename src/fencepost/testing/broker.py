@@ -164,13 +164,15 @@ class HostileBroker:
         lives_on: bool = await act(request, headers.get(DEADLINE_HEADER), writer)
         return lives_on
 
-    def _accept(self, request: dict[str, Any], deadline: str | None) -> tuple[int, dict[str, Any]]:
+    def _accept(
+        self, request: dict[str, Any], deadline: str | None, *, at_once: bool = False
+    ) -> tuple[int, dict[str, Any]]:
         """Into the book, unless the request's own time is over."""
         if deadline is not None and datetime.fromisoformat(deadline) < datetime.now(UTC):
             self.book.refusals["stale"] += 1
             return self.dialect.refused("the request is too old")
         client_id = self.dialect.client_id(request)
-        order, is_new = self.book.place(client_id, request, self._loop.time())
+        order, is_new = self.book.place(client_id, request, self._loop.time(), at_once=at_once)
         return self.dialect.placed(order) if is_new else self.dialect.duplicate(order)
 
     async def _do_plain(self, request: dict[str, Any], deadline: str | None, writer: Any) -> bool:
@@ -221,6 +223,7 @@ class HostileBroker:
         if self.book.promise is not Promise.NOTHING:
             # Where a second request is a second order, a net that doubles requests can be survived by nobody.
             self._accept(request, deadline)
+            return await _reply(writer, *self._accept(request, deadline, at_once=True))
         return await _reply(writer, *self._accept(request, deadline))
 
     async def _do_slow(self, request: dict[str, Any], deadline: str | None, writer: Any) -> bool:

@@ -39,9 +39,15 @@ class Book:
         self._by_client: dict[str, list[BookOrder]] = {}
         self._numbers = itertools.count(1)
 
-    def place(self, client_id: str, request: dict[str, Any], now: float) -> tuple[BookOrder, bool]:
-        """The order with this id, and whether it is new: by the promise, the broker refuses a second, or
-        not."""
+    def place(
+        self, client_id: str, request: dict[str, Any], now: float, *, at_once: bool = False
+    ) -> tuple[BookOrder, bool]:
+        """The order with this id, and whether it is new: by the promise, a second is refused, or not.
+
+        `at_once`: it comes in one breath with another, so that nothing can have been filled in between.
+        """
+        if not at_once:
+            self._fill(client_id)
         known = self._remembered(client_id, now)
         if known is not None:
             return known, False
@@ -65,10 +71,12 @@ class Book:
     def client_ids(self) -> set[str]:
         return set(self._by_client)
 
+    def _fill(self, client_id: str) -> None:
+        for order in self._by_client.get(client_id, ()):
+            order.is_open = order.is_open and self.chance.random() >= self.fill_chance
+
     def _remembered(self, client_id: str, now: float) -> BookOrder | None:
         orders = self._by_client.get(client_id, [])
-        for order in orders:
-            order.is_open = order.is_open and self.chance.random() >= self.fill_chance
         match self.promise:
             case Promise.FOREVER:
                 known = orders

@@ -1,0 +1,100 @@
+"""Alpaca and OANDA as their documentation describes them, spoken by the hostile broker."""
+
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from fencepost.testing.broker_book import Book, BookOrder
+from fencepost.testing.broker_dialect import Dialect, Said
+
+
+class AlpacaDialect(Dialect):
+    """POST /v2/orders; GET /v2/orders:by_client_order_id; 422 for a used id."""
+
+    def client_id(self, request: dict[str, Any]) -> str:
+        return str(request["client_order_id"])
+
+    def placed(self, order: BookOrder) -> Said:
+        return 200, self.shown(order)
+
+    def duplicate(self, order: BookOrder) -> Said:
+        return 422, {"code": 40010001, "message": "client_order_id must be unique"}
+
+    def refused(self, why: str) -> Said:
+        return 422, {"code": 40010001, "message": why}
+
+    def answer(self, path: str, book: Book) -> Said:
+        asked = urlsplit(path)
+        assert asked.path == "/v2/orders:by_client_order_id", path
+        order = book.find(parse_qs(asked.query)["client_order_id"][0])
+        if order is None:
+            return 404, {"code": 40410000, "message": "order not found"}
+        return 200, self.shown(order)
+
+    def echo_another(self, said: dict[str, Any]) -> dict[str, Any]:
+        return {**said, "client_order_id": "somebody-elses"}
+
+    def shown(self, order: BookOrder) -> dict[str, Any]:
+        filled = "0" if order.is_open else order.request["qty"]
+        return {
+            "id": f"904837e3-{order.broker_order_id}",
+            "client_order_id": order.client_id,
+            "submitted_at": "2030-01-01T12:00:00.123456789Z",
+            "symbol": order.request["symbol"],
+            "qty": order.request["qty"],
+            "filled_qty": filled,
+            "filled_avg_price": None if order.is_open else "145.002",
+            "type": order.request["type"],
+            "side": order.request["side"],
+            "time_in_force": order.request["time_in_force"],
+            "status": "accepted" if order.is_open else "filled",
+        }
+
+
+class OandaDialect(Dialect):
+    """POST /v3/accounts/{id}/orders answers transactions; a client id is found while pending, or in the
+    list."""
+
+    def client_id(self, request: dict[str, Any]) -> str:
+        return str(request["order"]["clientExtensions"]["id"])
+
+    def placed(self, order: BookOrder) -> Said:
+        number = order.broker_order_id.removeprefix("brk-")
+        wanted = order.request["order"]
+        created = {"id": number, "time": "2030-01-01T12:00:00.000000000Z", "type": f"{wanted['type']}_ORDER"}
+        created |= {"clientExtensions": wanted["clientExtensions"], "units": wanted["units"]}
+        return 201, {"orderCreateTransaction": created, "lastTransactionID": number}
+
+    def duplicate(self, order: BookOrder) -> Said:
+        return self._rejected("CLIENT_ORDER_ID_ALREADY_EXISTS")
+
+    def refused(self, why: str) -> Said:
+        return self._rejected("INSUFFICIENT_MARGIN")
+
+    def answer(self, path: str, book: Book) -> Said:
+        asked = urlsplit(path)
+        last = asked.path.rpartition("/")[2]
+        if last == "orders":
+            newest_first = [self.shown(order) for order in reversed(book.orders)]
+            before = parse_qs(asked.query).get("beforeID", [""])[0]
+            page = [one for one in newest_first if not before or int(one["id"]) < int(before)]
+            return 200, {"orders": page[:2], "lastTransactionID": "9"}
+        order = book.find(unquote(last.removeprefix("@")))
+        if order is None or not order.is_open:
+            return 404, {"errorMessage": "The order specified does not exist"}
+        return 200, {"order": self.shown(order), "lastTransactionID": "9"}
+
+    def echo_another(self, said: dict[str, Any]) -> dict[str, Any]:
+        created = {**said.get("orderCreateTransaction", {}), "clientExtensions": {"id": "somebody-elses"}}
+        return {**said, "orderCreateTransaction": created}
+
+    def shown(self, order: BookOrder) -> dict[str, Any]:
+        return {
+            "id": order.broker_order_id.removeprefix("brk-"),
+            "createTime": "2030-01-01T12:00:00.000000000Z",
+            "state": "PENDING" if order.is_open else "FILLED",
+            "clientExtensions": order.request["order"]["clientExtensions"],
+        }
+
+    def _rejected(self, reason: str) -> Said:
+        rejection = {"id": "7", "rejectReason": reason}
+        return 400, {"orderRejectTransaction": rejection, "errorCode": reason, "errorMessage": "rejected"}

@@ -1,0 +1,184 @@
+"""Alpaca's and OANDA's adapters against simulators that behave as documented, and lose what can be lost."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from fencepost.embedded import Database
+from fencepost.errors import SettingsError
+from fencepost.orders.alpaca import AlpacaBroker, alpaca_order
+from fencepost.orders.broker import BrokerAdapter, Code, Finding, Meaning, OutgoingOrder, Promise
+from fencepost.orders.brokers import make_brokers
+from fencepost.orders.oanda import OandaBroker, oanda_order
+from fencepost.outbox.http import Reply
+from fencepost.testing.broker import HostileBroker
+from fencepost.testing.broker_mood import FRIENDLY, Mood
+from tests.integration.orders.dialects import AlpacaDialect, OandaDialect
+from tests.integration.orders.trading_floor import open_floor
+
+Make = Callable[[str, float | None], BrokerAdapter]
+STAMP = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+def alpaca(url: str, valid_seconds: float | None) -> BrokerAdapter:
+    return AlpacaBroker("key", "secret-of-alpaca", base_url=url, request_valid_seconds=valid_seconds)
+
+
+def oanda(url: str, valid_seconds: float | None) -> BrokerAdapter:
+    return OandaBroker("secret-of-oanda", base_url=url, request_valid_seconds=valid_seconds)
+
+
+BOTH = pytest.mark.parametrize(
+    ("make", "dialect"), [(alpaca, AlpacaDialect()), (oanda, OandaDialect())], ids=["alpaca", "oanda"]
+)
+
+
+@BOTH
+async def test_an_order_is_placed_in_the_brokers_own_words(
+    database: Database, make: Make, dialect: Any
+) -> None:
+    with HostileBroker(Promise.WHILE_OPEN, dialect=dialect) as broker:
+        async with open_floor(database.url, make(broker.url, None)) as floor:
+            order_id = await floor.place("first", limit_price="145.001", intent="SELL", account="101-1")
+            found = await floor.until_status(order_id, "sent")
+        assert found["broker_order_id"]
+        assert found["result"]["result_digest"].startswith("sha256:")
+        assert broker.client_ids() == {"first"}
+
+
+@BOTH
+async def test_lost_answers_are_found_again_and_no_order_is_doubled(
+    database: Database, make: Make, dialect: Any
+) -> None:
+    whims = (
+        "lose_reply",
+        "fail_after",
+        "close_halfway",
+        "garble",
+        "echo_another",
+        "duplicate",
+        "accept_late",
+    )
+    with HostileBroker(Promise.WHILE_OPEN, dialect=dialect, late_seconds=0.1) as broker:
+        async with open_floor(database.url, make(broker.url, 1.0)) as floor:
+            for whim in whims:
+                broker.mood = Mood(**{whim: 100.0})
+                await floor.until_status(await floor.place(whim, symbol=whim), "sent")
+        assert broker.doubled() == []
+        assert broker.client_ids() == set(whims)
+
+
+@BOTH
+async def test_what_may_still_arrive_is_parked_unless_somebody_says_how_long_it_can(
+    database: Database, make: Make, dialect: Any
+) -> None:
+    with HostileBroker(Promise.WHILE_OPEN, dialect=dialect, mood=Mood(lose_request=100)) as broker:
+        async with open_floor(database.url, make(broker.url, None)) as floor:
+            order_id = await floor.place("lost")
+            await floor.until_status(order_id, "parked")
+            broker.mood = FRIENDLY
+            await floor.orders.resolve(order_id, "parked", "queued", "ann", "the desk says it never came")
+            await floor.until_status(order_id, "sent")
+        assert broker.doubled() == []
+
+
+@BOTH
+async def test_a_refused_order_is_dead(database: Database, make: Make, dialect: Any) -> None:
+    with HostileBroker(Promise.WHILE_OPEN, dialect=dialect, mood=Mood(change_mind=100)) as broker:
+        async with open_floor(database.url, make(broker.url, None)) as floor:
+            found = await floor.until_status(await floor.place("no"), "dead")
+        assert found["last_error"] == "BAD_REQUEST"
+        assert broker.orders == []
+
+
+def outgoing(**fields: Any) -> OutgoingOrder:
+    document = {"symbol": "USDJPY", "intent": "BUY", "qty": "10000", "time_in_force": "DAY", **fields}
+    return OutgoingOrder("key-1", document, STAMP, "101-1", STAMP)
+
+
+def test_alpaca_is_told_amounts_as_text() -> None:
+    assert alpaca_order(outgoing(limit_price="1.5", intent="SELL")) == {
+        "symbol": "USDJPY",
+        "qty": "10000",
+        "side": "sell",
+        "type": "limit",
+        "time_in_force": "day",
+        "limit_price": "1.5",
+        "client_order_id": "key-1",
+    }
+    assert alpaca_order(outgoing())["type"] == "market"
+
+
+def test_oanda_is_told_pairs_and_signed_units() -> None:
+    market = oanda_order(outgoing(intent="SELL"))
+    assert (market["instrument"], market["units"], market["timeInForce"]) == ("USD_JPY", "-10000", "FOK")
+    limit = oanda_order(outgoing(limit_price="145.001"))
+    assert (limit["type"], limit["timeInForce"], limit["price"]) == ("LIMIT", "GFD", "145.001")
+
+
+@pytest.mark.parametrize(
+    ("make", "status", "body", "meaning", "code"),
+    [
+        (
+            alpaca,
+            403,
+            b'{"code": 40310000, "message": "insufficient buying power"}',
+            "refused",
+            "BAD_REQUEST",
+        ),
+        (alpaca, 403, b"forbidden", "refused", "UNAUTHORIZED"),
+        (alpaca, 422, b'{"code": 40010001, "message": "client_order_id must be unique"}', "duplicate", None),
+        (alpaca, 422, b'{"code": 42210000, "message": "qty must be > 0"}', "refused", "BAD_REQUEST"),
+        (alpaca, 200, b"{}", "unknown", "UNKNOWN"),
+        (alpaca, 504, b"", "unknown", "BROKER_5XX"),
+        (oanda, 409, b"{}", "unknown", "UNKNOWN"),
+        (oanda, 200, b"{}", "unknown", "UNKNOWN"),
+        (oanda, 401, b'{"errorMessage": "Insufficient authorization"}', "refused", "UNAUTHORIZED"),
+        (oanda, 429, b"", "limited", "RATE_LIMITED"),
+    ],
+)
+def test_a_status_means_what_the_broker_documents(
+    make: Make, status: int, body: bytes, meaning: str, code: str | None
+) -> None:
+    verdict = make("http://nowhere", None).classify(outgoing(), Reply(status, {}, body))
+    assert verdict.meaning == Meaning(meaning)
+    if code is not None:
+        assert verdict.code == Code(code)
+
+
+async def test_a_server_that_is_away_is_no_word_about_absence() -> None:
+    for make in (alpaca, oanda):
+        adapter = make("http://127.0.0.1:1", None)
+        found = await adapter.find_order(outgoing())
+        assert found.finding is Finding.NO_ANSWER
+        await adapter.close()
+
+
+def test_credentials_come_from_the_environment_and_a_missing_one_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("APCA_API_KEY_ID", "APCA_API_SECRET_KEY", "OANDA_API_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SettingsError, match="APCA_API_KEY_ID and APCA_API_SECRET_KEY"):
+        make_brokers({"a": {"adapter": "alpaca"}})
+    with pytest.raises(SettingsError, match="OANDA_API_TOKEN"):
+        make_brokers({"o": {"adapter": "oanda"}})
+    with pytest.raises(SettingsError, match="allowed: http, alpaca, oanda"):
+        make_brokers({"x": {"adapter": "telex"}})
+    with pytest.raises(SettingsError, match="base_url"):
+        make_brokers({"x": {"base_url": "ftp://x", "promise": "nothing"}})
+    monkeypatch.setenv("OANDA_API_TOKEN", "secret-of-oanda")
+    broker = make_brokers({"o": {"adapter": "oanda", "strength": {"rate_per_second": 50}}})["o"]
+    assert broker.strength.rate_per_second == 50
+    assert "secret-of-oanda" not in repr(broker)
+
+
+async def test_no_secret_reaches_an_error() -> None:
+    with HostileBroker(Promise.WHILE_OPEN, dialect=OandaDialect(), mood=Mood(lose_request=100)) as broker:
+        adapter = oanda(broker.url, None)
+        with pytest.raises(Exception, match="orders") as caught:
+            await adapter.send_order(outgoing())
+        await adapter.close()
+    assert "secret-of-oanda" not in str(caught.value)
