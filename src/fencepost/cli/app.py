@@ -16,6 +16,7 @@ from fencepost.cli import (
     console,
     doctor,
     explain,
+    flows,
     jobs,
     judge,
     migrate,
@@ -69,6 +70,7 @@ app.command("explain")(explain.explain)
 app.command("worker")(worker.worker)
 app.command("serve")(serve.serve)
 app.add_typer(jobs.app, name="jobs")
+app.add_typer(flows.app, name="flows")
 app.add_typer(players.app, name="players")
 app.add_typer(console.app, name="console")
 app.add_typer(judge.app, name="judge")

@@ -1,0 +1,94 @@
+"""One process that runs a flow: what it runs, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from types import ModuleType
+
+from fencepost.cli.ending import Ending
+from fencepost.cli.exits import Complaint, ExitCode
+from fencepost.cli.terminal import answer, answer_json, remark
+from fencepost.endpoint import Endpoint
+from fencepost.flows import Flow
+from fencepost.flows.settings import FlowSettings
+from fencepost.flows.units import divide
+from fencepost.flows.worker import FlowWorker
+from fencepost.house import Fencepost
+from fencepost.logs import configure_logging
+
+LOOK_SECONDS = 0.2
+
+
+def serve_flow(target: str, *, until_done: bool, as_json: bool) -> None:
+    """Run until somebody wishes the end, or with `until_done` until the sources have ended."""
+    flow = find_flow(target)
+    fp = Fencepost.from_env()
+    configure_logging(level=fp.settings.log_level, form=fp.settings.log_format)
+    ending = Ending()
+    with ending.listening(), ExitStack() as closing:
+        endpoint = Endpoint(
+            {"/metrics": fp.metrics.page}, address=fp.settings.metrics_address, port=fp.settings.metrics_port
+        )
+        endpoint.start()
+        closing.callback(endpoint.stop)
+        asyncio.run(_serve(fp, flow, ending, endpoint.url, until_done=until_done, as_json=as_json))
+    remark("Stopped.")
+
+
+async def _serve(
+    fp: Fencepost, flow: Flow, ending: Ending, url: str, *, until_done: bool, as_json: bool
+) -> None:
+    stop = asyncio.Event()
+    async with fp:
+        worker = FlowWorker(fp, flow, redis_url=fp.redis_url, settings=FlowSettings.load())
+        units = [unit.resource for unit in divide(worker.program)]
+        if as_json:
+            answer_json({"flow": flow.name, "worker": worker.owner, "url": url, "tasks": units}, indent=None)
+        else:
+            answer(
+                f"{worker.owner} runs {flow.name}: {len(units)} tasks, {flow.promised.words}; metrics "
+                f"at {url}/metrics"
+            )
+        working = asyncio.create_task(worker.run(stop, until_done=until_done))
+        while not working.done() and not ending.wait(0):
+            await asyncio.wait([working], timeout=LOOK_SECONDS)
+        stop.set()
+        await working
+
+
+def find_flow(target: str) -> Flow:
+    """The value that `MODULE[:ATTRIBUTE]` names."""
+    name, _, attribute = target.partition(":")
+    module = _import(name)
+    if attribute:
+        found = getattr(module, attribute, None)
+        if isinstance(found, Flow):
+            return found
+        raise Complaint(f"{target} is no Flow.{_known_in(module)}", ExitCode.USAGE)
+    known = [value for value in vars(module).values() if isinstance(value, Flow) and value.sinks]
+    if len(known) == 1:
+        return known[0]
+    raise Complaint(f"{name} has {len(known)} flows.{_known_in(module)}", ExitCode.USAGE)
+
+
+def _import(name: str) -> ModuleType:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise Complaint(
+            f"There is no module {name} in {here}, nor where Python looks.", ExitCode.USAGE
+        ) from None
+
+
+def _known_in(module: ModuleType) -> str:
+    known = [name for name, value in vars(module).items() if isinstance(value, Flow) and value.sinks]
+    return f" Write one of {', '.join(f'{module.__name__}:{name}' for name in known)}." if known else ""

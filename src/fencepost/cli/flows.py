@@ -1,0 +1,134 @@
+"""`fencepost flows`: run flows, look at them, and keep and restore their savepoints."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fencepost.cli.terminal import JsonOption
+
+Name = Annotated[str, typer.Argument(metavar="FLOW", help="Its name.")]
+Savepoint = Annotated[str, typer.Argument(metavar="SAVEPOINT", help="A name for the savepoint.")]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""Run flows, look at them, and keep and restore their savepoints.
+
+    \b
+    Examples:
+      fencepost flows run shop.streams              the flow in shop/streams.py, until Ctrl-C
+      fencepost flows list                          every flow, and how many tasks are held
+      fencepost flows show totals                   each task: who holds it, how far it has come
+      fencepost flows savepoint totals before-v2    keep what is committed now, under a name
+      fencepost flows drain totals                  workers commit and let go; --undo lets them go on
+      fencepost flows restore totals before-v2      put every task back; nobody may hold one
+    """,
+)
+
+
+@app.command()
+def run(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE", help="Where the Flow is: shop.streams:totals, or the only one there."
+        ),
+    ],
+    until_done: Annotated[
+        bool, typer.Option("--until-done", help="End when every source has ended (files, iterables).")
+    ] = False,
+    json_output: JsonOption = False,
+) -> None:
+    """Run a flow, until Ctrl-C. Any number of workers may run; they share its tasks.
+
+    \b
+    Examples:
+      fencepost flows run shop.streams
+      fencepost flows run shop.streams:totals --until-done
+      fencepost flows run shop.streams --json | head -1        one line that says what it runs
+
+    Settings: FLOW_LEASE_SEC, FLOW_CHECKPOINT_INTERVAL_SEC, METRICS_PORT and more, in docs/reference/flows.md.
+    """
+    from fencepost.cli.flow_service import serve_flow  # noqa: PLC0415 - Loads everything, which --help need not.
+
+    serve_flow(target, until_done=until_done, as_json=json_output)
+
+
+@app.command("list")
+def list_flows(json_output: JsonOption = False) -> None:
+    """Every flow that a worker has ever registered here.
+
+    \b
+    Examples:
+      fencepost flows list
+      fencepost flows list --json | jq -r '.flows[].name'
+    """
+    from fencepost.cli import flow_desk  # noqa: PLC0415 - Loads psycopg, which --help need not.
+
+    flow_desk.show_all(as_json=json_output)
+
+
+@app.command()
+def show(name: Name, json_output: JsonOption = False) -> None:
+    """Every task of a flow: who holds it, its newest checkpoint and its frontier.
+
+    \b
+    Examples:
+      fencepost flows show totals
+      fencepost flows show totals --json | jq '.tasks[].frontier'
+
+    Ends with 4 when there is no such flow.
+    """
+    from fencepost.cli import flow_desk  # noqa: PLC0415 - As above.
+
+    flow_desk.show_one(name, as_json=json_output)
+
+
+@app.command()
+def savepoint(name: Name, savepoint: Savepoint) -> None:
+    """Keep the newest commit of every task under a name. The flow goes on meanwhile.
+
+    \b
+    Examples:
+      fencepost flows savepoint totals before-v2
+    """
+    from fencepost.cli import flow_desk  # noqa: PLC0415 - As above.
+
+    flow_desk.save(name, savepoint)
+
+
+@app.command()
+def restore(name: Name, savepoint: Savepoint) -> None:
+    """Put every task back to a savepoint. Refused while anybody holds one: drain first.
+
+    \b
+    What was written to sinks after the savepoint is not taken back; sinks that replace by key, and those that
+    recognise ids, are right again when the flow has caught up.
+
+    \b
+    Examples:
+      fencepost flows drain totals && fencepost flows restore totals before-v2
+    """
+    from fencepost.cli import flow_desk  # noqa: PLC0415 - As above.
+
+    flow_desk.restore(name, savepoint)
+
+
+@app.command()
+def drain(
+    name: Name,
+    undo: Annotated[bool, typer.Option("--undo", help="Let the workers take its tasks again.")] = False,
+    within: Annotated[float, typer.Option("--within", min=0, help="Wait so many seconds for it.")] = 60,
+) -> None:
+    """Ask the workers of a flow to commit and let go of its tasks, and wait until they have.
+
+    \b
+    Examples:
+      fencepost flows drain totals
+      fencepost flows drain totals --undo
+    """
+    from fencepost.cli import flow_desk  # noqa: PLC0415 - As above.
+
+    flow_desk.drain(name, undo=undo, within=within)

@@ -1,0 +1,185 @@
+"""What operators do to a flow: look, drain, keep a savepoint, restore it; and what its metrics say."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.cli.app import run
+from fencepost.cli.exits import ExitCode
+from fencepost.embedded import Database
+from fencepost.errors import Duplicate, InFlight, NotFound
+from fencepost.flows import Flow, ledger
+from fencepost.flows.metrics import FlowMetrics
+from fencepost.flows.sinks.postgres import PostgresUpsert
+from fencepost.flows.sinks.redis import RedisSink
+from fencepost.flows.sources.redis_streams import RedisStreams
+from fencepost.flows.worker import FlowWorker
+from fencepost.metrics import Metrics
+from tests.integration.flows.scene import HURRY, Scene
+
+BOUNDED = """
+from fencepost.flows import Flow, IterableSource
+from fencepost.flows.sinks.postgres import PostgresRows
+flow = Flow("bounded").source(IterableSource(list(range(10)))).sink(PostgresRows("line", ["value"]))
+"""
+MAIN = "from fencepost.cli.app import main; main()"
+Command = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def command(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Command:
+    """A command line on the scene's servers; its exit code and what it answered."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DATABASE_URL", scene.database.url)
+    monkeypatch.setenv("REDIS_URL", scene.redis_url)
+
+    def call(*arguments: str) -> tuple[int, str]:
+        code = run(arguments)
+        return code, capsys.readouterr().out
+
+    return call
+
+
+def totals(groups: int | None = None) -> Flow:
+    numbers = Flow("totals").source(RedisStreams("in")).json()
+    keyed = numbers.key_by(lambda n: str(n % 3), groups=groups)
+    return keyed.count().sink(PostgresUpsert("total", ["key"], ["value"]))
+
+
+def send(scene: Scene, count: int) -> None:
+    for n in range(count):
+        scene.redis.xadd("in", {"data": str(n)})
+
+
+def counted(scene: Scene) -> int:
+    return int(scene.rows("select coalesce(sum(value), 0) from total")[0][0])
+
+
+async def test_a_savepoint_brings_a_flow_back(scene: Scene, command: Command) -> None:
+    send(scene, 30)
+    async with scene.running(scene.worker(totals())):
+        await scene.until(lambda: counted(scene) == 30)
+        code, said = await asyncio.to_thread(command, "flows", "savepoint", "totals", "early")
+        assert (code, said) == (ExitCode.OK, "early: 1 tasks of totals.\n")
+        send(scene, 30)
+        await scene.until(lambda: counted(scene) == 60)
+        with pytest.raises(InFlight):
+            await scene.fp.run(ledger.restore("totals", "early"))
+        assert (await asyncio.to_thread(command, "flows", "drain", "totals"))[0] == ExitCode.OK
+        assert (await asyncio.to_thread(command, "flows", "restore", "totals", "early"))[0] == ExitCode.OK
+        scene.rows("update total set value = 0 returning key")
+        await asyncio.to_thread(command, "flows", "drain", "totals", "--undo")
+
+        await scene.until(lambda: counted(scene) == 60)
+
+
+async def test_a_savepoint_of_key_groups(scene: Scene) -> None:
+    send(scene, 30)
+    flow = totals(groups=4)
+    async with scene.running(scene.worker(flow)):
+        await scene.until(lambda: counted(scene) == 30)
+        assert await scene.fp.run(ledger.save("totals", "early")) == 4
+        with pytest.raises(Duplicate):
+            await scene.fp.run(ledger.save("totals", "early"))
+        send(scene, 30)
+        await scene.until(lambda: counted(scene) == 60)
+    await scene.fp.run(ledger.restore("totals", "early"))
+    scene.rows("update total set value = 0 returning key")
+    async with scene.running(scene.worker(flow)):
+        await scene.until(lambda: counted(scene) == 60)
+
+
+async def test_what_is_not_there_is_not_restored(scene: Scene, command: Command) -> None:
+    with pytest.raises(NotFound):
+        await scene.fp.run(ledger.restore("totals", "early"))
+    assert (await asyncio.to_thread(command, "flows", "show", "totals"))[0] == ExitCode.NOT_FOUND
+
+
+async def test_tasks_are_shown_with_their_frontiers(scene: Scene, command: Command) -> None:
+    send(scene, 3)
+    async with scene.running(scene.worker(totals())):
+        await scene.until(lambda: counted(scene) == 3)
+        _, listed = await asyncio.to_thread(command, "flows", "list", "--json")
+        _, shown = await asyncio.to_thread(command, "flows", "show", "totals", "--json")
+
+    assert json.loads(listed)["flows"] == [
+        {"name": "totals", "tasks": 1, "held": 1, "workers": 1, "savepoints": 0, "draining": False}
+    ]
+    [task] = json.loads(shown)["tasks"]
+    last: Any = scene.redis.xrevrange("in", count=1)
+    assert task["frontier"]["in:0"]["at"] == last[0][0]
+
+
+def test_a_bounded_flow_runs_from_the_command_line(
+    database: Database, redis_url: str, tmp_path: Path
+) -> None:
+    with database.connect_admin() as connection:
+        connection.execute("create table line (value bigint); grant all on line to fencepost_app")
+    (tmp_path / "bounded.py").write_text(BOUNDED)
+
+    done = subprocess.run(
+        [sys.executable, "-c", MAIN, "flows", "run", "bounded", "--until-done"],
+        cwd=tmp_path,
+        env={**os.environ, "DATABASE_URL": database.url, "REDIS_URL": redis_url},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == ExitCode.OK, done.stderr
+    assert "runs bounded: 1 tasks, exactly-once" in done.stdout
+    with database.connect_admin() as connection:
+        assert connection.execute("select count(*) from line").fetchall() == [(10,)]
+
+
+async def test_a_redis_sink_that_lost_its_newest_writes_makes_the_task_go_back(scene: Scene) -> None:
+    flow = Flow("back").source(RedisStreams("in")).json().sink(RedisSink("list", "out"))
+    client: Any = scene.redis
+
+    def taken() -> list[int]:
+        return [int(value) for value in client.lrange("out", 0, -1)]
+
+    frontier = "fencepost:frontier:{out}"
+    async with scene.running(scene.worker(flow)):
+        send(scene, 5)
+        await scene.until(lambda: len(taken()) == 5)
+    older = client.hgetall(frontier)
+    async with scene.running(scene.worker(flow)):
+        client.xadd("in", {"data": "100"})
+        await scene.until(lambda: len(taken()) == 6)
+        client.xadd("in", {"data": "101"})
+        await scene.until(lambda: len(taken()) == 7)
+    # As after a restart without the last seconds: list and frontier are back where they were together.
+    client.ltrim("out", 0, 4)
+    client.hset(frontier, mapping=older)
+
+    async with scene.running(scene.worker(flow)):
+        await scene.until(lambda: len(taken()) == 7)
+    assert taken() == [0, 1, 2, 3, 4, 100, 101]
+
+
+async def test_metrics_tell_what_a_flow_does(scene: Scene) -> None:
+    metrics = Metrics()
+    worker = FlowWorker(
+        scene.fp, totals(), redis_url=scene.redis_url, settings=HURRY, metrics=FlowMetrics.on(metrics)
+    )
+
+    def figure(name: str) -> float:
+        return metrics.registry.get_sample_value(f"fencepost_flow_{name}", {"flow": "totals"}) or 0
+
+    send(scene, 30)
+    async with scene.running(worker):
+        await scene.until(lambda: figure("records_total") == 30 and figure("sink_values_total") >= 3)
+        assert figure("commits_total") >= 1
+        assert figure("checkpoint_bytes_count") >= 1
+        assert figure("tasks") == 1
