@@ -10,6 +10,8 @@ POSTGRES_VERSIONS = (15, 16, 17, 18)
 TESTS = Path(__file__).parents[1]
 KERNEL = ("integration/kernel", "isolation", "security", "integration/jobs")
 DRIVE = ("integration/drive", "integration/jobs")
+# The other tests look for the default key, which has no hash tag.
+CLUSTERED = ("integration/jobs/test_cluster.py",)
 # The stories of tests/isolation name backends and stop them in the middle: they need sessions.
 POOLED = ("integration/kernel", "integration/client", "integration/jobs")
 
@@ -31,7 +33,7 @@ class Cell:
 
     def folders(self) -> list[str]:
         """The suites that exist by now."""
-        return [str(TESTS / suite) for suite in self.suites if (TESTS / suite).is_dir()]
+        return [str(TESTS / suite) for suite in self.suites if (TESTS / suite).exists()]
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def _cluster() -> list[Cell | Missing]:
     return [
         Cell(
             f"{server.product} {server.version}, cluster mode",
-            DRIVE,
+            CLUSTERED,
             {choice.VALKEY: str(server.path), choice.CLUSTER: "1"},
         )
         for server in redis_servers()

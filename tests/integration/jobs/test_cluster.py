@@ -1,0 +1,44 @@
+"""Jobs on a Redis Cluster, where one command may touch the keys of one slot only."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost.embedded import Database
+from fencepost.jobs.job import Job
+from tests.integration.jobs.scene import open_scene, quick
+from tests.matrix.cluster_node import ClusterNode
+
+TAGGED = "{deepoj:jobs}"
+
+
+@pytest.fixture
+def node() -> Iterator[ClusterNode]:
+    with ClusterNode(Path(tempfile.mkdtemp(prefix="fencepost-test-")), ephemeral=True) as node:
+        yield node
+
+
+async def test_a_key_with_a_hash_tag_keeps_all_queues_and_lanes_in_one_slot(
+    database: Database, node: ClusterNode
+) -> None:
+    async with open_scene(database, node.url) as scene:
+
+        @scene.fp.job("default")
+        async def one(job: Job, n: int) -> None: ...
+
+        @scene.fp.job("mail", lane="urgent")
+        async def two(job: Job, n: int) -> None: ...
+
+        async with scene.fp.transaction() as tx:
+            for n in range(20):
+                await one.submit(tx, n=n)
+                await two.submit(tx, n=n)
+        async with scene.working(quick(stream_key=TAGGED)):
+            await scene.until_all_ended(within=60)
+            await scene.until_empty(within=60)
+
+        # They came through the streams, and not past a Redis that refused.
+        for stream in (TAGGED, f"{TAGGED}:urgent:q:mail"):
+            assert scene.redis.xinfo_stream(stream)["entries-added"] == 20
