@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 
 from fencepost.judge.judging import Judge
-from fencepost.judge.language import Language, find_languages, site_roots
+from fencepost.judge.language import Language, find_languages, read_specs, site_roots
 from fencepost.judge.metrics import JudgeMetrics
 from fencepost.judge.sandbox.boxes import Boxes
 from fencepost.judge.sandbox.command import Bounds
@@ -27,7 +27,9 @@ async def open_judge(
 ) -> AsyncGenerator[Judge]:
     """A judge with the languages of this machine, unless they are known. Leaves nothing behind."""
     if languages is None:
-        languages = await asyncio.to_thread(find_languages)
+        offered = settings.offered
+        specs = [spec for spec in read_specs() if offered is None or spec.name in offered]
+        languages = await asyncio.to_thread(find_languages, specs)
     with Workshop(settings.workspace_root) as workshop:
         site = Site(
             workshop.folder,

@@ -35,9 +35,19 @@ class JudgeSettings(LayeredSettings):
     cache_max_bytes: Annotated[
         int, Field(ge=1 << 20), From("JUDGE_CACHE_MAX_BYTES", "judge.cache_max_bytes")
     ] = 1 << 30
+    languages: Annotated[
+        str, Field(pattern=r"^[a-z0-9+_, -]+$"), From("JUDGE_LANGUAGES", "judge.languages")
+    ] = "all"
     outer_uid: Annotated[int, Field(ge=1, le=0x7FFFFFFF), From("JUDGE_OUTER_UID", "judge.outer_uid")] = 65_533
     store: Annotated[Path, From("JUDGE_STORE", "judge.store")] = Path(".fencepost/judge")
     workspace: Annotated[Path | None, From("JUDGE_WORKSPACE", "judge.workspace")] = None
+
+    @property
+    def offered(self) -> frozenset[str] | None:
+        """The languages that may be offered, by name; None for all that are found."""
+        if self.languages.strip() == "all":
+            return None
+        return frozenset(name.strip() for name in self.languages.split(","))
 
     @property
     def workspace_root(self) -> Path:

@@ -1,0 +1,125 @@
+-- The judge: problems are imported, programs submitted, and a verdict is written once, under the job's fence.
+--
+-- Locks: the problem's current version before a new one; the job's running row (its fence) before its result.
+
+-- Import a problem: its next version, unless the newest one is the same. Answers the version. Two imports of one slug
+-- take turns by an advisory lock, as a row to lock may not exist yet.
+create or replace function fencepost.judge_problem_put(p_slug text, p_title text, p_spec jsonb) returns integer
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_newest fencepost.judge_problem;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('slug', p_slug, 64);
+  perform fencepost._check_text('title', p_title, 800);
+  perform fencepost._check_json('spec', p_spec, 16777216);
+  perform pg_advisory_xact_lock(hashtextextended('judge_problem:' || p_slug, 0));
+  select * into v_newest from fencepost.judge_problem p where p.slug = p_slug order by p.version desc limit 1;
+  if v_newest.spec = p_spec then
+    return v_newest.version;
+  end if;
+  insert into fencepost.judge_problem (slug, version, title, spec, imported_at)
+  values (p_slug, coalesce(v_newest.version, 0) + 1, p_title, p_spec, fencepost.clock());
+  return coalesce(v_newest.version, 0) + 1;
+end $$;
+
+-- One problem, in its newest version; nothing when there is none. Served by the primary key.
+create or replace function fencepost.judge_problem_get(p_slug text)
+returns table (slug text, version integer, title text, spec jsonb)
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select p.slug, p.version, p.title, p.spec from fencepost.judge_problem p where p.slug = p_slug
+  order by p.version desc limit 1
+$$;
+
+-- All problems, the newest version of each, by slug after p_after: a skip scan over the primary key.
+create or replace function fencepost.judge_problem_list(p_after text, p_limit integer)
+returns table (slug text, version integer, title text)
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  with recursive walk (slug, version, title) as (
+    (select p.slug, p.version, p.title from fencepost.judge_problem p where p.slug > coalesce(p_after, '')
+     order by p.slug, p.version desc limit 1)
+    union all
+    select n.slug, n.version, n.title from walk w cross join lateral (
+      select p.slug, p.version, p.title from fencepost.judge_problem p where p.slug > w.slug
+      order by p.slug, p.version desc limit 1) n
+  )
+  select w.slug, w.version, w.title from walk w limit p_limit
+$$;
+
+-- The submission that belongs to a job, in the transaction that submitted the job: both or neither. Sent to the newest
+-- version of the problem; raises not_found when there is none.
+create or replace function fencepost.judge_submission_put(
+  p_job_id bigint, p_slug text, p_language text, p_author text, p_sources jsonb
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_version integer;
+begin
+  perform fencepost._check_token('job_id', p_job_id);
+  perform fencepost._check_text('language', p_language, 32);
+  perform fencepost._check_text('author', p_author, 200);
+  perform fencepost._check_json('sources', p_sources, 2097152);
+  select p.version into v_version from fencepost.judge_problem p where p.slug = p_slug order by p.version desc limit 1;
+  if v_version is null then
+    perform fencepost._refuse('not_found', 'problem', coalesce(p_slug, ''), '{}', '{}');
+  end if;
+  insert into fencepost.judge_submission (job_id, slug, version, language, author, sources, submitted_at)
+  values (p_job_id, p_slug, v_version, p_language, p_author, p_sources, fencepost.clock());
+end $$;
+
+-- What a worker judges: the program, and the problem in the version that it was sent to.
+create or replace function fencepost.judge_case(p_job_id bigint)
+returns table (language text, sources jsonb, spec jsonb)
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select s.language, s.sources, p.spec from fencepost.judge_submission s
+  join fencepost.judge_problem p on p.slug = s.slug and p.version = s.version
+  where s.job_id = p_job_id
+$$;
+
+-- The verdict, under the job's fence: refused for whoever does not hold this attempt now. Taken again here, so that no
+-- caller can leave it out; the key of the table lets one in, whatever happens. Commits with the job's finish.
+create or replace function fencepost.judge_result_put(
+  p_job_id bigint, p_attempt bigint, p_owner text, p_verdict text, p_score double precision, p_time_ms bigint,
+  p_mem_kb bigint, p_message text, p_cases jsonb
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  perform fencepost.job_fence(p_job_id, p_attempt, p_owner);
+  perform fencepost._check_json('cases', p_cases, 8388608);
+  insert into fencepost.judge_result (job_id, attempt, verdict, score, time_ms, mem_kb, message, cases, judged_at)
+  values (p_job_id, p_attempt, p_verdict, p_score, p_time_ms, p_mem_kb, left(p_message, 20000), p_cases, fencepost.clock());
+end $$;
+
+-- Where a submission stands: the job's state, how far it is, and the result once there is one. Served by primary keys.
+create or replace function fencepost.judge_status(p_job_id bigint)
+returns table (job_id bigint, slug text, version integer, language text, author text, submitted_at timestamptz,
+               job jsonb, progress jsonb, result jsonb)
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select s.job_id, s.slug, s.version, s.language, s.author, s.submitted_at, fencepost._job_seen(s.job_id),
+         (select r.progress from fencepost.job_running r where r.job_id = s.job_id),
+         (select jsonb_build_object('attempt', r.attempt, 'verdict', r.verdict, 'score', r.score, 'time_ms', r.time_ms,
+                                    'mem_kb', r.mem_kb, 'message', r.message, 'cases', r.cases, 'judged_at', r.judged_at)
+          from fencepost.judge_result r where r.job_id = s.job_id)
+  from fencepost.judge_submission s where s.job_id = p_job_id
+$$;
+
+-- The submissions of one author, newest first, before p_before. Served by judge_submission_by_author.
+create or replace function fencepost.judge_history(p_author text, p_before bigint, p_limit integer)
+returns table (job_id bigint, slug text, language text, submitted_at timestamptz, verdict text, score double precision,
+               time_ms bigint, mem_kb bigint)
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select s.job_id, s.slug, s.language, s.submitted_at, r.verdict, r.score, r.time_ms, r.mem_kb
+  from (select * from fencepost.judge_submission b
+        where b.author = p_author and b.job_id < coalesce(p_before, 9223372036854775807)
+        order by b.author desc, b.job_id desc limit p_limit) s
+  left join fencepost.judge_result r on r.job_id = s.job_id
+  order by s.job_id desc
+$$;

@@ -1,0 +1,167 @@
+"""What the judge keeps in the database, as calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from fencepost.judge.judging import Judgement
+from fencepost.judge.problem import Problem
+from fencepost.kernel.call import Call, Json, document, each, nothing, optional_text, parsed, scalar, text
+
+
+@dataclass(frozen=True, slots=True)
+class StoredProblem:
+    slug: str
+    version: int
+    title: str
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemTitle:
+    slug: str
+    version: int
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Docket:
+    """What a worker judges."""
+
+    language: str
+    sources: Mapping[str, str]
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a submission stands."""
+
+    job_id: int
+    slug: str
+    version: int
+    language: str
+    author: str
+    submitted_at: datetime
+    job: Mapping[str, Json]
+    progress: Json
+    result: Json
+
+
+@dataclass(frozen=True, slots=True)
+class PastSubmission:
+    job_id: int
+    slug: str
+    language: str
+    submitted_at: datetime
+    verdict: str | None
+    score: float | None
+    time_ms: int | None
+    mem_kb: int | None
+
+
+def put_problem(problem: Problem) -> Call[int]:
+    """Import it; answers the version."""
+    return Call(
+        "select fencepost.judge_problem_put(%s::text, %s::text, %s::jsonb)",
+        (problem.slug, text("title", problem.title), document("spec", problem.model_dump(mode="json"))),
+        scalar,
+    )
+
+
+def get_problem(slug: str) -> Call[list[StoredProblem]]:
+    return Call(
+        "select slug, version, title, spec::text from fencepost.judge_problem_get(%s::text)",
+        (text("problem", slug),),
+        each(_stored),
+    )
+
+
+def list_problems(after: str | None, limit: int) -> Call[list[ProblemTitle]]:
+    return Call(
+        "select slug, version, title from fencepost.judge_problem_list(%s::text, %s::integer)",
+        (optional_text("after", after), limit),
+        each(ProblemTitle),
+    )
+
+
+def put_submission(
+    job_id: int, slug: str, language: str, author: str, sources: Mapping[str, str]
+) -> Call[None]:
+    return Call(
+        "select fencepost.judge_submission_put(%s::bigint, %s::text, %s::text, %s::text, %s::jsonb)",
+        (job_id, text("problem", slug), language, text("author", author), document("sources", dict(sources))),
+        nothing,
+    )
+
+
+def get_docket(job_id: int) -> Call[list[Docket]]:
+    return Call(
+        "select language, sources::text, spec::text from fencepost.judge_case(%s::bigint)",
+        (job_id,),
+        each(_docket),
+    )
+
+
+def put_result(job_id: int, attempt: int, owner: str, judgement: Judgement) -> Call[None]:
+    """Refused by the database for whoever does not hold this attempt."""
+    return Call(
+        "select fencepost.judge_result_put(%s::bigint, %s::bigint, %s::text, %s::text, %s::double precision,"
+        " %s::bigint, %s::bigint, %s::text, %s::jsonb)",
+        (
+            job_id,
+            attempt,
+            owner,
+            judgement.verdict,
+            judgement.score,
+            judgement.time_ms,
+            judgement.mem_kb,
+            text("message", judgement.message.replace("\0", "")),
+            document("cases", [asdict(case) for case in judgement.cases]),
+        ),
+        nothing,
+    )
+
+
+def get_standing(job_id: int) -> Call[list[Standing]]:
+    return Call(
+        "select job_id, slug, version, language, author, submitted_at, job::text, progress::text,"
+        " result::text from fencepost.judge_status(%s::bigint)",
+        (job_id,),
+        each(_standing),
+    )
+
+
+def get_history(author: str, before: int | None, limit: int) -> Call[list[PastSubmission]]:
+    return Call(
+        "select job_id, slug, language, submitted_at, verdict, score, time_ms, mem_kb"
+        " from fencepost.judge_history(%s::text, %s::bigint, %s::integer)",
+        (text("author", author), before, limit),
+        each(PastSubmission),
+    )
+
+
+def _stored(slug: str, version: int, title: str, spec: str) -> StoredProblem:
+    return StoredProblem(slug, version, title, Problem.model_validate_json(spec))
+
+
+def _docket(language: str, sources: str, spec: str) -> Docket:
+    return Docket(language, parsed(sources), Problem.model_validate_json(spec))
+
+
+def _standing(
+    job_id: int,
+    slug: str,
+    version: int,
+    language: str,
+    author: str,
+    submitted_at: datetime,
+    job: str,
+    progress: str | None,
+    result: str | None,
+) -> Standing:
+    return Standing(
+        job_id, slug, version, language, author, submitted_at, parsed(job), parsed(progress), parsed(result)
+    )

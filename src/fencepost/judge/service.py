@@ -1,0 +1,200 @@
+"""The judge as a service: submissions come in as jobs, and go out with one verdict."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from fencepost.crashpoints import crash_point
+from fencepost.errors import InvalidInput, NotFound
+from fencepost.house import Fencepost
+from fencepost.jobs.job import Job
+from fencepost.judge import records
+from fencepost.judge.chambers import open_judge
+from fencepost.judge.grading import CaseResult
+from fencepost.judge.judging import Judge, JudgeFault, Judgement
+from fencepost.judge.language import read_specs
+from fencepost.judge.metrics import JudgeMetrics
+from fencepost.judge.packages.reading import read_problem
+from fencepost.judge.sandbox.probing import probe_machine
+from fencepost.judge.settings import JudgeSettings
+from fencepost.judge.store import Store
+from fencepost.kernel import marker
+from fencepost.kernel.call import Json
+from fencepost.kernel.migrate import require
+
+_log = structlog.get_logger(__name__)
+QUEUE = "judge"
+TRIES = 4
+LEASE_SECONDS = 30.0
+PROGRESS_CASES = 20
+FINAL_STATUS = {"TLE": "TIMEOUT", "MLE": "OOM", "SE": "SANDBOX_ERROR"}
+"""What the job's final status is called where it is not the verdict itself."""
+
+
+class Judging:
+    """Submissions, problems, and the worker that judges."""
+
+    def __init__(self, fp: Fencepost, settings: JudgeSettings, metrics: JudgeMetrics | None = None) -> None:
+        self.settings = settings
+        self.store = Store(settings.store)
+        self._fp = fp
+        self._metrics = metrics or JudgeMetrics.on(fp.metrics)
+        self._judge: Judge | None = None
+        self._job = fp.job(QUEUE, kind="judge_submission", attempts=TRIES, lease=LEASE_SECONDS)(self._run)
+
+    @property
+    def languages(self) -> list[str]:
+        """Those of this machine; before the judge sits, all that are known."""
+        return list(self._judge.languages) if self._judge else [spec.name for spec in read_specs()]
+
+    async def submit(
+        self, problem: str, language: str, sources: Mapping[str, str], *, author: str, key: str | None = None
+    ) -> int:
+        """The submission and its job, or neither. The same key again answers the same job."""
+        self._check(language, sources)
+        body: Json = {"problem": problem, "language": language, "sources": dict(sources), "author": author}
+        async with self._fp.transaction() as tx:
+            if key is not None:
+                scope, digest = f"judge:{author}", marker.digest("submit", body)
+                claim = await tx.claim(scope, key, digest=digest)
+                if claim.replayed:
+                    return int(claim.response["job_id"])
+            submitted = await self._job.submit(tx)
+            await tx.run(records.put_submission(submitted.job_id, problem, language, author, sources))
+            if key is not None:
+                await tx.run(marker.remember(f"judge:{author}", key, {"job_id": submitted.job_id}))
+            crash_point("judge.submit.before_commit")
+        return submitted.job_id
+
+    async def standing(self, job_id: int) -> records.Standing:
+        found = await self._fp.run(records.get_standing(job_id))
+        if not found:
+            raise NotFound(f"There is no submission {job_id}.", noun="submission", subject=str(job_id))
+        return found[0]
+
+    async def problem(self, slug: str) -> records.StoredProblem:
+        found = await self._fp.run(records.get_problem(slug))
+        if not found:
+            raise NotFound(f"There is no problem {slug}.", noun="problem", subject=slug)
+        return found[0]
+
+    async def problems(self, after: str | None, limit: int) -> Sequence[records.ProblemTitle]:
+        return await self._fp.run(records.list_problems(after, limit))
+
+    async def history(self, author: str, before: int | None, limit: int) -> Sequence[records.PastSubmission]:
+        return await self._fp.run(records.get_history(author, before, limit))
+
+    async def import_problem(self, place: Path, *, slug: str | None = None) -> records.ProblemTitle:
+        """The data first, then the row that names it: a crash in between leaves data that nobody names."""
+        read = await asyncio.to_thread(read_problem, place, self.store, slug=slug)
+        crash_point("judge.import.after_data")
+        version = await self._fp.run(records.put_problem(read.problem))
+        return records.ProblemTitle(read.problem.slug, version, read.problem.title)
+
+    async def import_samples(self) -> None:
+        """On a house without problems: something to look at."""
+        if await self.problems(None, 1):
+            return
+        with as_file(files("fencepost.judge") / "samples") as folder:
+            for place in sorted(folder.iterdir()):
+                await self.import_problem(place)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Judge while this is open. Without a sandbox, submissions wait for a worker that has one."""
+        await asyncio.to_thread(require, self._fp.database_url, "judge")
+        await self.import_samples()
+        report = await asyncio.to_thread(probe_machine, cgroup=self.settings.cgroup == "auto")
+        for weakness in report.degraded:
+            _log.warning("judge_degraded", why=weakness)
+        if not report.ready:
+            _log.error("judge_cannot_run", error=report.error, remedy=report.remedy)
+            yield
+            return
+        async with open_judge(self.settings, self._metrics, self.store) as judge:
+            self._judge = judge
+            try:
+                async with self._working():
+                    yield
+            finally:
+                self._judge = None
+
+    @asynccontextmanager
+    async def _working(self) -> AsyncGenerator[None]:
+        # A submission needs a box at a time, and an interactive one two: more at once would only wait.
+        fitting = self._fp.job_settings.model_copy(update={"concurrency": self.settings.slots})
+        worker = self._fp.worker(fitting, queues=[QUEUE])
+        working = asyncio.create_task(worker.run(), name="fencepost-judge")
+        try:
+            yield
+        finally:
+            worker.stop()
+            await working
+
+    async def _run(self, job: Job) -> None:
+        """Judge one submission. A fault of ours is tried again; the last one is a verdict of its own."""
+        assert self._judge is not None
+        found = await self._fp.run(records.get_docket(job.id))
+        docket = found[0]
+        try:
+            judgement = await self._judge.judge(
+                docket.problem,
+                docket.language,
+                {name: content.encode() for name, content in docket.sources.items()},
+                job_id=str(job.id),
+                attempt_id=job.attempt,
+                progress=_reporting(job),
+            )
+        except JudgeFault as fault:
+            _log.error("judge_fault", job_id=job.id, attempt_id=job.attempt, error=str(fault))
+            if job.tries < TRIES:
+                raise
+            judgement = Judgement(
+                verdict="SE", message="The judge failed. Nothing is wrong with the program."
+            )
+        crash_point("judge.after_run")
+        status = FINAL_STATUS.get(judgement.verdict, judgement.verdict)
+        async with job.finish(_summary(judgement), final_status=status) as tx:
+            await tx.run(records.put_result(job.id, job.attempt, job.owner, judgement))
+            crash_point("judge.after_result")
+        self._metrics.verdicts.labels(verdict=judgement.verdict).inc()
+
+    def _check(self, language: str, sources: Mapping[str, str]) -> None:
+        if language not in self.languages:
+            raise InvalidInput(
+                f"{language!r} is not offered; there is {', '.join(self.languages)}.", field="language"
+            )
+        size = sum(len(content.encode("utf-8", "surrogatepass")) for content in sources.values())
+        if not sources or size > self.settings.source_max_bytes:
+            raise InvalidInput(
+                f"The program has {size} bytes; allowed are 1 to {self.settings.source_max_bytes}.",
+                field="code",
+            )
+
+
+def _reporting(job: Job) -> Any:
+    async def report(results: Sequence[CaseResult], count: int) -> None:
+        """The last few: a progress is a small document, and the rest was told before."""
+        latest = [
+            {"name": one.name[:100], "verdict": one.verdict, "time_ms": one.time_ms, "mem_kb": one.mem_kb}
+            for one in results[-PROGRESS_CASES:]
+        ]
+        await job.progress({"done": len(results), "total": count, "latest": latest})
+
+    return report
+
+
+def _summary(judgement: Judgement) -> Json:
+    return {
+        "verdict": judgement.verdict,
+        "score": judgement.score,
+        "time_ms": judgement.time_ms,
+        "mem_kb": judgement.mem_kb,
+    }
