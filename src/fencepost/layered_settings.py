@@ -44,6 +44,7 @@ READERS: tuple[str, ...] = (
     "fencepost.orders.settings:OrdersSettings",
     "fencepost.outbox.settings:OutboxSettings",
     "fencepost.mutations.settings:MutationSettings",
+    "fencepost.judge.settings:JudgeSettings",
 )
 """Every class that reads config.yaml.
 

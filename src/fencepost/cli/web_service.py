@@ -20,6 +20,7 @@ from fencepost.web.settings import WebSettings
 from fencepost.whereabouts import Whereabouts
 
 PARTS: Mapping[str, str] = {
+    "judge": "fencepost.judge.part",
     "nonces": "fencepost.nonces.part",
     "orders": "fencepost.orders.part",
     "players": "fencepost.players.part",
