@@ -38,6 +38,7 @@ READERS: tuple[str, ...] = (
     "fencepost.jobs.settings:JobSettings",
     "fencepost.flows.settings:FlowSettings",
     "fencepost.web.settings:WebSettings",
+    "fencepost.console.settings:ConsoleSettings",
     "fencepost.nonces.settings:NoncesSettings",
     "fencepost.orders.settings:OrdersSettings",
     "fencepost.outbox.settings:OutboxSettings",

@@ -19,6 +19,7 @@ from fencepost.web.server import WebServer
 from fencepost.web.settings import WebSettings
 from fencepost.whereabouts import Whereabouts
 
+CONSOLE = "console"
 PARTS: Mapping[str, str] = {
     "judge": "fencepost.judge.part",
     "nonces": "fencepost.nonces.part",
@@ -44,18 +45,36 @@ def web_service(
         metrics=metrics,
     )
     pages = HealthPages(place, metrics, connect_seconds=settings.connect_seconds)
-    app = make_app(_parts(fp, only), web_settings, pages=pages.routes, ground=lambda: fp)
+    parts = _parts(fp, only)
+    console = _console(fp, place, web_settings) if not only or CONSOLE in only else None
+    # The console has the front page, where there is one.
+    routes = {path: page for path, page in pages.routes.items() if path != "/" or console is None}
+    parts += [console] if console else []
+    app = make_app(parts, web_settings, pages=routes, ground=lambda: fp)
     return WebServer(app, address=web_settings.address, port=web_settings.port)
 
 
 def _parts(fp: Fencepost, only: Collection[str]) -> list[Part]:
     for name in only:
-        if name not in PARTS:
+        if name not in {*PARTS, CONSOLE}:
             raise InvalidInput(
-                f"There is no service {name!r}. There is: {', '.join(PARTS)}.", field="services"
+                f"There is no service {name!r}. There is: {', '.join([*PARTS, CONSOLE])}.", field="services"
             )
     parts = (_part(name, fp, required=name in only) for name in PARTS if not only or name in only)
     return [part for part in parts if part is not None]
+
+
+def _console(fp: Fencepost, place: Whereabouts, web_settings: WebSettings) -> Part | None:
+    """The pages for people, above the services; without their packages there is the plain status page."""
+    try:
+        module: Any = import_module("fencepost.console.part")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("fencepost"):
+            raise
+        remark(f"Without the console: it needs {error.name}. Install fencepost[console].")
+        return None
+    part: Part = module.make_part(fp, place.viewer_url, loopback=web_settings.is_loopback)
+    return part
 
 
 def _part(name: str, fp: Fencepost, *, required: bool) -> Part | None:

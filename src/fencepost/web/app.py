@@ -40,7 +40,8 @@ def make_app(
     for path, route in (pages or {}).items():
         app.add_api_route(path, _page(route), methods=["GET", "HEAD"], include_in_schema=False)
     answer_errors_of(app)
-    app.add_middleware(Guard, rules=Rules(settings.token, settings.body_max_bytes))
+    own_doors = tuple(door for part in parts for door in part.own_doors)
+    app.add_middleware(Guard, rules=Rules(settings.token, settings.body_max_bytes, own_doors))
     return app
 
 

@@ -19,3 +19,5 @@ class Part:
     name: str
     router: APIRouter
     running: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
+    own_doors: tuple[str, ...] = ()
+    """Below these paths the part asks itself who is there: a browser cannot send the house's token."""

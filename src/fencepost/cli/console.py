@@ -1,0 +1,151 @@
+"""`fencepost console`: who may use the console, and a link that lets one in."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from fencepost.cli.terminal import JsonOption, answer, answer_json
+
+if TYPE_CHECKING:
+    from fencepost.whereabouts import Whereabouts
+
+RoleWord = Literal["viewer", "operator", "admin"]
+LINK_SECONDS = 3600.0
+LOCAL_NAME = "local"
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""Who may use the console.
+
+    \b
+    Examples:
+      fencepost console link                      a link that lets you in once
+      fencepost console user ada --role admin     asks for her password
+      fencepost console users
+      fencepost console lock ada
+    """,
+)
+
+
+@app.command()
+def link(
+    name: Annotated[str, typer.Option("--name", help="As whom.")] = LOCAL_NAME,
+    role: Annotated[RoleWord, typer.Option("--role", help="For a name that is new.")] = "admin",
+    json_output: JsonOption = False,
+) -> None:
+    """Print a link that lets its bearer into the console once, within an hour.
+
+    \b
+    Examples:
+      fencepost console link
+      fencepost console link --name ada
+    """
+    from fencepost.settings import Settings  # noqa: PLC0415 - Load psycopg, which --help need not.
+    from fencepost.whereabouts import of_this_directory  # noqa: PLC0415
+
+    made = _ticket(of_this_directory(Settings.load()), name, role)
+    if json_output:
+        answer_json({"name": name, "link": made})
+    else:
+        answer(made)
+
+
+@app.command()
+def user(
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    role: Annotated[RoleWord, typer.Option("--role", help="What they may do.")] = "viewer",
+    password_stdin: Annotated[
+        bool, typer.Option("--password-stdin", help="Read the password from stdin, for scripts.")
+    ] = False,
+) -> None:
+    """Make a user, or give one another role and password. Their sessions end.
+
+    \b
+    Examples:
+      fencepost console user ada --role admin
+      pass show ada | fencepost console user ada --role operator --password-stdin
+    """
+    from fencepost.cli.job_desk import acting, somebody  # noqa: PLC0415 - As above.
+    from fencepost.console import people  # noqa: PLC0415
+    from fencepost.console.passwords import Passwords  # noqa: PLC0415
+    from fencepost.console.role import Role  # noqa: PLC0415
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+
+    given = (
+        sys.stdin.readline().rstrip("\n")
+        if password_stdin
+        else typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    )
+    hashed = Passwords().hashed(given)
+    with acting() as connection:
+        run(connection, people.set_user(name, Role.named(role), hashed, somebody(None)))
+    answer(f"{name} is {role}.")
+
+
+@app.command()
+def users(json_output: JsonOption = False) -> None:
+    """Everybody who may come in.
+
+    \b
+    Examples:
+      fencepost console users --json
+    """
+    from fencepost.cli.job_desk import acting  # noqa: PLC0415 - As above.
+    from fencepost.console import people  # noqa: PLC0415
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+
+    with acting() as connection:
+        found = run(connection, people.users())
+    if json_output:
+        answer_json([asdict(one) for one in found])
+        return
+    for one in found:
+        state = "locked out" if one.disabled_at else ("password" if one.has_password else "links only")
+        answer(f"{one.name}  {one.role}  {state}")
+
+
+@app.command()
+def lock(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
+    """Lock a user out: sessions, links and tokens end at once.
+
+    \b
+    Examples:
+      fencepost console lock ada
+
+    Ends with 4 when there is no such user.
+    """
+    from fencepost.cli.job_desk import acting, somebody  # noqa: PLC0415 - As above.
+    from fencepost.console import people  # noqa: PLC0415
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+
+    with acting() as connection:
+        run(connection, people.disable_user(name, somebody(None)))
+    answer(f"{name} is locked out.")
+
+
+def login_link(place: Whereabouts) -> str | None:
+    """For who has just started everything: a way in, or None when the console is not installed."""
+    from importlib.util import find_spec  # noqa: PLC0415 - As above.
+
+    if find_spec("jinja2") is None or find_spec("argon2") is None:
+        return None
+    return _ticket(place, LOCAL_NAME, "admin")
+
+
+def _ticket(place: Whereabouts, name: str, role: str) -> str:
+    from fencepost.cli.reading import reading  # noqa: PLC0415 - As above.
+    from fencepost.console import people  # noqa: PLC0415
+    from fencepost.console.role import Role  # noqa: PLC0415
+    from fencepost.console.seal import digest_of, new_secret  # noqa: PLC0415
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+
+    secret = new_secret()
+    call = people.make_ticket(digest_of(secret), name, Role.named(role), lifetime_seconds=LINK_SECONDS)
+    with reading(place.service_url, remedy=place.remedy) as connection:
+        run(connection, call)
+    return f"{place.endpoint_url or ''}/console/enter?ticket={secret}"

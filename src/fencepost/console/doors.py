@@ -1,0 +1,154 @@
+"""The doors: who is there, and may he come in."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from urllib.parse import parse_qsl
+
+from fastapi import Request, Response
+from starlette.exceptions import HTTPException
+
+from fencepost.console import people
+from fencepost.console.role import Role, Visitor
+from fencepost.console.seal import Seal, digest_of, new_secret
+from fencepost.console.settings import ConsoleSettings
+from fencepost.house import Fencepost
+
+SESSION_COOKIE = "fencepost_session"
+NOTICE_COOKIE = "fencepost_notice"
+FORM_FIELD = "form_token"
+FORM_HEADER = "x-form-token"
+SAFE_METHODS = frozenset({"GET", "HEAD"})
+TOKEN_PREFIX = "fpc_"  # noqa: S105 - So that a scanner for leaked secrets knows one.
+NOTICE_MAX = 500
+
+
+class Doors:
+    """Sessions for people, tokens for programs. Knows its key when the console has been opened."""
+
+    def __init__(self, fp: Fencepost, settings: ConsoleSettings) -> None:
+        self._fp = fp
+        self._settings = settings
+        self._seal: Seal | None = None
+
+    async def open(self) -> None:
+        self._seal = Seal(await self._fp.run(people.key()))
+
+    @property
+    def seal(self) -> Seal:
+        assert self._seal is not None, "the console is opened before it is asked"
+        return self._seal
+
+    def needs(self, role: Role) -> Callable[[Request], Awaitable[None]]:
+        """A dependency: the visitor is known and may, or the request ends here."""
+
+        async def check(request: Request) -> None:
+            visitor = await self.visitor(request)
+            if visitor is None:
+                raise HTTPException(401, "Log in, or send a token: `Authorization: Bearer fpc_…`.")
+            request.state.visitor = visitor
+            if not visitor.may(role):
+                raise HTTPException(403, f"This needs the role {role.word}; you are {visitor.role.word}.")
+            if request.method not in SAFE_METHODS and visitor.session:
+                await self._check_form(request, visitor)
+
+        return check
+
+    async def visitor(self, request: Request) -> Visitor | None:
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return await self._of_token(given.strip())
+        session = self._session_of(request)
+        if session is None:
+            return None
+        known = await self._fp.run(
+            people.use_session(digest_of(session), idle_seconds=self._settings.idle_minutes * 60)
+        )
+        return Visitor(known.name, Role.named(known.role), session) if known else None
+
+    def form_token(self, visitor: Visitor | None) -> str:
+        return self.seal.form_token(visitor.session) if visitor and visitor.session else ""
+
+    async def begin_session(self, request: Request, response: Response, name: str) -> None:
+        session = new_secret()
+        lifetime_seconds = self._settings.session_hours * 3600
+        await self._fp.run(
+            people.begin_session(
+                digest_of(session),
+                name,
+                lifetime_seconds=lifetime_seconds,
+                address=address_of(request),
+                agent=_readable(request.headers.get("user-agent", "")),
+            )
+        )
+        self._set(
+            request, response, SESSION_COOKIE, self.seal.signed(session, purpose="session"), lifetime_seconds
+        )
+
+    async def end_session(self, request: Request, response: Response) -> None:
+        session = self._session_of(request)
+        if session is not None:
+            await self._fp.run(people.end_session(digest_of(session)))
+        response.delete_cookie(SESSION_COOKIE, path="/")
+
+    def leave_notice(self, request: Request, response: Response, text: str) -> None:
+        """One sentence for the next page. Signed, or a link could put words into our mouth."""
+        value = _readable(text)[:NOTICE_MAX].encode().hex()
+        self._set(request, response, NOTICE_COOKIE, self.seal.signed(value, purpose="notice"), 60)
+
+    def notice(self, request: Request) -> str | None:
+        value = self.seal.opened(request.cookies.get(NOTICE_COOKIE, ""), purpose="notice")
+        return None if value is None else bytes.fromhex(value).decode()
+
+    def _set(self, request: Request, response: Response, name: str, value: str, seconds: float) -> None:
+        response.set_cookie(
+            name,
+            value,
+            max_age=int(seconds),
+            path="/",
+            httponly=True,
+            samesite="lax",
+            secure=self._settings.secure_cookies or request.url.scheme == "https",
+        )
+
+    def _session_of(self, request: Request) -> str | None:
+        return self.seal.opened(request.cookies.get(SESSION_COOKIE, ""), purpose="session")
+
+    async def _of_token(self, given: str) -> Visitor | None:
+        if not given.startswith(TOKEN_PREFIX) or not given.isascii():
+            return None
+        known = await self._fp.run(people.use_token(digest_of(given)))
+        return Visitor(known.name, Role.named(known.role)) if known else None
+
+    async def _check_form(self, request: Request, visitor: Visitor) -> None:
+        """A cookie is sent by whatever page asks; only our own pages know the form's token."""
+        given = request.headers.get(FORM_HEADER)
+        if given is None:
+            given = (await fields_of(request)).get(FORM_FIELD, "")
+        if not self.seal.is_form_token(given, visitor.session):
+            raise HTTPException(403, "The form is older than the session, or of another site. Load it again.")
+
+
+async def fields_of(request: Request) -> dict[str, str]:
+    """The fields of a form, as browsers send them. Parsed here: this form needs no library."""
+    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        return {}
+    with suppress(UnicodeDecodeError, ValueError):
+        return dict(parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=100))
+    return {}
+
+
+def address_of(request: Request) -> str:
+    return request.client.host if request.client else "unknown"
+
+
+def local_path(path: str | None) -> str:
+    """Where to go after the login: a page of ours, never another host."""
+    fits = path is not None and path.startswith("/console") and "\\" not in path and "//" not in path
+    return path if fits and path else "/console"
+
+
+def _readable(text: str) -> str:
+    """What PostgreSQL can store and a header can carry."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()

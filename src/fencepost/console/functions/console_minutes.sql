@@ -1,0 +1,70 @@
+-- The figures behind the charts.
+
+-- Count one minute anew from the jobs that ended in it. Served by job_finished_by_time.
+create or replace function fencepost._console_count_minute(p_minute timestamptz) returns void
+language sql volatile
+as $$
+  insert into fencepost.console_minute as m (minute, finished, dead, cancelled, workers, run_p50_seconds, run_p95_seconds,
+                                             wait_p50_seconds, wait_p95_seconds)
+  select p_minute, count(*) filter (where f.state = 'finished'), count(*) filter (where f.state = 'dead'),
+         count(*) filter (where f.state = 'cancelled'), count(distinct f.owner),
+         percentile_cont(0.5) within group (order by extract(epoch from f.finished_at - f.claimed_at)),
+         percentile_cont(0.95) within group (order by extract(epoch from f.finished_at - f.claimed_at)),
+         percentile_cont(0.5) within group (order by extract(epoch from f.claimed_at - j.submitted_at)),
+         percentile_cont(0.95) within group (order by extract(epoch from f.claimed_at - j.submitted_at))
+  from fencepost.job_finished f join fencepost.job j on j.job_id = f.job_id
+  where f.finished_at >= p_minute and f.finished_at < p_minute + interval '1 minute'
+  on conflict (minute) do update
+    set finished = excluded.finished, dead = excluded.dead, cancelled = excluded.cancelled, workers = excluded.workers,
+        run_p50_seconds = excluded.run_p50_seconds, run_p95_seconds = excluded.run_p95_seconds,
+        wait_p50_seconds = excluded.wait_p50_seconds, wait_p95_seconds = excluded.wait_p95_seconds
+$$;
+
+-- Count this minute and the last one, and up to p_missing of the last day that nobody counted; forget what is older than
+-- eight days. Answers how many of the day are still missing. Several consoles take turns: who comes second counts nothing.
+--
+-- The last minute is counted again because a transaction that began in it may have committed since.
+create or replace function fencepost.console_roll(p_missing integer) returns integer
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_now    timestamptz := fencepost.clock();
+  v_minute timestamptz := date_trunc('minute', v_now);
+  v_gap    timestamptz;
+begin
+  perform fencepost._check_limit(p_missing);
+  if not pg_try_advisory_xact_lock(hashtextextended('fencepost.console_roll', 0)) then
+    return 0;
+  end if;
+  perform fencepost._console_count_minute(v_minute - interval '1 minute');
+  perform fencepost._console_count_minute(v_minute);
+  update fencepost.console_minute m
+  set waiting = (select count(*) from fencepost.job_waiting), running = (select count(*) from fencepost.job_running),
+      oldest_due_seconds = (select greatest(0, extract(epoch from v_now - min(w.run_at))) from fencepost.job_waiting w),
+      refused = (select jsonb_object_agg(c.reason, c.refused) from fencepost.refusal_counts() c)
+  where m.minute = v_minute;
+  for v_gap in select g from generate_series(v_minute - interval '2 minutes', v_minute - interval '1 day', interval '-1 minute') g
+               where not exists (select 1 from fencepost.console_minute m where m.minute = g) order by g desc limit p_missing loop
+    perform fencepost._console_count_minute(v_gap);
+  end loop;
+  delete from fencepost.console_minute m where m.minute < v_now - interval '8 days';
+  return (select count(*) from generate_series(v_minute - interval '1 day', v_minute, interval '1 minute') g
+          where not exists (select 1 from fencepost.console_minute m where m.minute = g));
+end $$;
+
+-- The minutes since p_since in steps of p_step, oldest first. Sums for what is counted, the worst for what is measured.
+create or replace function fencepost.console_series(p_since timestamptz, p_step interval)
+returns table (at timestamptz, finished bigint, dead bigint, cancelled bigint, workers bigint, run_p50_seconds double precision,
+               run_p95_seconds double precision, wait_p50_seconds double precision, wait_p95_seconds double precision,
+               waiting bigint, running bigint, oldest_due_seconds double precision, refused jsonb)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  perform fencepost._check_duration('step', p_step, interval '1 day');
+  return query
+  select date_bin(p_step, m.minute, p_since), sum(m.finished)::bigint, sum(m.dead)::bigint, sum(m.cancelled)::bigint, max(m.workers),
+         max(m.run_p50_seconds), max(m.run_p95_seconds), max(m.wait_p50_seconds), max(m.wait_p95_seconds), max(m.waiting),
+         max(m.running), max(m.oldest_due_seconds), (array_agg(m.refused order by m.minute desc) filter (where m.refused is not null))[1]
+  from fencepost.console_minute m where m.minute >= p_since group by 1 order by 1;
+end $$;

@@ -1,0 +1,93 @@
+"""Leases, the history of their tokens, and what was refused."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Query, Request
+from pydantic import BaseModel
+
+from fencepost.console.jobs import life
+from fencepost.console.place import Limit, Name, Paged, Place, wanted
+from fencepost.console.sheet import Sheet
+from fencepost.errors import NotFound
+
+TAKEOVERS_MAX = 50
+EVENTS_SCANNED = 20_000
+LAST_LETTER = chr(0x10FFFF)
+Resource = Annotated[str, Path(min_length=1, max_length=1024, pattern=r"^[^\x00]+$")]
+
+
+class LeaseQuery(BaseModel):
+    prefix: Name | None = None
+    after: Name | None = None
+    limit: Limit = 50
+
+
+class RefusalQuery(Paged):
+    pass
+
+
+def add_pages(place: Place) -> None:
+    @place.desk.page("/leases", "leases.html", "Leases")
+    async def leases(request: Request, query: Annotated[LeaseQuery, Query()]) -> Sheet:
+        """Who owns what until when, in order of name; and the newest takeovers."""
+        prefix = wanted(query.prefix) or ""
+        rows = await place.reading.rows(
+            "select resource, owner, token, acquired_at, renewed_at, expires_at, held"
+            " from fencepost.lease_status where resource > %s and resource >= %s and resource < %s"
+            " order by resource limit %s",
+            query.after or "",
+            prefix,
+            prefix + LAST_LETTER,
+            query.limit,
+        )
+        takeovers = await place.reading.rows(
+            "select at, resource, owner, token, detail"
+            " from fencepost.console_takeovers(%s::integer, %s::integer)",
+            TAKEOVERS_MAX,
+            EVENTS_SCANNED,
+        )
+        return Sheet(
+            {
+                "leases": rows,
+                "next_after": rows[-1]["resource"] if len(rows) == query.limit else None,
+                "takeovers": takeovers,
+                "filters": {"prefix": prefix or None, "limit": query.limit if query.limit != 50 else None},
+            },
+            rows="leases",
+        )
+
+    @place.desk.page("/leases/{resource:path}", "lease.html", "Lease")
+    async def lease(request: Request, resource: Resource) -> Sheet:
+        """One lease: its owner, and every token that was ever handed out and is remembered."""
+        row = await place.reading.row(
+            "select resource, owner, token, ttl, acquired_at, renewed_at, expires_at, held"
+            " from fencepost.lease_status where resource = %s",
+            resource,
+        )
+        if row is None:
+            raise NotFound(f"Nobody ever held {resource}.")
+        return Sheet(
+            {"title": resource, "lease": row, "life": await life(place, f"lease:{resource}")}, rows="life"
+        )
+
+    @place.desk.page("/refusals", "refusals.html", "Refusals")
+    async def refusals(request: Request, query: Annotated[RefusalQuery, Query()]) -> Sheet:
+        """What the database refused: counts by reason, and the recorded ones, newest first."""
+        seen = await place.pulse.newest()
+        rows = await place.reading.rows(
+            "select refusal_id, at, reason, noun, subject, actor, attempted, seen from fencepost.refusals"
+            " where refusal_id < %s order by refusal_id desc limit %s",
+            query.before if query.before is not None else 9_223_372_036_854_775_807,
+            query.limit,
+        )
+        return Sheet(
+            {
+                "reasons": seen.refusals,
+                "refusals": rows,
+                "next_before": rows[-1]["refusal_id"] if len(rows) == query.limit else None,
+                "filters": query.filters(),
+            },
+            rows="refusals",
+        )

@@ -1,0 +1,122 @@
+"""Orders: live ones and what waits for a decision, with the evidence, and the decision."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, cast
+
+from fastapi import Path, Query, Request
+from pydantic import BaseModel, Field
+
+from fencepost.console.desk import visitor_of
+from fencepost.console.place import Name, Paged, Place, wanted
+from fencepost.console.sheet import Done, Sheet
+from fencepost.errors import NotFound
+from fencepost.kernel.call import Call, nothing, text
+
+OrderId = Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
+STATES = ("queued", "sending", "failed", "unknown", "parked", "sent", "dead")
+
+
+class OrderQuery(Paged):
+    status: Literal["", "queued", "sending", "failed", "unknown", "parked", "sent", "dead"] | None = None
+    broker: Name | None = None
+    account: Name | None = None
+
+
+class ResolveOrder(BaseModel):
+    """A decision about an order, guarded by the state that was seen."""
+
+    model_config = {"extra": "forbid"}
+
+    expected: Literal["queued", "failed", "unknown", "parked"]
+    outcome: Literal["sent", "dead", "unknown", "queued"]
+    reason: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]+$")]
+
+
+class CancelOrder(BaseModel):
+    model_config = {"extra": "forbid"}
+
+    reason: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]+$")]
+
+
+def add_pages(place: Place) -> None:
+    @place.desk.page("/orders", "orders.html", "Orders")
+    async def orders(request: Request, query: Annotated[OrderQuery, Query()]) -> Sheet:
+        """Orders, newest first; how many are live in each state; and the brokers."""
+        found = await place.reading.rows(
+            "select o as facts"
+            " from fencepost.orders_list(%s::text, %s::text, %s::text, %s::bigint, %s::integer) o",
+            wanted(query.status),
+            wanted(query.broker),
+            wanted(query.account),
+            query.before,
+            query.limit,
+        )
+        rows = [cast("dict[str, Any]", one["facts"]) for one in found]
+        return Sheet(
+            {
+                "orders": rows,
+                "counts": await place.reading.rows(
+                    "select * from fencepost.orders_counts() order by broker, status"
+                ),
+                "brokers": await place.reading.rows("select * from fencepost.orders_brokers order by broker"),
+                "next_before": rows[-1]["id"] if len(rows) == query.limit else None,
+                "filters": query.filters(),
+                "states": STATES,
+            },
+            rows="orders",
+        )
+
+    @place.desk.page("/orders/{order_id}", "order.html", "Order")
+    async def order(request: Request, order_id: OrderId) -> Sheet:
+        """One order: the request, every transition, and what the broker said."""
+        row = await place.reading.row(
+            "select o as facts from fencepost.orders_get(%s::bigint, null::text) o", order_id
+        )
+        if row is None:
+            raise NotFound(f"There is no order {order_id}: it never existed, or it was pruned.")
+        history = await place.reading.rows(
+            "select h as facts from fencepost.orders_history(%s::bigint) h", order_id
+        )
+        return Sheet(
+            {
+                "title": f"Order {order_id}",
+                "order": row["facts"],
+                "history": [one["facts"] for one in history],
+            },
+            rows="history",
+        )
+
+
+def add_actions(place: Place) -> None:
+    @place.desk.action("/orders/{order_id}/resolve", "order.resolve")
+    async def resolve(request: Request, order_id: OrderId, body: ResolveOrder) -> Done:
+        """Decide about an order whose outcome nobody could prove."""
+        await place.fp.run(
+            Call(
+                "select fencepost.orders_resolve(%s::bigint, %s::text, %s::text, %s::text, %s::text)",
+                (
+                    order_id,
+                    body.expected,
+                    body.outcome,
+                    visitor_of(request).actor,
+                    text("reason", body.reason),
+                ),
+                nothing,
+            )
+        )
+        place.pulse.forget()
+        return Done(f"Order {order_id} is {body.outcome}.", f"/console/orders/{order_id}")
+
+    @place.desk.action("/orders/{order_id}/cancel", "order.cancel")
+    async def cancel(request: Request, order_id: OrderId, body: CancelOrder) -> Done:
+        """Cancel an order that nobody has sent."""
+        await place.fp.run(
+            Call(
+                "select fencepost.orders_cancel(%s::bigint, %s::text, %s::text)",
+                (order_id, visitor_of(request).actor, text("reason", body.reason)),
+                nothing,
+            )
+        )
+        place.pulse.forget()
+        return Done(f"Order {order_id} is cancelled.", f"/console/orders/{order_id}")

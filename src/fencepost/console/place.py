@@ -1,0 +1,49 @@
+"""What every page stands on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from fencepost.console.desk import Desk
+from fencepost.console.pulse import Pulse
+from fencepost.console.reading import Reading
+from fencepost.console.settings import ConsoleSettings
+from fencepost.house import Fencepost
+
+Limit = Annotated[int, Field(ge=1, le=1000, description="Rows on one page.")]
+Id = Annotated[int, Field(ge=0, le=9_223_372_036_854_775_807)]
+Name = Annotated[str, Field(max_length=1200, pattern=r"^[^\x00]*$")]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The desk that takes pages in, the eyes that read, the hands that act, and the pulse."""
+
+    desk: Desk
+    reading: Reading
+    fp: Fencepost
+    pulse: Pulse
+    settings: ConsoleSettings
+
+
+class Paged(BaseModel):
+    """A list that is walked by its key: the rows below `before`."""
+
+    before: Id | None = None
+    limit: Limit = 50
+
+    def filters(self) -> dict[str, Any]:
+        """What the links of a page carry on: everything but the place in the list."""
+        return {
+            name: value
+            for name, value in self.model_dump().items()
+            if name != "before" and value not in (None, "", 50)
+        }
+
+
+def wanted(text: str | None) -> str | None:
+    """An empty field of a filter asks for nothing."""
+    return text or None

@@ -1,0 +1,68 @@
+"""Players: inventory, history, and whether the two agree."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Query, Request
+from pydantic import BaseModel
+
+from fencepost.console.place import Limit, Name, Paged, Place
+from fencepost.console.sheet import Sheet
+from fencepost.errors import NotFound
+
+PlayerId = Annotated[str, Path(min_length=1, max_length=256, pattern=r"^[^\x00]+$")]
+INVENTORY_MAX = 500
+
+
+class PlayerQuery(BaseModel):
+    after: Name | None = None
+    limit: Limit = 50
+
+
+class HistoryQuery(Paged):
+    pass
+
+
+def add_pages(place: Place) -> None:
+    @place.desk.page("/players", "players.html", "Players")
+    async def players(request: Request, query: Annotated[PlayerQuery, Query()]) -> Sheet:
+        """Players in order of their ids."""
+        rows = await place.reading.rows(
+            "select player_id from fencepost.player_ids(%s::text, %s::integer)", query.after, query.limit
+        )
+        after = rows[-1]["player_id"] if len(rows) == query.limit else None
+        return Sheet({"players": rows, "next_after": after, "filters": {}}, rows="players")
+
+    @place.desk.page("/players/{player_id:path}", "player.html", "Player")
+    async def player(request: Request, player_id: PlayerId, query: Annotated[HistoryQuery, Query()]) -> Sheet:
+        """One player: what is held, every change, and whether the changes add up to what is held."""
+        row = await place.reading.row(
+            "select player_id, version, created_at, updated_at, state from fencepost.player_state(%s)",
+            player_id,
+        )
+        if row is None:
+            raise NotFound(f"There is no player {player_id}.")
+        inventory = await place.reading.rows(
+            "select * from fencepost.player_inventory(%s::text, null::text, null::uuid, %s::integer)",
+            player_id,
+            INVENTORY_MAX,
+        )
+        history = await place.reading.rows(
+            "select * from fencepost.player_history(%s::text, %s::bigint, %s::integer)",
+            player_id,
+            query.before,
+            query.limit,
+        )
+        disagreements = await place.reading.rows("select * from fencepost.player_audit_check(%s)", player_id)
+        return Sheet(
+            {
+                "title": player_id,
+                "player": row,
+                "inventory": inventory,
+                "history": history,
+                "disagreements": disagreements,
+                "next_before": history[-1]["audit_id"] if len(history) == query.limit else None,
+            },
+            rows="history",
+        )

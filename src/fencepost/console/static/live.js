@@ -1,0 +1,90 @@
+// Figures that move. Only pages that show some open a stream; one that is hidden closes it.
+import { duration, showTimes } from "./times.js";
+import { readCharts } from "./charts.js";
+
+let source = null;
+let charted = Date.now();
+
+export function watch() {
+  if (!document.querySelector("[data-live], [data-live-queues]")) return;
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  open();
+}
+
+function open() {
+  if (source) return;
+  source = new EventSource("/api/events");
+  source.addEventListener("look", (event) => show(JSON.parse(event.data)));
+  source.addEventListener("open", () => say("live"));
+  source.addEventListener("error", () => say("not live; trying again"));
+}
+
+function close() {
+  source?.close();
+  source = null;
+}
+
+function say(words) {
+  document.getElementById("live").textContent = words;
+}
+
+function show(look) {
+  for (const place of document.querySelectorAll("[data-figure]")) {
+    const value = look[place.dataset.figure];
+    put(place, place.dataset.unit === "s" ? duration(value) : value.toLocaleString("en"));
+  }
+  for (const queue of look.queues) {
+    const row = document.querySelector(`tr[data-queue="${CSS.escape(queue.queue)}"]`);
+    for (const cell of row?.querySelectorAll("[data-count]") ?? []) {
+      put(cell.querySelector("a") ?? cell, queue[cell.dataset.count].toLocaleString("en"));
+    }
+  }
+  showNeeds(look.needs);
+  redraw();
+}
+
+function put(place, text) {
+  if (place.textContent === text) return;
+  place.textContent = text;
+  place.classList.add("changed");
+  place.addEventListener("animationend", () => place.classList.remove("changed"), { once: true });
+}
+
+function showNeeds(needs) {
+  const list = document.getElementById("needs-list");
+  if (!list || list.contains(document.activeElement)) return;
+  list.replaceChildren(...(needs.length ? needs.map(need) : [nothing()]));
+}
+
+function need({ count, what, where }) {
+  const link = document.createElement("a");
+  const number = document.createElement("b");
+  number.textContent = count.toLocaleString("en");
+  link.append(number, ` ${what}`);
+  // Only ever a page of ours: the server wrote it, and a name inside it is a parameter.
+  link.href = where.startsWith("/console/") ? where : "/console";
+  const item = document.createElement("li");
+  item.append(link);
+  return item;
+}
+
+function nothing() {
+  const item = document.createElement("li");
+  item.className = "none";
+  item.textContent = "Nothing.";
+  return item;
+}
+
+// Once a minute a new minute is there. Not while somebody reads a chart out.
+async function redraw() {
+  const charts = document.getElementById("charts");
+  if (!charts || Date.now() - charted < 60_000 || charts.contains(document.activeElement)) return;
+  charted = Date.now();
+  const answer = await fetch(window.location.href, { headers: { Accept: "text/html" } });
+  if (!answer.ok || answer.redirected) return;
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("charts");
+  if (!fresh) return;
+  charts.replaceChildren(...fresh.children);
+  showTimes(charts);
+  readCharts(charts);
+}

@@ -1,0 +1,109 @@
+"""A console on a socket, and people who use it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import httpx
+import psycopg
+from argon2 import PasswordHasher
+
+from fencepost.console import people
+from fencepost.console.doors import TOKEN_PREFIX
+from fencepost.console.part import make_place, make_router, running
+from fencepost.console.place import Place
+from fencepost.console.role import Role
+from fencepost.console.seal import digest_of, new_secret
+from fencepost.console.settings import ConsoleSettings
+from fencepost.embedded import Database
+from fencepost.house import Fencepost
+from fencepost.kernel.call import Call
+from fencepost.kernel.drivers import run
+from fencepost.web.app import make_app
+from fencepost.web.part import Part
+from fencepost.web.server import WebServer
+from fencepost.web.settings import WebSettings
+
+T = TypeVar("T")
+PASSWORD = "correct horse battery"
+# As cheap as argon2 can be: these tests are about who may come in, not about how slowly.
+CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A running console, and the database below it."""
+
+    url: str
+    database: Database
+    place: Place
+
+    def call(self, call: Call[T]) -> T:
+        with psycopg.connect(self.database.url, autocommit=True) as connection:
+            return run(connection, call)
+
+    def user(self, role: Role) -> str:
+        """Somebody with this role, known by the role's word."""
+        self.call(people.set_user(role.word, role, CHEAP.hash(PASSWORD), "test"))
+        return role.word
+
+    def link(self, role: Role) -> str:
+        secret = new_secret()
+        self.call(people.make_ticket(digest_of(secret), role.word, role, lifetime_seconds=60))
+        return f"/console/enter?ticket={secret}"
+
+    def token(self, role: Role) -> str:
+        secret = TOKEN_PREFIX + new_secret()
+        self.call(people.make_token(digest_of(secret), self.user(role), "test", role, lifetime_seconds=600))
+        return secret
+
+    @contextmanager
+    def stranger(self) -> Generator[httpx.Client]:
+        with httpx.Client(base_url=self.url, timeout=30) as client:
+            yield client
+
+    @contextmanager
+    def visitor(self, role: Role) -> Generator[httpx.Client]:
+        """Logged in by a link; `form_token` of his pages is in the header that scripts send."""
+        with self.stranger() as client:
+            assert client.get(self.link(role)).status_code == 303
+            client.headers["x-form-token"] = form_token(client)
+            yield client
+
+    @contextmanager
+    def program(self, role: Role) -> Generator[httpx.Client]:
+        with self.stranger() as client:
+            client.headers["authorization"] = f"Bearer {self.token(role)}"
+            yield client
+
+
+def form_token(client: httpx.Client) -> str:
+    page = client.get("/console/account").text
+    found = re.search(r'name="form-token" content="([^"]+)"', page)
+    assert found is not None, page
+    return found[1]
+
+
+@contextmanager
+def console(
+    database: Database, settings: ConsoleSettings | None = None, web: WebSettings | None = None
+) -> Generator[Stage]:
+    web = web or WebSettings()
+    fp = Fencepost(database.url)
+    place = make_place(fp, database.viewer_url, settings or ConsoleSettings(look_seconds=0.2))
+    part = Part(
+        "console",
+        make_router(place),
+        lambda: running(place, loopback=web.is_loopback),
+        ("/", "/console", "/api"),
+    )
+    server = WebServer(make_app([part], web, ground=lambda: fp), address="127.0.0.1", port=0)
+    server.start()
+    try:
+        yield Stage(server.url, database, place)
+    finally:
+        server.stop()

@@ -1,0 +1,78 @@
+"""What an operator does is done by the kernel's functions, and written down with his name."""
+
+from __future__ import annotations
+
+from fencepost.console.role import Role
+from tests.integration.console.crowd import Crowd
+from tests.integration.console.stage import Stage
+
+
+def test_jobs_are_run_again_cancelled_and_given_up(stage: Stage) -> None:
+    crowd = Crowd(stage.database)
+    with stage.visitor(Role.OPERATOR) as client:
+        assert client.post(f"/console/jobs/{crowd.dead[0]}/replay").status_code == 303
+        assert client.post(f"/console/jobs/{crowd.dead[1]}/discard").status_code == 303
+        assert client.post(f"/console/jobs/{crowd.dead[2]}/retry").status_code == 303
+        assert client.post(f"/console/jobs/{crowd.waiting}/cancel").status_code == 303
+        assert [crowd.state_of(job) for job in (*crowd.dead, crowd.waiting)] == [
+            "pending",
+            "cancelled",
+            "pending",
+            "cancelled",
+        ]
+        told = client.get(f"/console/jobs/{crowd.waiting}").text
+        assert f"Job {crowd.waiting} is cancelled." in told
+        life = client.get(f"/api/jobs/{crowd.waiting}").json()["life"]
+        assert "operator@console" in [moment["actor"] for moment in life]
+
+
+def test_a_refused_action_says_why_and_is_written_down(stage: Stage) -> None:
+    crowd = Crowd(stage.database)
+    with stage.visitor(Role.ADMIN) as client:
+        refused = client.post(f"/console/jobs/{crowd.finished}/cancel")
+        assert refused.status_code == 409
+        assert "already_finished" in refused.text
+        assert client.post(f"/api/jobs/{crowd.finished}/cancel").json()["code"] == "already_finished"
+        deeds = client.get("/api/audit", params={"actor": "admin"}).json()["deeds"]
+        assert (deeds[0]["action"], deeds[0]["outcome"], deeds[0]["subject"]) == (
+            "job.cancel",
+            "refused: already_finished",
+            str(crowd.finished),
+        )
+
+
+def test_dead_letters_of_one_cause_are_previewed_and_replayed_once(stage: Stage) -> None:
+    crowd = Crowd(stage.database)
+    with stage.visitor(Role.OPERATOR) as client:
+        meant = {"queue": "mail", "cause": "ValueError"}
+        preview = client.get("/api/dead/preview", params=meant).json()
+        assert (preview["count"], len(preview["sample"])) == (3, 3)
+        order = {"how": "replay", **meant, "before": preview["before"], "limit": 2}
+        assert client.post("/api/dead/settle", json=order).json()["remaining"] == 1
+        assert client.post("/api/dead/settle", json=order).json()["remaining"] == 0
+        assert client.post("/api/dead/settle", json=order).json()["settled"] == 0
+        assert {crowd.state_of(job) for job in crowd.dead} == {"pending"}
+
+
+def test_a_parked_message_is_decided_about_by_the_state_that_was_seen(stage: Stage) -> None:
+    crowd = Crowd(stage.database)
+    parked = crowd.park()
+    with stage.visitor(Role.OPERATOR) as client:
+        assert client.get("/api/outbox").json()["held_keys"][0]["id"] == parked
+        decision = {"expected": "unknown", "outcome": "dead", "note": "asked them"}
+        assert client.post(f"/api/outbox/{parked}/resolve", json=decision).json()["code"] == "mismatch"
+        form = {"expected": "parked", "outcome": "dead", "note": "asked them"}
+        assert client.post(f"/console/outbox/{parked}/resolve", data=form).status_code == 303
+        assert client.get(f"/api/outbox/{parked}").json()["message"]["state"] == "dead"
+
+
+def test_an_admin_makes_and_locks_out_users_and_no_password_is_in_the_audit(stage: Stage) -> None:
+    with stage.visitor(Role.ADMIN) as client:
+        form = {"name": "ada", "role": "operator", "password": "a long enough one"}
+        assert client.post("/console/users", data=form).status_code == 303
+        assert client.post("/console/users/ada/disable").status_code == 303
+        assert client.post("/console/users/admin/disable").status_code == 400
+        users = {user["name"]: user for user in client.get("/api/users").json()["users"]}
+        assert users["ada"]["disabled_at"] is not None
+        assert "a long enough one" not in client.get("/api/audit").text
+        assert "argon2" not in client.get("/api/users").text

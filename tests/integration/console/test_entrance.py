@@ -1,0 +1,145 @@
+"""Who comes in: passwords, links, sessions, tokens; and who does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.console import people
+from fencepost.console.role import Role
+from fencepost.embedded import Database
+from fencepost.errors import SettingsError
+from fencepost.kernel.drivers import run
+from fencepost.web.settings import WebSettings
+from tests.integration.console.stage import CHEAP, PASSWORD, Stage, console, form_token
+
+# What the settings say; the test itself listens on loopback.
+BEYOND = WebSettings(address="192.0.2.1", token="0123456789abcdef")
+
+
+def test_a_stranger_is_sent_to_the_login_and_from_there_to_where_he_wanted(stage: Stage) -> None:
+    stage.user(Role.VIEWER)
+    with stage.stranger() as client:
+        sent = client.get("/console/jobs?state=dead")
+        assert (sent.status_code, sent.headers["location"]) == (
+            303,
+            "/console/login?next=%2Fconsole%2Fjobs%3Fstate%3Ddead",
+        )
+        assert client.get("/api/jobs").status_code == 401
+        form = {"name": "viewer", "password": PASSWORD, "next": "/console/jobs?state=dead"}
+        answer = client.post("/console/login", data=form)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/console/jobs?state=dead")
+        assert client.get("/console/jobs").status_code == 200
+
+
+def test_a_login_leads_to_no_other_host(stage: Stage) -> None:
+    stage.user(Role.VIEWER)
+    with stage.stranger() as client:
+        for evil in ("https://evil.example/", "//evil.example/console", "/console//evil", "/console\\evil"):
+            answer = client.post(
+                "/console/login", data={"name": "viewer", "password": PASSWORD, "next": evil}
+            )
+            assert answer.headers["location"] == "/console"
+
+
+def test_a_wrong_password_and_an_unknown_name_get_one_answer(stage: Stage) -> None:
+    stage.user(Role.VIEWER)
+    with stage.stranger() as client:
+        answers = [
+            client.post("/console/login", data={"name": name, "password": "not this one at all"})
+            for name in ("viewer", "nobody")
+        ]
+        assert [one.status_code for one in answers] == [403, 403]
+        assert all("Name or password is wrong." in one.text for one in answers)
+        assert "fencepost_session" not in client.cookies
+
+
+def test_the_eleventh_attempt_waits_though_its_password_is_right(stage: Stage) -> None:
+    stage.user(Role.VIEWER)
+    with stage.stranger() as client:
+        for _ in range(10):
+            assert (
+                client.post("/console/login", data={"name": "viewer", "password": "wrong"}).status_code == 403
+            )
+        refused = client.post("/console/login", data={"name": "viewer", "password": PASSWORD})
+        assert refused.status_code == 429
+        assert "Too many attempts" in refused.text
+
+
+def test_a_link_lets_in_once(stage: Stage) -> None:
+    link = stage.link(Role.ADMIN)
+    with stage.stranger() as first, stage.stranger() as second:
+        assert first.get(link).status_code == 303
+        assert second.get(link).status_code == 403
+        assert first.get("/console").status_code == 200
+        assert second.get("/console").status_code == 303
+
+
+def test_the_cookie_is_for_the_server_alone_and_cannot_be_made_up(stage: Stage) -> None:
+    with stage.stranger() as client:
+        cookie = client.get(stage.link(Role.ADMIN)).headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=lax" in cookie
+        value = client.cookies["fencepost_session"]
+        client.cookies.clear()
+        client.cookies.set("fencepost_session", "A" + value[1:])
+        assert client.get("/console").status_code == 303
+
+
+def test_who_logs_out_or_is_locked_out_is_out(stage: Stage) -> None:
+    with stage.visitor(Role.VIEWER) as client:
+        stolen = client.cookies["fencepost_session"]
+        assert client.post("/console/logout").status_code == 303
+        client.cookies.set("fencepost_session", stolen)
+        assert client.get("/console").status_code == 303
+    with stage.visitor(Role.OPERATOR) as client, stage.program(Role.OPERATOR) as program:
+        # Making the token's user anew has ended the session.
+        assert client.get("/console").status_code == 303
+        assert program.get("/api/jobs").status_code == 200
+        stage.call(people.disable_user("operator", "test"))
+        assert program.get("/api/jobs").status_code == 401
+
+
+def test_a_form_without_its_token_does_nothing(stage: Stage) -> None:
+    with stage.visitor(Role.OPERATOR) as client:
+        good = client.headers.pop("x-form-token")
+        assert client.post("/console/queues/mail/pause").status_code == 403
+        assert client.post("/console/queues/mail/pause", data={"form_token": "made up"}).status_code == 403
+        assert client.post("/api/queues/mail/pause").status_code == 403
+        assert client.get("/api/queues").json()["queues"] == []
+        assert client.post("/console/queues/mail/pause", data={"form_token": good}).status_code == 303
+        assert client.get("/api/queues").json()["queues"][0]["paused"]
+
+
+def test_another_sessions_token_is_worth_nothing(stage: Stage) -> None:
+    with stage.visitor(Role.OPERATOR) as one, stage.visitor(Role.OPERATOR) as other:
+        one.headers["x-form-token"] = form_token(other)
+        assert one.post("/console/queues/mail/pause").status_code == 403
+
+
+def test_a_token_is_at_most_its_user_and_ends_when_revoked(stage: Stage) -> None:
+    with stage.visitor(Role.VIEWER) as client:
+        made = client.post("/api/account/tokens", json={"label": "ci", "role": "admin"}).json()
+        assert client.get("/api/account").json()["tokens"][0]["role"] == "viewer"
+        with stage.stranger() as program:
+            program.headers["authorization"] = f"Bearer {made['secret']}"
+            assert program.get("/api/jobs").status_code == 200
+            assert program.get("/api/users").status_code == 403
+            assert program.post("/api/account/tokens", json={"label": "child"}).status_code == 403
+            assert client.post(f"/api/account/tokens/{made['token_id']}/revoke").status_code == 200
+            assert program.get("/api/jobs").status_code == 401
+
+
+def test_beyond_loopback_it_does_not_start_without_an_admin(database: Database) -> None:
+    with pytest.raises(SettingsError, match="no administrator"), console(database, web=BEYOND):
+        pass
+
+
+def test_beyond_loopback_an_admin_needs_no_house_token_and_the_rest_does(database: Database) -> None:
+    with database.connect() as connection:
+        run(connection, people.set_user("ada", Role.ADMIN, CHEAP.hash(PASSWORD), "test"))
+    with console(database, web=BEYOND) as stage:
+        with stage.stranger() as client:
+            assert client.get("/console/login").status_code == 200
+            assert client.get("/openapi.json").status_code == 401
+        with stage.visitor(Role.VIEWER) as client:
+            assert client.get("/api/jobs").status_code == 200

@@ -1,0 +1,144 @@
+"""Every page answers, as HTML, as JSON and as CSV, on an empty system and on a full one."""
+
+from __future__ import annotations
+
+from fencepost.console.role import Role
+from fencepost.console.settings import ConsoleSettings
+from fencepost.embedded import Database
+from tests.integration.console.crowd import Crowd
+from tests.integration.console.stage import Stage, console
+
+LISTS = [
+    "overview",
+    "queues",
+    "jobs",
+    "dead",
+    "dead/preview",
+    "schedules",
+    "leases",
+    "outbox",
+    "orders",
+    "players",
+    "nonces",
+    "flows",
+    "refusals",
+    "reports",
+    "users",
+    "account",
+    "audit",
+]
+
+
+def test_every_page_answers_on_an_empty_system(stage: Stage) -> None:
+    with stage.visitor(Role.ADMIN) as client:
+        for name in LISTS:
+            page = client.get("/console" if name == "overview" else f"/console/{name}")
+            assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8"), (
+                name,
+                page.text,
+            )
+            facts = client.get(f"/api/{name}")
+            assert facts.status_code == 200, (name, facts.text)
+            assert isinstance(facts.json(), dict)
+            table = client.get(f"/api/{name}", params={"format": "csv"})
+            assert table.status_code == 200, (name, table.text)
+            assert table.headers["content-disposition"].endswith('.csv"')
+
+
+def test_every_page_of_one_thing_answers(stage: Stage) -> None:
+    crowd = Crowd(stage.database)
+    jobs = [crowd.waiting, crowd.running, crowd.finished, crowd.cancelled, *crowd.dead]
+    paths = [*(f"jobs/{job}" for job in jobs), f"leases/{crowd.lease}", f"outbox/{crowd.message}"]
+    with stage.visitor(Role.VIEWER) as client:
+        for path in paths:
+            assert client.get(f"/console/{path}").status_code == 200, path
+            assert client.get(f"/api/{path}").status_code == 200, path
+        for path in ("jobs/999999", "leases/nobody", "outbox/999999", "orders/9", "players/x", "nonces/1/x"):
+            assert client.get(f"/console/{path}").status_code == 404, path
+            assert client.get(f"/api/{path}").status_code == 404, path
+
+
+def test_filters_find_what_they_name(stage: Stage) -> None:
+    crowd = Crowd(stage.database)
+    Crowd(stage.database, "other")
+    with stage.program(Role.VIEWER) as client:
+
+        def ids(**query: str | int) -> list[int]:
+            found = client.get("/api/jobs", params=query).json()["jobs"]
+            return [job["job_id"] for job in found]
+
+        assert ids(state="dead", queue="mail") == crowd.dead[::-1]
+        assert ids(state="running", queue="mail") == [crowd.running]
+        assert ids(state="pending", kind="mail") == [crowd.waiting]
+        assert ids(state="finished", queue="mail") == [crowd.finished]
+        assert ids(state="cancelled", queue="mail") == [crowd.cancelled]
+        assert ids(id=crowd.waiting) == [crowd.waiting]
+        assert len(ids()) == 14
+
+
+def test_pages_by_key_walk_through_everything_once(stage: Stage) -> None:
+    Crowd(stage.database)
+    Crowd(stage.database, "other")
+    with stage.program(Role.VIEWER) as client:
+        queries: list[dict[str, str]] = [{}, {"queue": "mail"}, {"state": "dead"}, {"kind": "nothing"}]
+        for query in queries:
+            seen: list[int] = []
+            before: int | None = None
+            while True:
+                terms: dict[str, str | int] = {
+                    "limit": 2,
+                    **query,
+                    **({} if before is None else {"before": before}),
+                }
+                page = client.get("/api/jobs", params=terms).json()
+                seen += [job["job_id"] for job in page["jobs"]]
+                before = page["next_before"]
+                if before is None:
+                    break
+            whole = client.get("/api/jobs", params={"limit": 1000, **query}).json()["jobs"]
+            assert seen == [job["job_id"] for job in whole]
+
+
+def test_a_filter_that_finds_little_says_where_it_stopped(database: Database) -> None:
+    with console(database, ConsoleSettings(scan_max=100)) as stage, database.connect() as connection:
+        connection.execute(
+            "select fencepost.job_submit_many('mail', 'common', array_fill('{}'::jsonb, array[250]))"
+        )
+        with stage.program(Role.VIEWER) as client:
+            page = client.get("/api/jobs", params={"kind": "rare"}).json()
+            assert page["jobs"] == []
+            assert page["next_before"] == 151
+            assert (
+                client.get("/api/jobs", params={"kind": "rare", "before": 51}).json()["next_before"] is None
+            )
+
+
+def test_the_life_of_a_job_tells_its_refusals_with_what_to_do(stage: Stage) -> None:
+    crowd = Crowd(stage.database)
+    with stage.program(Role.VIEWER) as client:
+        fp_calls_late(stage, crowd.running)
+        life = client.get(f"/api/jobs/{crowd.running}").json()["life"]
+        refusal = next(one for one in life if one["refused"])
+        assert refusal["event"] == "refused:stale_attempt"
+        assert "zombie" in refusal["meaning"]
+        assert refusal["remedy"].startswith("Stop.")
+        page = client.get(f"/console/jobs/{crowd.running}").text
+        assert "refused:stale_attempt" in page
+
+
+def fp_calls_late(stage: Stage, job_id: int) -> None:
+    """A plural form writes its refusals down itself."""
+    with stage.database.connect() as connection:
+        connection.execute(
+            "select * from fencepost.job_finish_many(%s, %s, %s, array['ok'], array[null]::jsonb[])",
+            ([job_id], [0], "zombie"),
+        )
+
+
+def test_a_download_hides_no_formula(stage: Stage) -> None:
+    Crowd(stage.database, "=1+1")
+    with stage.program(Role.VIEWER) as client:
+        table = client.get("/api/jobs", params={"format": "csv"}).text
+        assert "'=1+1" in table
+        assert "\n=1+1" not in table
+        assert ",=1+1" not in table

@@ -1,0 +1,79 @@
+"""What a page lets through: nothing that runs, nothing from elsewhere, nothing that writes."""
+
+from __future__ import annotations
+
+import re
+from typing import LiteralString
+
+import psycopg
+import pytest
+
+from fencepost.console.reading import Reading
+from fencepost.console.role import Role
+from fencepost.errors import FencepostError
+from tests.integration.console.crowd import Crowd
+from tests.integration.console.stage import Stage
+
+EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}</pre>"
+
+
+def test_what_people_write_is_shown_and_never_run(stage: Stage) -> None:
+    crowd = Crowd(stage.database, EVIL)
+    crowd.park()
+    paths = ["", "queues", "jobs", "dead", "dead/preview", "leases", "outbox", "refusals", "audit", "users"]
+    paths += [f"jobs/{job}" for job in (crowd.waiting, crowd.running, crowd.finished, *crowd.dead)]
+    paths += [f"outbox/{crowd.message}"]
+    with stage.visitor(Role.ADMIN) as client:
+        pages = [client.get(f"/console/{path}".rstrip("/")) for path in paths]
+        pages.append(client.get("/console/jobs", params={"queue": EVIL, "kind": EVIL}))
+        pages.append(client.get("/console/leases", params={"prefix": EVIL}))
+        pages.append(client.get("/console/login", params={"next": EVIL}))
+        pages.append(client.post("/console/login", data={"name": EVIL, "password": EVIL}))
+        pages.append(client.get("/console/jobs", params={"before": EVIL}))
+        seen = 0
+        for page in pages:
+            assert page.status_code < 500, page.url
+            assert "<script>alert" not in page.text, page.url
+            assert "<img src=x" not in page.text, page.url
+            assert "{{7*7}}" in page.text or "49" not in re.findall(r">(\d+)<", page.text), page.url
+            seen += "&lt;script&gt;alert(1)" in page.text
+        assert seen > 10, "the text was on the pages, escaped"
+
+
+def test_every_answer_keeps_to_itself(stage: Stage) -> None:
+    with stage.visitor(Role.VIEWER) as client:
+        first, second = client.get("/console"), client.get("/console")
+        policies = [page.headers["content-security-policy"] for page in (first, second)]
+        assert policies[0] != policies[1], "each answer has a nonce of its own"
+        assert "default-src 'none'" in policies[0]
+        assert "unsafe" not in policies[0]
+        nonce = re.search(r"'nonce-([^']+)'", policies[0])
+        assert nonce is not None
+        assert f'nonce="{nonce[1]}"' in first.text
+        assert " style=" not in first.text
+        assert not re.search(r"\son\w+=", first.text), "no handler stands in the markup"
+        for answer in (first, client.get("/api/jobs"), client.get("/console/login")):
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["cache-control"] == "no-store"
+            assert answer.headers["x-frame-options"] == "DENY"
+
+
+async def test_the_eyes_cannot_write(stage: Stage) -> None:
+    # As the service, who may call what writes: the transaction itself is read-only.
+    reading = Reading(stage.database.url, pool_max=1, statement_seconds=1, connect_seconds=5)
+    async with reading.running():
+        with pytest.raises(Exception, match="read-only transaction"):
+            await reading.rows("select fencepost.queue_pause('mail', 'somebody')")
+        with pytest.raises(FencepostError, match="took longer than 1 s"):
+            await reading.rows("select pg_sleep(30)")
+
+
+def test_the_viewer_of_the_database_may_not_read_people(stage: Stage) -> None:
+    queries: list[LiteralString] = [
+        "select * from fencepost.console_users()",
+        "select fencepost.console_key()",
+    ]
+    with psycopg.connect(stage.database.viewer_url, autocommit=True) as connection:
+        for query in queries:
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(query)

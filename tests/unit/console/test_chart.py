@@ -1,0 +1,54 @@
+"""From figures to geometry."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from fencepost.console.chart import HEIGHT, TOP, ceiling, draw, duration, growth
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+def times(count: int) -> list[datetime]:
+    return [START + timedelta(minutes=number) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("most", "top"), [(0, 1), (0.3, 0.4), (1, 1), (1.5, 2), (3, 4), (7, 8), (9, 10), (41, 80), (1e6, 1e6)]
+)
+def test_a_scale_ends_at_a_round_number_that_nothing_exceeds(most: float, top: float) -> None:
+    assert ceiling(most) == pytest.approx(top)
+
+
+def test_the_highest_figure_is_at_the_top_and_zero_at_the_bottom() -> None:
+    chart = draw("t", "", times(3), {"a": [0, 5, 10]})
+    assert chart.lines[0].path.startswith(f"M0.0 {HEIGHT - TOP:.1f}")
+    assert chart.lines[0].path.endswith(f"L640.0 {TOP:.1f}")
+    assert [tick.label for tick in chart.ticks] == ["0", "2.50", "5", "7.50", "10"]
+
+
+def test_a_moment_without_a_figure_lifts_the_pen() -> None:
+    path = draw("t", "", times(4), {"a": [1, None, 1, 1]}).lines[0].path
+    assert path.count("L") == 1
+
+
+def test_nothing_to_draw_is_said() -> None:
+    assert draw("t", "", times(2), {"a": [None, None]}).is_empty
+    assert draw("t", "", [], {}).is_empty
+    assert not draw("t", "", times(1), {"a": [0]}).is_empty
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0, "0 s"), (0.000_5, "500 µs"), (0.0032, "3.2 ms"), (2.5, "2.5 s"), (75, "1 min 15 s"), (7200, "2 h"),
+     (90_000, "1 d 1 h")],
+)  # fmt: skip
+def test_durations_are_told_as_people_do(seconds: float, told: str) -> None:
+    assert duration(seconds) == told
+
+
+def test_counters_become_what_came_between_two_looks() -> None:
+    looks = [{"a": 5, "b": 0}, None, {"a": 7, "b": 0}, {"a": 2, "b": 0}]
+    assert growth(looks) == {"a": [None, None, 2.0, 2.0]}, (
+        "one that went back began anew; one at rest is left out"
+    )
