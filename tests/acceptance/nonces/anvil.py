@@ -63,10 +63,11 @@ class Anvil:
     """A running chain, which mines when it is told to."""
 
     url: str
+    client: httpx.Client
 
     def rpc(self, method: str, *params: Any) -> Any:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
-        reply = httpx.post(self.url, json=body, timeout=20).json()
+        reply = self.client.post(self.url, json=body).json()
         assert "error" not in reply, reply
         return reply["result"]
 
@@ -82,11 +83,11 @@ class Anvil:
     def count(self, address: str) -> int:
         return int(self.rpc("eth_getTransactionCount", address, "latest"), 16)
 
-    def transactions_of(self, sender: str) -> list[dict[str, Any]]:
-        """Every mined transaction of the sender, read from the blocks themselves."""
+    def transactions(self) -> list[dict[str, Any]]:
+        """Every mined transaction, read from the blocks themselves."""
         head = int(self.rpc("eth_blockNumber"), 16)
         blocks = (self.rpc("eth_getBlockByNumber", hex(number), True) for number in range(head + 1))
-        return [tx for block in blocks for tx in block["transactions"] if tx["from"] == sender]
+        return [tx for block in blocks for tx in block["transactions"]]
 
 
 @contextmanager
@@ -97,7 +98,8 @@ def running_anvil(*options: str) -> Generator[Anvil]:
         [program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     ) as process:
         try:
-            yield Anvil(f"http://127.0.0.1:{_port_of(process)}")
+            with httpx.Client(timeout=20) as client:
+                yield Anvil(f"http://127.0.0.1:{_port_of(process)}", client)
         finally:
             process.kill()
 
