@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from fencepost import Fencepost, InvalidInput
+from fencepost import Fencepost, InvalidInput, Job
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import outcome
 from fencepost.testing import Clock, Signals
@@ -48,6 +48,9 @@ async def test_a_batch_of_pruning_is_bounded_and_takes_the_oldest(
 
 
 async def test_a_worker_keeps_so_many(fp: Fencepost, clock: Clock, eyes: Eyes, working: Working) -> None:
+    @fp.job("another")
+    async def idle(job: Job) -> None: ...
+
     jobs = await ended(fp, clock, 10)
     with Signals() as signals:
         async with working(fp, keep_finished_count=3):
