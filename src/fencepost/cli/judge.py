@@ -12,6 +12,7 @@ from fencepost.cli.terminal import JsonOption, answer, answer_json
 
 if TYPE_CHECKING:
     from fencepost.judge.packages.reading import ReadProblem
+    from fencepost.judge.records import ProblemTitle
     from fencepost.judge.verification import Verified
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Problems, languages and the sandbox.")
@@ -34,6 +35,22 @@ def verify_package(package: Package, json_output: JsonOption = False) -> None:
         answer("\n".join([problem, *map(_line, results)]))
     if any(one.kept is False for one in results):
         raise typer.Exit(ExitCode.PROBLEM)
+
+
+@app.command("import")
+def import_package(
+    package: Package,
+    slug: Annotated[str | None, typer.Option(help="Its short name; otherwise the folder's.")] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Import a problem package. The same content again is the same version."""
+    import asyncio  # noqa: PLC0415
+
+    made = asyncio.run(_import(package, slug))
+    if json_output:
+        answer_json({"slug": made.slug, "version": made.version, "title": made.title})
+    else:
+        answer(f"{made.slug}: version {made.version}")
 
 
 @app.command("languages")
@@ -89,6 +106,15 @@ async def _verify(package: Path) -> tuple[str, list[Verified]]:
         read = read_problem(package, store)
         async with open_judge(JudgeSettings.load(), JudgeMetrics.on(Metrics()), store) as judge:
             return _headline(read), [one async for one in verify(judge, read)]
+
+
+async def _import(package: Path, slug: str | None) -> ProblemTitle:
+    from fencepost.house import Fencepost  # noqa: PLC0415
+    from fencepost.judge.service import Judging  # noqa: PLC0415
+    from fencepost.judge.settings import JudgeSettings  # noqa: PLC0415
+
+    async with Fencepost.from_env() as fp:
+        return await Judging(fp, JudgeSettings.load()).import_problem(package, slug=slug)
 
 
 def _headline(read: ReadProblem) -> str:

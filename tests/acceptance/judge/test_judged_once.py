@@ -91,6 +91,7 @@ async def test_a_judge_that_is_killed_leaves_one_verdict(
     assert (got["status"], got["attempt_id"]) == ("FINISHED", attempt)
 
 
+@pytest.mark.full
 async def test_a_judge_that_stood_still_cannot_write_a_second_verdict(
     database: Database, redis_url: str, tmp_path: Path, clock: Clock
 ) -> None:
