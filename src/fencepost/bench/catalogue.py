@@ -9,7 +9,7 @@ from typing import cast
 from fencepost.bench.report import Report
 
 # Each is a module of this package with `def run(*, quick: bool) -> Report`.
-NAMES = ("kernel", "jobs", "players")
+NAMES = ("kernel", "jobs", "players", "judge")
 
 
 def benchmark(name: str) -> Callable[..., Report]:
