@@ -54,6 +54,13 @@ class Ledger(Protocol[S, P]):
         """The scope of a user's request ids: the user's, not the method's."""
         ...
 
+    def recall(self, ticket: Ticket, needs: Any) -> Look[S] | None:
+        """What this node still knows, if that is enough to plan from; None asks for a look.
+
+        It need not be true: a repeat is recognised and the version compared when it is executed.
+        """
+        ...
+
     def look(self, ticket: Ticket, needs: Any) -> Call[Look[S]]:
         """One STABLE function, so that marker and state are of one snapshot."""
         ...

@@ -34,7 +34,7 @@ from fencepost.mutations.errors import (
 from fencepost.mutations.execution import Execution, Sender, explaining
 from fencepost.mutations.ledger import Executed, Ledger, Ticket
 from fencepost.mutations.metrics import MutationMetrics
-from fencepost.mutations.planning import make_plan
+from fencepost.mutations.planning import Planned, make_plan
 from fencepost.mutations.settings import MutationSettings
 from fencepost.transaction import Transaction
 
@@ -189,19 +189,23 @@ class Pipeline(Generic[S, P]):
         self, mutation: Mutation[R, S, P], request: R, ticket: Ticket, sender: Sender
     ) -> Answer:
         with explaining():
-            look = self._ledger.look(ticket, mutation.needs(request))
-            seen = await sender.run(look)
+            needs = mutation.needs(request)
+            look = self._ledger.look(ticket, needs)
+            # Inside somebody's transaction nothing is recalled: it sees what nobody else does.
+            recalled = self._ledger.recall(ticket, needs) if sender is self._database else None
+            seen = recalled if recalled is not None else await sender.run(look)
             crash_point("mutations.after_look")
             if seen.outcome != "open":
                 return _answer(Executed(seen.outcome, seen.response))
             try:
-                planned = make_plan(lambda dice: mutation.plan(seen.snapshot, request, dice))
+                planned = _planned(mutation, request, seen.snapshot)
             except MutationError:
-                # The same request may have committed since: then its answer is the answer.
+                # What was recalled may be out of date. Or the same request has committed since: then its
+                # answer is the answer.
                 seen = await sender.run(look)
-                if seen.outcome == "open":
-                    raise
-                return _answer(Executed(seen.outcome, seen.response))
+                if seen.outcome != "open":
+                    return _answer(Executed(seen.outcome, seen.response))
+                planned = _planned(mutation, request, seen.snapshot)
             crash_point("mutations.before_execute")
             execution = Execution(
                 sender, self._ledger, ticket, planned, self._settings.tries_max, self._count_conflict(ticket)
@@ -221,6 +225,10 @@ class _Joined:
     async def run(self, call: Call[T]) -> T:
         async with self.tx.savepoint():
             return await self.tx.run(call)
+
+
+def _planned(mutation: Mutation[R, S, P], request: R, snapshot: S) -> Planned[P]:
+    return make_plan(lambda dice: mutation.plan(snapshot, request, dice))
 
 
 def _answer(executed: Executed) -> Answer:

@@ -8,6 +8,7 @@ from fencepost.kernel.call import Call, document, one, optional_document, option
 from fencepost.mutations.ledger import Executed, Look, Ticket
 from fencepost.mutations.planning import Planned
 from fencepost.players.plan import Needs, PlayerPlan
+from fencepost.players.recollection import Recollection
 from fencepost.players.snapshot import PlayerSnapshot
 
 SERVICE = "players"
@@ -23,12 +24,20 @@ class PlayerLedger:
 
     service = SERVICE
 
+    def __init__(self) -> None:
+        self._recollection = Recollection()
+
     def scope(self, user: str) -> str:
         return scope_of(user)
+
+    def recall(self, ticket: Ticket, needs: Needs) -> Look[PlayerSnapshot] | None:
+        snapshot = self._recollection.snapshot(ticket.user, needs)
+        return None if snapshot is None else Look("open", None, snapshot.version, snapshot)
 
     def look(self, ticket: Ticket, needs: Needs) -> Call[Look[PlayerSnapshot]]:
         def read(outcome: str, response: str | None, version: int | None, state: str | None) -> Look[Any]:
             snapshot = PlayerSnapshot.read(ticket.user, version, parsed(state) or {})
+            self._recollection.saw(snapshot)
             return Look(outcome, parsed(response), version, snapshot)
 
         return Call(
@@ -50,7 +59,10 @@ class PlayerLedger:
         response = planned.plan.response(version)
 
         def read(outcome: str, stored: str | None) -> Executed:
-            return Executed(outcome, response if outcome == "claimed" else parsed(stored))
+            if outcome != "claimed":
+                return Executed(outcome, parsed(stored))
+            self._recollection.raised(ticket.user, response["version"])
+            return Executed(outcome, response)
 
         return Call(
             "select outcome, response::text from fencepost.player_execute"

@@ -40,6 +40,9 @@ class CounterLedger:
     def scope(self, user: str) -> str:
         return f"counter:{user}"
 
+    def recall(self, ticket: Ticket, needs: str) -> Look[str] | None:
+        return None
+
     def look(self, ticket: Ticket, needs: str) -> Call[Look[str]]:
         def read(outcome: str, response: str | None, version: int | None) -> Look[str]:
             return Look(outcome, parsed(response), version, needs)

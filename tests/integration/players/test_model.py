@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
+from hypothesis.errors import HypothesisException
 from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
@@ -224,7 +225,7 @@ def play(stage: Stage, *, examples: int, steps: int) -> None:
         # A failing sequence is printed as it is: making it shorter takes longer than reading it.
         phases=(Phase.generate,),
         database=None,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=[HealthCheck.too_slow],
     )
     run_state_machine_as_test(machine_on(stage), settings=bound)
 
@@ -247,5 +248,6 @@ def test_a_service_that_forgets_to_take_is_caught(stage: Stage, database: Databa
         assert row is not None
         wrong = str(row[0]).replace("d.value::bigint", "greatest(0, d.value::bigint)")
         admin.execute(wrong.encode())
-    with pytest.raises((AssertionError, MutationError)):
+    # Chance is the server's, so a sequence that failed may fail elsewhere when it is played again.
+    with pytest.raises((AssertionError, MutationError, HypothesisException)):
         play(stage, examples=20, steps=20)

@@ -111,6 +111,16 @@ async def test_the_guaranteed_rarity_comes_after_so_many_dry_draws(players: Play
     assert "gem" not in await balances(players, "ann")
 
 
+async def test_draws_one_by_one_count_towards_the_guarantee(players: Players) -> None:
+    await enrol(players, "ann", gem=100)
+    rarities: list[int] = []
+    for _ in range(20):
+        rarities += (await do(players, Draw(player_id="ann", pool="spring")))["rarities"]
+    assert 5 in rarities[:10]
+    assert (await players.player("ann")).state["draws"] == [{"pool": "spring", "season": "s1", "draws": 20}]
+    await balances(players, "ann")
+
+
 async def test_a_pool_without_an_open_season_takes_nothing(players: Players) -> None:
     await enrol(players, "ann", gem=5)
     before = await players.player("ann")

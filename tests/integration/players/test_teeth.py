@@ -11,6 +11,7 @@ import pytest
 from fencepost.embedded import Database
 from fencepost.kernel import marker
 from fencepost.mutations import pipeline
+from fencepost.mutations.errors import AlreadyExists
 from fencepost.mutations.execution import Execution
 from fencepost.mutations.planning import make_plan
 from fencepost.players import rules
@@ -95,9 +96,10 @@ def planted_marker_outside(database: Database) -> Generator[None]:
         planned = make_plan(plan)
         digest = marker.digest("UseItem", guards.BOX.model_dump(mode="json"))
         with psycopg.connect(database.url, autocommit=True) as connection:
-            connection.execute(
-                "select fencepost.claim('player:ann', 'r1', %s, '{\"version\": 3}')", (digest,)
-            )
+            claim = "select outcome from fencepost.claim('player:ann', 'r1', %s)"
+            outcome = connection.execute(claim, (digest,)).fetchone()
+        if outcome != ("claimed",):
+            raise AlreadyExists("It was claimed before, in a transaction of its own.")
         return planned
 
     def unprotected(self: Any, ticket: Any, planned: Any, version: Any, *, keep: bool) -> Any:

@@ -187,7 +187,9 @@ begin
      or coalesce(v_known.dry, 0) <> (p_draw ->> 'dry_before')::bigint then
     perform fencepost._mutation_stale(format('The pool %s of player %s', p_draw ->> 'pool', p_player));
   end if;
-  insert into fencepost.player_draw as h (player_id, pool, season, draws, dry)
-  values (p_player, p_draw ->> 'pool', p_draw ->> 'season', (p_draw ->> 'count')::bigint, (p_draw ->> 'dry')::bigint)
-  on conflict (player_id, pool, season) do update set draws = h.draws + excluded.draws, dry = excluded.dry;
+  -- The whole row as it will be: its constraint is judged before the conflict is.
+  insert into fencepost.player_draw (player_id, pool, season, draws, dry)
+  values (p_player, p_draw ->> 'pool', p_draw ->> 'season', coalesce(v_known.draws, 0) + (p_draw ->> 'count')::bigint,
+          (p_draw ->> 'dry')::bigint)
+  on conflict (player_id, pool, season) do update set draws = excluded.draws, dry = excluded.dry;
 end $$;
