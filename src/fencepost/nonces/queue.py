@@ -17,8 +17,10 @@ Reserve = Callable[[Sequence[str]], Awaitable[list[Reservation]]]
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    request_id: str
-    answer: asyncio.Future[Reservation]
+    """One caller: all of its requests are in one batch."""
+
+    request_ids: Sequence[str]
+    answer: asyncio.Future[list[Reservation]]
     since: float
 
 
@@ -31,34 +33,43 @@ class SignerQueue:
         self._queue_max = queue_max
         self._batch_max = batch_max
         self._waiting: deque[Waiting] = deque()
+        self._depth = 0
         self._drain: asyncio.Task[None] | None = None
 
     async def put(self, request_ids: Sequence[str]) -> list[Reservation]:
         """Wait for the nonces. A request that gives up may have its nonce: the same id gets it again."""
-        if len(self._waiting) + len(request_ids) > self._queue_max:
+        if self._depth + len(request_ids) > self._queue_max:
             raise Backpressure(
-                f"{len(self._waiting)} requests wait for this signer; NONCES_QUEUE_MAX is {self._queue_max}. "
+                f"{self._depth} requests wait for this signer; NONCES_QUEUE_MAX is {self._queue_max}. "
                 "Nothing was reserved: ask again shortly."
             )
-        loop, now = asyncio.get_running_loop(), time.monotonic()
-        waiting = [Waiting(request_id, loop.create_future(), now) for request_id in request_ids]
-        self._waiting.extend(waiting)
-        self._metrics.queue_depth.inc(len(waiting))
+        answer: asyncio.Future[list[Reservation]] = asyncio.get_running_loop().create_future()
+        self._waiting.append(Waiting(request_ids, answer, time.monotonic()))
+        self._count(len(request_ids))
         if self._drain is None or self._drain.done():
             self._drain = asyncio.create_task(self._serve(), name="fencepost-nonces-queue")
-        return list(await asyncio.gather(*(one.answer for one in waiting)))
+        return await answer
 
     async def _serve(self) -> None:
         while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(self._batch_max, len(self._waiting)))]
-            self._metrics.queue_depth.dec(len(batch))
+            batch = self._next_batch()
+            self._count(-sum(len(one.request_ids) for one in batch))
             wanted = [one for one in batch if not one.answer.done()]
             if wanted:
                 await self._answer(wanted)
 
+    def _next_batch(self) -> list[Waiting]:
+        """Who waits longest, up to the limit; one caller's block alone may be larger."""
+        batch = [self._waiting.popleft()]
+        size = len(batch[0].request_ids)
+        while self._waiting and size + len(self._waiting[0].request_ids) <= self._batch_max:
+            batch.append(self._waiting.popleft())
+            size += len(batch[-1].request_ids)
+        return batch
+
     async def _answer(self, batch: list[Waiting]) -> None:
         try:
-            rows = await self._reserve([one.request_id for one in batch])
+            rows = await self._reserve([request_id for one in batch for request_id in one.request_ids])
         except BaseException as error:
             for one in batch:
                 if not one.answer.done():
@@ -66,10 +77,16 @@ class SignerQueue:
             if not isinstance(error, Exception):
                 raise
             return
-        for one, row in zip(batch, rows, strict=True):
-            self._metrics.queue_seconds.observe(time.monotonic() - one.since)
+        place, now = 0, time.monotonic()
+        for one in batch:
+            self._metrics.queue_seconds.observe(now - one.since)
             if not one.answer.done():
-                one.answer.set_result(row)
+                one.answer.set_result(rows[place : place + len(one.request_ids)])
+            place += len(one.request_ids)
+
+    def _count(self, more: int) -> None:
+        self._depth += more
+        self._metrics.queue_depth.inc(more)
 
     async def close(self) -> None:
         if self._drain is not None:

@@ -1,0 +1,161 @@
+"""bench-nonces: reserving for 1, 10 and 1,000 signers, in both modes, beside pgbench and the naive way.
+
+All sides run on one durable server, one after another, with the same number of connections; a figure is the
+median over the rounds. `lost` is the share of the naive way's inserts that met a nonce that was taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from importlib.resources import as_file, files
+from statistics import median
+
+from fencepost.bench.nonces_stage import Arena, Rate, node_on, rate_of
+from fencepost.bench.report import Goal, Report, Row, machine
+from fencepost.bench.stage import migrated_database, server_facts
+from fencepost.nonces.signer import Signer
+
+CONNECTIONS = 8
+SIGNERS = (1, 10, 1000)
+SHARE_MIN = 0.6
+QUEUE_GAIN_MIN = 10
+QUEUE_RATE_MIN = 30_000
+KEPT_MIN = 0.8
+CHAIN_ID = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Length:
+    """How long to measure."""
+
+    rounds: int
+    calls: int
+    hot_callers: int
+    hot_calls: int
+    block: int
+    history: int
+
+
+QUICK = Length(rounds=1, calls=60, hot_callers=256, hot_calls=8, block=100, history=100_000)
+WHOLE = Length(rounds=3, calls=400, hot_callers=512, hot_calls=30, block=100, history=10_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One number of signers, on all sides."""
+
+    signers: int
+    bare: Rate
+    basic: Rate
+    naive: Rate
+    lost: float
+
+    def rows(self) -> list[Row]:
+        return [
+            _row(self.signers, "pgbench, the bare statement", self.bare),
+            _row(self.signers, "fencepost, basic mode", self.basic),
+            {
+                **_row(self.signers, "pgbench, naive select and insert", self.naive),
+                "lost": round(self.lost, 3),
+            },
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Hot:
+    """One signer that everybody wants."""
+
+    basic: Rate
+    queue: Rate
+    blocks: Rate
+    bare_batches: Rate
+    basic_after: Rate
+    history: int
+
+    def rows(self) -> list[Row]:
+        return [
+            _row(1, "fencepost, basic mode, many callers", self.basic),
+            _row(1, "fencepost, queue mode, many callers", self.queue),
+            _row(1, "fencepost, queue mode, blocks of 100", self.blocks),
+            _row(1, "pgbench, batches of 500 on one connection", self.bare_batches),
+            _row(1, f"fencepost, basic mode after {self.history:,} nonces", self.basic_after),
+        ]
+
+
+def run(*, quick: bool) -> Report:
+    length = QUICK if quick else WHOLE
+    with migrated_database() as database, as_file(files("fencepost.bench").joinpath("scripts")) as scripts:
+        facts = machine(**server_facts(database))
+        arena = Arena(database, scripts)
+        arena.prepare(max(SIGNERS))
+        compared = [_compare(arena, signers, length) for signers in SIGNERS]
+        hot = _heat(arena, length)
+    rows = [row for one in compared for row in one.rows()] + hot.rows()
+    return Report("nonces", quick, rows, goals(compared, hot), facts)
+
+
+def _compare(arena: Arena, signers: int, length: Length) -> Compared:
+    names = [Signer(CHAIN_ID, f"bench-{number}") for number in range(signers)]
+    bare, basic, naive = list[Rate](), list[Rate](), list[tuple[Rate, float]]()
+    for _ in range(length.rounds):
+        bare.append(arena.bare(signers, CONNECTIONS, length.calls))
+        basic.append(_by_node(arena, "basic", names, callers=CONNECTIONS, calls=length.calls))
+        naive.append(arena.naive(signers, CONNECTIONS, length.calls))
+    lost = median(share for _, share in naive)
+    return Compared(signers, _middle(bare), _middle(basic), _middle([rate for rate, _ in naive]), lost)
+
+
+def _heat(arena: Arena, length: Length) -> Hot:
+    one = [Signer(CHAIN_ID, "bench-0")]
+    many = {"callers": length.hot_callers, "calls": length.hot_calls}
+    basic = _by_node(arena, "basic", one, callers=length.hot_callers, calls=max(2, length.hot_calls // 4))
+    queue = _middle([_by_node(arena, "queue", one, **many) for _ in range(length.rounds)])
+    blocks = _middle(
+        [
+            _by_node(arena, "queue", one, callers=32, calls=length.hot_calls, block=length.block)
+            for _ in range(length.rounds)
+        ]
+    )
+    batches = arena.bare_batches(500, length.calls // 4)
+    arena.add_history(CHAIN_ID, length.history)
+    after = _by_node(arena, "basic", one, callers=CONNECTIONS, calls=length.calls)
+    return Hot(basic, queue, blocks, batches, after, length.history)
+
+
+def _by_node(
+    arena: Arena, mode: str, signers: list[Signer], *, callers: int, calls: int, block: int = 1
+) -> Rate:
+    async def measure() -> Rate:
+        async with node_on(arena.database.url, mode, CONNECTIONS) as node:
+            return await rate_of(node, signers, callers=callers, calls=calls, block=block)
+
+    return asyncio.run(measure())
+
+
+def goals(compared: list[Compared], hot: Hot) -> list[Goal]:
+    shares = [
+        Goal(
+            f"basic mode against the bare statement, signers: {one.signers}",
+            round(one.basic.nonces / one.bare.nonces, 2),
+            SHARE_MIN,
+        )
+        for one in compared
+    ]
+    gain = round(hot.queue.nonces / hot.basic.nonces, 1)
+    kept = round(hot.basic_after.nonces / compared[0].basic.nonces, 2)
+    return [
+        *shares,
+        Goal("queue mode against basic mode on one hot signer, times", gain, QUEUE_GAIN_MIN),
+        Goal("queue mode in blocks, nonces a second", round(hot.blocks.nonces), QUEUE_RATE_MIN),
+        Goal("share kept with the history", kept, KEPT_MIN),
+    ]
+
+
+def _middle(rates: list[Rate]) -> Rate:
+    return Rate(median(rate.nonces for rate in rates), median(rate.p99_ms for rate in rates))
+
+
+def _row(signers: int, way: str, rate: Rate) -> Row:
+    row: dict[str, str | int | float] = {"signers": signers, "way": way, "nonces/s": round(rate.nonces)}
+    return {**row, "p99_ms": round(rate.p99_ms, 1)} if rate.p99_ms else row
