@@ -10,8 +10,6 @@ POSTGRES_VERSIONS = (15, 16, 17, 18)
 TESTS = Path(__file__).parents[1]
 KERNEL = ("integration/kernel", "isolation", "security", "integration/jobs")
 DRIVE = ("integration/drive", "integration/jobs")
-# The other tests look for the default key, which has no hash tag.
-CLUSTERED = ("integration/jobs/test_cluster.py",)
 # The stories of tests/isolation name backends and stop them in the middle: they need sessions.
 POOLED = ("integration/kernel", "integration/client", "integration/jobs")
 
@@ -85,7 +83,7 @@ def _cluster() -> list[Cell | Missing]:
     return [
         Cell(
             f"{server.product} {server.version}, cluster mode",
-            CLUSTERED,
+            DRIVE,
             {choice.VALKEY: str(server.path), choice.CLUSTER: "1"},
         )
         for server in redis_servers()

@@ -8,15 +8,21 @@ DEFAULT_QUEUE = "default"
 
 
 def stream_of(key: str, queue: str, lane: int) -> str:
-    """The default queue's normal lane is the key itself; everything else hangs below it.
+    """The default queue's normal lane is the key itself; everything else hangs below it, in its slot.
 
     The queue comes last, because its name is free: with the lane behind it, the queue `mail:urgent` and the
     urgent lane of `mail` would be one stream.
     """
-    name = key if lane == NORMAL else f"{key}:{LANES[lane]}"
-    return name if queue == DEFAULT_QUEUE else f"{name}:q:{queue}"
+    below = [] if lane == NORMAL else [LANES[lane]]
+    if queue != DEFAULT_QUEUE:
+        below += ["q", queue]
+    return beside(key, ":".join(below)) if below else key
 
 
 def beside(stream: str, what: str) -> str:
-    """A key that lies in the stream's slot of a cluster, so that one script may touch both."""
+    """A key that lies in the stream's slot of a cluster, so that one script may touch both.
+
+    The slot is that of what stands in braces, and of the whole key where nothing does: `{jobs}:urgent` lies
+    beside `jobs`.
+    """
     return f"{stream}:{what}" if "{" in stream else f"{{{stream}}}:{what}"

@@ -10,6 +10,8 @@ from fencepost.drive.stream import Entry, Streams, is_missing_group
 from fencepost.embedded.deadline import Deadline
 
 NORMAL = 1
+# In one slot, as the lanes of one key are: a cluster asks for it.
+LANES = A, B, C, D = ("{jobs}:a", "{jobs}:b", "{jobs}:c", "{jobs}:d")
 
 
 def job_ids(entries: list[Entry]) -> list[int]:
@@ -56,18 +58,18 @@ async def test_what_was_written_before_the_group_belongs_to_it(streams: Streams)
 
 
 async def test_never_more_is_taken_than_there_is_room_for(streams: Streams) -> None:
-    for stream in ("a", "b", "c", "d"):
+    for stream in LANES:
         await filled(streams, stream, 50)
-    entries = await streams.take({"a": 8, "b": 4, "c": 2, "d": 1}, 15, "me")
-    taken = {stream: sum(entry.stream == stream for entry in entries) for stream in "abcd"}
-    assert taken == {"a": 8, "b": 4, "c": 2, "d": 1}
+    entries = await streams.take(dict(zip(LANES, (8, 4, 2, 1), strict=True)), 15, "me")
+    taken = {stream: sum(entry.stream == stream for entry in entries) for stream in LANES}
+    assert list(taken.values()) == [8, 4, 2, 1]
 
 
 async def test_what_an_empty_stream_leaves_goes_to_the_others(streams: Streams) -> None:
-    await filled(streams, "b", 100)
-    assert len(await streams.take({"a": 8, "b": 4, "c": 3}, 15, "me")) == 15
+    await filled(streams, B, 100)
+    assert len(await streams.take({A: 8, B: 4, C: 3}, 15, "me")) == 15
     # A stream whose turn it is not gets what is left.
-    assert len(await streams.take({"a": 1, "b": 0, "c": 0}, 1, "me")) == 1
+    assert len(await streams.take({A: 1, B: 0, C: 0}, 1, "me")) == 1
 
 
 async def test_each_entry_is_given_to_one_consumer(streams: Streams) -> None:
@@ -95,10 +97,10 @@ async def test_a_wait_that_a_wipe_ends_asks_for_a_new_group(streams: Streams, re
 
 
 async def test_waiting_ends_with_the_first_entry(streams: Streams, redis: Any) -> None:
-    await streams.take({"a": 1, "b": 1}, 1, "me")
-    waiting = asyncio.create_task(streams.wait(["a", "b"], "me", 5, 5000))
+    await streams.take({A: 1, B: 1}, 1, "me")
+    waiting = asyncio.create_task(streams.wait([A, B], "me", 5, 5000))
     await _blocked(redis)
-    await filled(streams, "b", 3)
+    await filled(streams, B, 3)
     assert job_ids(await waiting) == [1, 2, 3]
 
 

@@ -11,6 +11,7 @@ from fencepost.jobs.job import Job
 from tests.integration.jobs.scene import open_scene, quick
 from tests.matrix.cluster_node import ClusterNode
 
+KEY = "deepoj:jobs"
 TAGGED = "{deepoj:jobs}"
 
 
@@ -20,9 +21,8 @@ def node() -> Iterator[ClusterNode]:
         yield node
 
 
-async def test_a_key_with_a_hash_tag_keeps_all_queues_and_lanes_in_one_slot(
-    database: Database, node: ClusterNode
-) -> None:
+@pytest.mark.parametrize("key", [KEY, TAGGED])
+async def test_all_queues_and_lanes_lie_in_one_slot(database: Database, node: ClusterNode, key: str) -> None:
     async with open_scene(database, node.url) as scene:
 
         @scene.fp.job("default")
@@ -35,10 +35,10 @@ async def test_a_key_with_a_hash_tag_keeps_all_queues_and_lanes_in_one_slot(
             for n in range(20):
                 await one.submit(tx, n=n)
                 await two.submit(tx, n=n)
-        async with scene.working(quick(stream_key=TAGGED)):
+        async with scene.working(quick(stream_key=key)):
             await scene.until_all_ended(within=60)
             await scene.until_empty(within=60)
 
         # They came through the streams, and not past a Redis that refused.
-        for stream in (TAGGED, f"{TAGGED}:urgent:q:mail"):
+        for stream in (key, f"{TAGGED}:urgent:q:mail"):
             assert scene.redis.xinfo_stream(stream)["entries-added"] == 20

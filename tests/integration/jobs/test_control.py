@@ -164,7 +164,7 @@ async def test_a_paused_queue_starts_nothing_and_goes_on_when_it_is_resumed(scen
             waiting = await note.submit(tx)
         # Also an entry that was driven before the pause starts nothing.
         scene.redis.xadd(
-            "deepoj:jobs:q:mail",
+            "{deepoj:jobs}:q:mail",
             {"job_id": waiting.job_id, "enqueue_ts": 1, "payload_ref": "x", "priority": 1},
         )
         await scene.until_empty()

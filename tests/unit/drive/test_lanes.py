@@ -8,7 +8,7 @@ from fencepost.drive.stream import entry_order
 
 def test_the_default_queue_uses_the_key_that_operators_know() -> None:
     assert stream_of("deepoj:jobs", "default", NORMAL) == "deepoj:jobs"
-    assert stream_of("deepoj:jobs", "default", 0) == "deepoj:jobs:urgent"
+    assert stream_of("deepoj:jobs", "default", 0) == "{deepoj:jobs}:urgent"
 
 
 def test_no_queue_and_lane_share_a_stream_however_the_queue_is_named() -> None:

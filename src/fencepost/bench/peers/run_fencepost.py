@@ -15,6 +15,7 @@ from handlers import WRITE, AsyncHandlers
 from redis.asyncio import Redis
 from runner import Order, play, run_until_told
 
+from fencepost.drive.lanes import NORMAL, stream_of
 from fencepost.house import Fencepost
 from fencepost.jobs.job import Job
 from fencepost.jobs.settings import JobSettings
@@ -126,7 +127,7 @@ class OurClient:
 
     async def unfinished(self) -> int:
         rows = await (await self._admin.execute(UNFINISHED)).fetchone()
-        return rows[0] + await self._redis.xlen(f"{_stream(self._order)}:q:{QUEUE}")
+        return rows[0] + await self._redis.xlen(stream_of(_stream(self._order), QUEUE, NORMAL))
 
     async def outcome(self):
         row = await (
