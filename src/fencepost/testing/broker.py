@@ -61,6 +61,7 @@ class HostileBroker:
         self._port = 0
         self._writers: set[asyncio.StreamWriter] = set()
         self._late: set[asyncio.Task[None]] = set()
+        self._serving: set[asyncio.Task[None]] = set()
 
     @property
     def url(self) -> str:
@@ -102,7 +103,7 @@ class HostileBroker:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, backlog=1024)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self._port, backlog=1024)
         self._port = self._server.sockets[0].getsockname()[1]
 
     async def _restart(self, down_seconds: float) -> None:
@@ -129,9 +130,19 @@ class HostileBroker:
         for task in others:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
+        for writer in tuple(self._writers):
+            writer.transport.abort()
+        # A transport closes its socket in the turn after the next.
+        await asyncio.sleep(0.01)
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Kept from the first moment: a task that is cancelled before it begins would close nothing.
+        self._writers.add(writer)
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.add(writer)
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 while await self._answer_one(reader, writer):

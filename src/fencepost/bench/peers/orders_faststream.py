@@ -1,0 +1,69 @@
+# mypy: ignore-errors
+# pyright: basic, reportMissingImports=false
+# The packages it imports are those of an environment of its own, which the checkers here do not see.
+"""Orders through faststream-outbox: its table, its subscriber, one POST for each message."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from typing import Any
+
+import aiohttp
+from faststream_outbox import OutboxBroker, make_outbox_table
+from sqlalchemy import MetaData
+from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
+
+WORKERS = 60
+
+
+async def run(url: str, broker_url: str, count: int, prefix: str) -> dict[str, float]:
+    metadata = MetaData()
+    table = make_outbox_table(metadata, table_name="outbox_faststream")
+    engine = create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://"), pool_size=WORKERS + 5)
+    async with engine.begin() as connection:
+        await connection.run_sync(metadata.create_all)
+    broker = OutboxBroker(engine, outbox_table=table)
+    done = asyncio.Event()
+    left = count
+    session_of = async_sessionmaker(engine, expire_on_commit=False)
+    for start in range(0, count, 500):
+        async with session_of() as session, session.begin():
+            for number in range(start, min(start + 500, count)):
+                order = {"idempotency_key": f"{prefix}-{number}", "symbol": f"S{number}", "qty": "100"}
+                await broker.publish(order, queue="orders", session=session)
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=256)) as http:
+        # Each worker keeps a connection: as many as a server with its usual 100 can spare.
+        @broker.subscriber(
+            "orders",
+            max_workers=WORKERS,
+            fetch_batch_size=200,
+            min_fetch_interval=0.01,
+            terminal_flush_batch_size=100,
+        )
+        async def handle(order: dict[str, Any]) -> None:
+            nonlocal left
+            headers = {"Idempotency-Key": order["idempotency_key"]}
+            async with http.post(f"{broker_url}/orders", json=order, headers=headers) as reply:
+                await reply.read()
+                reply.raise_for_status()
+            left -= 1
+            if left == 0:
+                done.set()
+
+        began = time.monotonic()
+        await broker.start()
+        await done.wait()
+        seconds = time.monotonic() - began
+        await broker.stop()
+    await engine.dispose()
+    return {"seconds": seconds, "p99_ms": 0.0}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(
+        json.dumps(asyncio.run(run(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]))) + "\n"
+    )

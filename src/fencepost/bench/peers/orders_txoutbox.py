@@ -1,0 +1,57 @@
+# mypy: ignore-errors
+# pyright: basic, reportMissingImports=false
+# The packages it imports are those of an environment of its own, which the checkers here do not see.
+"""Orders through txoutbox: its PostgreSQL storage, its relay, one POST for each message."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from typing import Any
+
+import aiohttp
+import asyncpg
+from txoutbox import Relay, RelayConfig
+from txoutbox.adapters.postgres import PostgresStorage
+
+
+async def run(url: str, broker_url: str, count: int, prefix: str) -> dict[str, float]:
+    done = asyncio.Event()
+    left = count
+    pool = await asyncpg.create_pool(url, max_size=10)
+    storage = PostgresStorage(pool)
+    await storage.create_schema()
+    async with pool.acquire() as connection, connection.transaction():
+        for number in range(count):
+            order = {"idempotency_key": f"{prefix}-{number}", "symbol": f"S{number}", "qty": "100"}
+            await storage.insert(connection, "orders", order, key=f"main/S{number}")
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=256)) as session:
+
+        async def publish(message: Any) -> None:
+            nonlocal left
+            key = message.json()["idempotency_key"]
+            headers = {"Idempotency-Key": key}
+            async with session.post(f"{broker_url}/orders", json=message.json(), headers=headers) as reply:
+                await reply.read()
+                reply.raise_for_status()
+            left -= 1
+            if left == 0:
+                done.set()
+
+        began = time.monotonic()
+        # As many at once as our own service has under way.
+        relay = Relay(storage, publish, config=RelayConfig(batch_size=200, concurrency=200))
+        async with relay:
+            await done.wait()
+            seconds = time.monotonic() - began
+    await pool.close()
+    return {"seconds": seconds, "p99_ms": 0.0}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(
+        json.dumps(asyncio.run(run(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]))) + "\n"
+    )
