@@ -9,8 +9,6 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-import structlog
-
 from fencepost.crashpoints import crash_point
 from fencepost.errors import InvalidInput, NotFound
 from fencepost.house import Fencepost
@@ -28,8 +26,9 @@ from fencepost.judge.store import Store
 from fencepost.kernel import marker
 from fencepost.kernel.call import Json
 from fencepost.kernel.migrate import require
+from fencepost.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 QUEUE = "judge"
 TRIES = 4
 LEASE_SECONDS = 30.0
