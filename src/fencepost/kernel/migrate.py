@@ -106,7 +106,7 @@ def migrate(url: str, *wanted: Component) -> Migrated:
     """Migrate the database at `url`; needs a login that may create roles, or roles that exist already."""
     wanted = wanted or components()
     try:
-        connection = psycopg.connect(url, autocommit=False)
+        connection = psycopg.connect(url, autocommit=False, prepare_threshold=None)
     except psycopg.OperationalError as error:
         raise ServerUnavailable(f"PostgreSQL cannot be reached for the migration: {error}") from error
     with connection:
@@ -122,7 +122,7 @@ def migrate(url: str, *wanted: Component) -> Migrated:
 def schema_version(url: str, component: str = KERNEL) -> int | None:
     """The version of the schema in the database at `url`, or None when there is none."""
     try:
-        connection = psycopg.connect(url, autocommit=True)
+        connection = psycopg.connect(url, autocommit=True, prepare_threshold=None)
     except psycopg.OperationalError as error:
         raise ServerUnavailable(f"PostgreSQL cannot be reached: {error}") from error
     with connection:

@@ -39,7 +39,7 @@ def recover(url: str, actor: str) -> Recovery:
     """Raise every token above all that were ever handed out. May be repeated."""
     actor = text("actor", actor)
     try:
-        connection = psycopg.connect(url)
+        connection = psycopg.connect(url, prepare_threshold=None)
     except psycopg.OperationalError as error:
         raise ServerUnavailable(f"PostgreSQL cannot be reached: {error}") from error
     with connection:
