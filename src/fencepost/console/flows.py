@@ -1,14 +1,21 @@
-"""Flows: who runs what, and the checkpoints that are durable."""
+"""Flows: the graph, who runs which task, how far each is, and savepoints."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Query, Request
-from pydantic import BaseModel
+from fastapi import Path, Query, Request
+from pydantic import BaseModel, Field
 
+from fencepost.console.graph import lay_out
 from fencepost.console.place import Limit, Name, Place, wanted
-from fencepost.console.sheet import Sheet
+from fencepost.console.sheet import Done, Sheet
+from fencepost.console.stationery import quoted
+from fencepost.errors import NotFound
+from fencepost.kernel.call import Call, nothing, scalar, text
+
+FLOWS_MAX = 500
+FlowName = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[^\x00/]+$")]
 
 
 class CheckpointQuery(BaseModel):
@@ -17,9 +24,53 @@ class CheckpointQuery(BaseModel):
     limit: Limit = 50
 
 
+class Save(BaseModel):
+    model_config = {"extra": "forbid"}
+
+    savepoint: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00]+$")]
+
+
 def add_pages(place: Place) -> None:
     @place.desk.page("/flows", "flows.html", "Flows")
-    async def flows(request: Request, query: Annotated[CheckpointQuery, Query()]) -> Sheet:
+    async def flows(request: Request) -> Sheet:
+        """Every flow that a worker has registered."""
+        rows = await place.reading.rows(
+            "select name, registered_at, registered_by, draining_at,"
+            " jsonb_array_length(plan -> 'nodes') as nodes"
+            " from fencepost.flows order by name limit %s",
+            FLOWS_MAX,
+        )
+        return Sheet({"flows": rows}, rows="flows")
+
+    @place.desk.page("/flows/{name}", "flow.html", "Flow")
+    async def flow(request: Request, name: FlowName) -> Sheet:
+        """One flow: its graph, its tasks with their owners and frontiers, its savepoints."""
+        row = await place.reading.row(
+            "select name, plan, registered_at, registered_by, draining_at from fencepost.flows"
+            " where name = %s",
+            name,
+        )
+        if row is None:
+            raise NotFound(f"No worker has registered a flow {name}.")
+        tasks = await place.reading.rows(
+            "select coalesce(f.resource, h.resource) as resource, h.owner, h.held, h.token, h.expires_at,"
+            " f.number, f.status, f.frontier, f.stored_at, f.state_bytes"
+            " from fencepost.flow_frontiers(%s) f"
+            " full join fencepost.flow_holders(%s) h on h.resource = f.resource order by 1 limit 2000",
+            name,
+            name,
+        )
+        savepoints = await place.reading.rows(
+            "select savepoint, tasks, state_bytes, made_at from fencepost.flow_savepoints where flow = %s"
+            " order by made_at desc limit 100",
+            name,
+        )
+        picture = lay_out(row["plan"]) if request.url.path.startswith("/console") else None
+        facts = {"title": name, "flow": row, "tasks": tasks, "savepoints": savepoints, "graph": picture}
+        return Sheet(facts, rows="tasks")
+
+    @place.desk.page("/checkpoints", "checkpoints.html", "Checkpoints")
+    async def checkpoints(request: Request, query: Annotated[CheckpointQuery, Query()]) -> Sheet:
         """The newest checkpoint of each resource, or all of one resource."""
         if wanted(query.resource):
             rows = await place.reading.rows(
@@ -41,3 +92,36 @@ def add_pages(place: Place) -> None:
         more = rows[-1]["resource"] if len(rows) == query.limit and not query.resource else None
         filters = {"resource": wanted(query.resource)}
         return Sheet({"checkpoints": rows, "next_after": more, "filters": filters}, rows="checkpoints")
+
+
+def add_actions(place: Place) -> None:
+    async def drain(name: str, *, draining: bool) -> Done:
+        await place.fp.run(
+            Call(
+                "select fencepost.flow_drain(%s::text, %s::boolean)", (text("name", name), draining), nothing
+            )
+        )
+        told = "drains: its workers commit and let go" if draining else "runs again"
+        return Done(f"{name} {told}.", f"/console/flows/{quoted(name)}")
+
+    @place.desk.action("/flows/{name}/drain", "flow.drain")
+    async def begin_drain(request: Request, name: FlowName) -> Done:
+        """Workers commit, let go of everything and take nothing."""
+        return await drain(name, draining=True)
+
+    @place.desk.action("/flows/{name}/resume", "flow.resume")
+    async def end_drain(request: Request, name: FlowName) -> Done:
+        """Workers take tasks again."""
+        return await drain(name, draining=False)
+
+    @place.desk.action("/flows/{name}/save", "flow.save")
+    async def save(request: Request, name: FlowName, body: Save) -> Done:
+        """Keep a savepoint: a copy of the newest durable checkpoint of every task."""
+        kept = await place.fp.run(
+            Call(
+                "select fencepost.flow_save(%s::text, %s::text)",
+                (text("name", name), text("savepoint", body.savepoint)),
+                scalar,
+            )
+        )
+        return Done(f"{body.savepoint} keeps {kept} tasks.", f"/console/flows/{quoted(name)}")

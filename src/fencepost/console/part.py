@@ -78,7 +78,7 @@ def make_router(place: Place) -> APIRouter:
         entrance,
     ):
         module.add_pages(place)
-    for module in (jobs, orders, users):
+    for module in (jobs, orders, flows, users):
         module.add_actions(place)
     router = APIRouter()
     router.include_router(place.desk.api)

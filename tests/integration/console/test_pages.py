@@ -21,6 +21,7 @@ LISTS = [
     "players",
     "nonces",
     "flows",
+    "checkpoints",
     "refusals",
     "reports",
     "users",

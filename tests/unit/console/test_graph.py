@@ -1,0 +1,22 @@
+"""A flow's graph as boxes and arrows."""
+
+from fencepost.console.graph import BOX_WIDTH, GAP_X, lay_out
+
+
+def test_boxes_stand_right_of_what_they_read_from() -> None:
+    picture = {
+        "nodes": [
+            {"name": name, "kind": "map", "section": "head"} for name in ("source", "left", "right", "sink")
+        ],
+        "edges": [[0, 1], [0, 2], [1, 3], [2, 3]],
+    }
+    graph = lay_out(picture)
+    step = BOX_WIDTH + GAP_X
+    assert [box.x for box in graph.boxes] == [0, step, step, 2 * step]
+    assert graph.boxes[1].y != graph.boxes[2].y
+    assert len(graph.arrows) == 4
+    assert graph.width == 3 * BOX_WIDTH + 2 * GAP_X
+
+
+def test_a_flow_without_a_picture_is_empty() -> None:
+    assert lay_out({}).boxes == []
