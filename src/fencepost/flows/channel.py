@@ -12,7 +12,7 @@ import secrets
 import time
 import zlib
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,14 +145,7 @@ def entries_for(
             by_group.setdefault(group, []).append((value, key, moment, offsets[at]))
         for group, members in by_group.items():
             parts[group].append((entrance, members))
-    head = [
-        after,
-        mark.at,
-        None if watermark is None else watermark,
-        mark.ended,
-        mark.watermark,
-        len(offsets),
-    ]
+    head = [after, mark.at, watermark, mark.ended, mark.watermark]
     return {group: [b"h", pack(head), b"d", pack(part)] for group, part in enumerate(parts)}
 
 
@@ -164,6 +157,7 @@ class ChannelIntake:
         flow = program.flow.name
         self._keys = {sender.name: ChannelKeys(flow, group, sender.name) for sender in senders}
         self._timed = {s.name: Head(program, s.node).watermark is not None for s in senders}
+        self._revive: list[Callable[[Any], Any]] = program.revivers()
         self._marks = Frontier()
         self._last: dict[str, str] = {}
         self._unacknowledged: dict[str, deque[tuple[str, Offset | None]]] = {
@@ -242,7 +236,7 @@ class ChannelIntake:
             self._last = dict.fromkeys(self._last, "0")
 
     async def _take(self, name: str, entry_id: str, fields: Sequence[bytes]) -> Arrival | None:
-        after, to, watermark, ended, at_watermark, count = unpack(fields[1])
+        after, to, watermark, ended, at_watermark = unpack(fields[1])
         mark = self._marks.of(name)
         if after is not None and is_after(after, mark.at):
             await self._redis.set(self._keys[name].rewind, "1")
@@ -250,16 +244,19 @@ class ChannelIntake:
         self._unacknowledged[name].append((entry_id, to))
         if not ended and (to is None or not is_after(to, mark.at)):
             return None
-        runs = [(entrance, _records(members, after, mark)) for entrance, members in unpack(fields[3])]
+        runs = [
+            (int(entrance), _records(members, after, mark, self._revive[int(entrance)]))
+            for entrance, members in unpack(fields[3])
+        ]
         self._marks[name] = Mark(to if to is not None else mark.at, at_watermark, ended)
-        return Arrival(name, runs, self._marks[name], watermark, count)
+        return Arrival(name, runs, self._marks[name], watermark, sum(len(records) for _, records in runs))
 
 
-def _records(members: Sequence[Any], after: Offset | None, mark: Mark) -> Batch:
+def _records(members: Sequence[Any], after: Offset | None, mark: Mark, revive: Callable[[Any], Any]) -> Batch:
     """The members of an entry; if it overlaps what was taken, those behind it."""
     overlaps = mark.at is not None and after != mark.at
     return [
-        (value, as_key(key), moment, 0)
+        (revive(value), as_key(key), moment, 0)
         for value, key, moment, offset in members
         if not overlaps or is_after(offset, mark.at)
     ]

@@ -155,11 +155,16 @@ class Stream(Generic[T]):
             )
         return Stream(self._flow, self._next("event_time", lambda: steps.EventTime(moment, allowed_lateness)))
 
-    def key_by(self, function: Callable[[T], K], *, groups: int | None = None) -> KeyedStream[K, T]:
-        """Bring records of one key together. With `groups` they are spread over so many units of work."""
+    def key_by(
+        self, function: Callable[[T], K], *, groups: int | None = None, value: type[T] | None = None
+    ) -> KeyedStream[K, T]:
+        """Bring records of one key together. With `groups` they are spread over so many units of work.
+
+        They go there as plain data; `value` is the type that each is made again on arrival.
+        """
         if groups is not None and not 1 <= groups <= 4096:
             raise GraphRefused(f"groups is {groups}; allowed: from 1 to 4096.")
-        node = replace(self._next("key_by", lambda: steps.KeyBy(function)), groups=groups)
+        node = replace(self._next("key_by", lambda: steps.KeyBy(function)), groups=groups, value=value)
         return KeyedStream(self._flow, node)
 
     @property

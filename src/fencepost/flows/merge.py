@@ -6,6 +6,7 @@ run, whoever was faster. Waiting records are part of the task's state.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fencepost.flows.state import as_key
@@ -48,9 +49,9 @@ class TimeMerge:
     def dump(self) -> list[Any]:
         return [self._places, self._waiting]
 
-    def load(self, stored: list[Any]) -> None:
+    def load(self, stored: list[Any], revive: Sequence[Callable[[Any], Any]]) -> None:
         self._places = dict(stored[0])
         self._waiting = [
-            (time, sender, place, entrance, (value, as_key(key), moment, at))
+            (time, sender, place, entrance, (revive[entrance](value), as_key(key), moment, at))
             for time, sender, place, entrance, (value, key, moment, at) in stored[1]
         ]

@@ -19,6 +19,7 @@ class FlowMetrics:
     """Low-cardinality labels only: which task it was is in the log."""
 
     records: Counter
+    durable: Counter
     written: Counter
     commits: Counter
     commit_seconds: Histogram
@@ -35,6 +36,9 @@ class FlowMetrics:
     def on(cls, metrics: Metrics) -> Self:
         return cls(
             records=metrics.counter("fencepost_flow_records", "Records taken in.", labels=("flow",)),
+            durable=metrics.counter(
+                "fencepost_flow_committed_records", "Records whose effects are committed.", labels=("flow",)
+            ),
             written=metrics.counter(
                 "fencepost_flow_sink_values", "Values committed to sinks.", labels=("flow",)
             ),
@@ -75,8 +79,9 @@ class FlowMetrics:
             self.watermark_seconds.labels(flow=flow).set(watermark)
             self.lag_seconds.labels(flow=flow).set(time.time() - watermark)
 
-    def committed(self, flow: str, values: int, seconds: float, size: int) -> None:
+    def committed(self, flow: str, records: int, values: int, seconds: float, size: int) -> None:
         self.commits.labels(flow=flow).inc()
+        self.durable.labels(flow=flow).inc(records)
         self.written.labels(flow=flow).inc(values)
         self.commit_seconds.labels(flow=flow).observe(seconds)
         self.state_bytes.labels(flow=flow).observe(size)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from fencepost.flows import steps
 from fencepost.flows.sinks.sink import Sink
@@ -31,6 +32,8 @@ class Node:
     """Whether it speaks at commits only, so that how often depends on when they were."""
     version: int = 1
     groups: int | None = None
+    value: type[Any] | None = None
+    """What the records of a key_by are made of again behind an exchange, which carries plain data."""
 
     def ancestors(self) -> Iterator[Node]:
         """The node and everything before it, each once, parents first."""

@@ -7,7 +7,7 @@ task, or many tasks with channels between them: neither knows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from fencepost.flows.merge import TimeMerge
 from fencepost.flows.node import Node
 from fencepost.flows.record import END
 from fencepost.flows.sinks.sink import Sink
-from fencepost.flows.state import pack, unpack
+from fencepost.flows.state import pack, reviver, unpack
 from fencepost.flows.steps import Batch, Collect, EventTime, Pass, Step
 
 HEAD, BORDER, BODY = "head", "border", "body"
@@ -55,6 +55,10 @@ class Program:
     @cached_property
     def has_time(self) -> bool:
         return any(node.kind == "event_time" for node in self.nodes)
+
+    def revivers(self) -> list[Callable[[Any], Any]]:
+        """For each entrance: from plain data, as it was stored or sent, to what the steps know."""
+        return [reviver(border.value) for border in self.borders]
 
     def must_merge(self, senders: int) -> bool:
         """Whether records must be put in order before the body: it depends on it, and nobody else does it."""
@@ -283,7 +287,7 @@ class Body:
                 states[name].load(pairs)
             self._watermark = document["watermark"]
             if self._merge is not None and document.get("merge") is not None:
-                self._merge.load(document["merge"])
+                self._merge.load(document["merge"], self._program.revivers())
         for step in self._steps:
             step.loaded()
 

@@ -122,11 +122,12 @@ class Task:
         await self._body.flush()
         outputs = self._body.take()
         size = await self._committer.commit(self._body, outputs, self._frontier)
-        self._uncommitted, self._moved = 0, False
+        records, self._uncommitted, self._moved = self._uncommitted, 0, False
         self._last_commit = time.monotonic()
         crash_point("flows.ack.before")
         await self._intake.acknowledge(self._frontier)
         crash_point("flows.ack.after")
-        self._metrics.committed(self._flow, sum(map(len, outputs)), self._last_commit - began, size)
+        seconds = self._last_commit - began
+        self._metrics.committed(self._flow, records, sum(map(len, outputs)), seconds, size)
         self._metrics.lag.labels(flow=self._flow).set(await self._intake.lag())
         announce("flows.committed")

@@ -18,6 +18,8 @@ from fencepost.flows.graph import Flow
 from fencepost.flows.program import Body, Head, Program, decode, encode, least
 from fencepost.flows.record import END
 from fencepost.flows.sinks.sink import Sink
+from fencepost.flows.state import as_key, pack, unpack
+from fencepost.flows.steps import Batch
 
 Partitions = Mapping[str, Sequence[Any]]
 
@@ -77,10 +79,17 @@ class _Run:
         values = sender.values[sender.at : sender.at + self._batch]
         sender.at += len(values)
         for entrance, records in await sender.head.feed(values):
-            await self.body.push(sender.name, entrance, records)
+            await self.body.push(sender.name, entrance, self._exchanged(entrance, records))
         await self.body.advance(least([each.watermark for each in self.senders]))
         await self.body.flush()
         self.outcome.add(self.body.take())
+
+    def _exchanged(self, entrance: int, records: Batch) -> Batch:
+        """With key groups records arrive as plain data: a step that expects more is found here."""
+        if self.program.groups is None:
+            return records
+        revive = self.program.revivers()[entrance]
+        return [(revive(value), as_key(key), time, at) for value, key, time, at in unpack(pack(records))]
 
     def restart(self) -> None:
         stored = encode(self.body.whole())

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -288,3 +289,21 @@ def test_state_of_a_step_that_is_gone_is_refused() -> None:
 def test_an_unknown_guarantee_is_refused() -> None:
     with pytest.raises(GuaranteeNotMet, match="exactly_once"):
         Flow("f", guarantee="twice")
+
+
+class Order(msgspec.Struct):
+    user: str
+    amount: int
+
+
+def test_records_are_made_again_behind_an_exchange() -> None:
+    orders = [Order("ann", 1), Order("bob", 2), Order("ann", 3)]
+    keyed = numbers().key_by(lambda order: order.user, groups=4, value=Order)
+    plain = numbers().key_by(lambda order: order.user, groups=4)
+
+    assert run_flow(keyed.sum(lambda o: o.amount).sink(TableSink()), {"in": orders}).table() == {
+        "ann": 4,
+        "bob": 2,
+    }
+    with pytest.raises(AttributeError):
+        run_flow(plain.sum(lambda o: o.amount).sink(TableSink()), {"in": orders})
