@@ -35,6 +35,7 @@ app = typer.Typer(
       fencepost nonces reserve 1 0x5aAeb6... pay-7      a nonce for the request pay-7
       fencepost nonces used 1 0x5aAeb6... 41 --hold 1   it was used
       fencepost nonces release 1 0x5aAeb6... 41 --hold 1   it was not used, and nobody has signed it
+      fencepost nonces sync 1 0x5aAeb6...               lift the sequence to what the chain has counted
     """,
 )
 
@@ -140,6 +141,31 @@ def release(chain_id: ChainId, signer: SignerName, nonce: Nonce, hold: Hold) -> 
     """The nonce was not used and nobody has signed it: RELEASED. Refused from SIGNING on."""
     _with_node(chain_id, signer, lambda node, one: node.mark_recyclable(one, nonce, hold))
     answer(f"{nonce}: RELEASED")
+
+
+@app.command("sync")
+def sync(chain_id: ChainId, signer: SignerName) -> None:
+    """Lift the sequence to the chain: after a restored backup, or when the key was used elsewhere."""
+    from fencepost.nonces import allocation  # noqa: PLC0415
+    from fencepost.nonces.sending.rpc import Chain  # noqa: PLC0415
+    from fencepost.nonces.settings import NoncesSettings  # noqa: PLC0415
+
+    settings = NoncesSettings.load()
+    if chain_id not in settings.endpoints:
+        raise Complaint(f"Chain {chain_id} is not one of NONCES_CHAINS.", ExitCode.SETTINGS)
+
+    async def lift(node: Node, one: Signer) -> allocation.Floor:
+        chain = Chain(chain_id, settings.endpoints[chain_id])
+        try:
+            deep = await chain.block_number() - settings.confirmations
+            final = 0 if deep < 0 else await chain.transaction_count(one.name, deep)
+            latest = await chain.transaction_count(one.name)
+        finally:
+            await chain.close()
+        return await node.write(one, lambda lease: allocation.floor(one, lease, min(final, latest), latest))
+
+    floor = _with_node(chain_id, signer, lift)
+    answer(f"next nonce {floor.next_nonce}; {floor.consumed} below it were used")
 
 
 def _with_house(ask: Callable[[Fencepost], Awaitable[T]]) -> T:

@@ -4,6 +4,8 @@ from collections.abc import AsyncGenerator, Iterator
 
 import pytest
 
+from fencepost.cli.app import run
+from fencepost.cli.exits import ExitCode
 from fencepost.embedded import Database
 from fencepost.errors import AlreadyFinished, InvalidInput, Mismatch
 from fencepost.kernel import outbox
@@ -70,6 +72,20 @@ async def test_a_new_signer_begins_where_its_chain_is(exchange: Exchange) -> Non
 
     assert (await exchange.intake.show(paid))["nonce"] == 41
     assert exchange.anvil.balance(recipient(1)) == 1
+
+
+def test_the_command_lifts_a_sequence_to_its_chain(
+    database: Database, anvil: Anvil, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DATABASE_URL", database.url)
+    monkeypatch.setenv("NONCES_CHAINS", f"{CHAIN_ID}={anvil.url}")
+    name = new_account(9).address
+    assert run(["nonces", "reserve", str(CHAIN_ID), name, "r1"]) == ExitCode.OK
+    anvil.rpc("anvil_setNonce", name, hex(7))
+
+    assert run(["nonces", "sync", str(CHAIN_ID), name]) == ExitCode.OK
+
+    assert "next nonce 7" in capsys.readouterr().out
 
 
 async def test_a_pool_that_was_dropped_gets_the_same_bytes_again(exchange: Exchange) -> None:

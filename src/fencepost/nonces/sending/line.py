@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-import structlog
-
 from fencepost.client import Fencepost
 from fencepost.crashpoints import crash_point
 from fencepost.errors import FencepostError, Refusal
 from fencepost.kernel.call import Call
 from fencepost.kernel.lease import Lease
+from fencepost.logs import get_logger
 from fencepost.nonces import allocation, reading
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.node import Node
@@ -26,7 +25,7 @@ from fencepost.nonces.sending.transaction import Open, Order
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer, checksummed
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 T = TypeVar("T")
 NO_OP_GAS = 21_000
 # After these the rest of the signer's line must wait: what comes later would fail alike.

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import aiohttp
-import structlog
 
+from fencepost.logs import get_logger
 from fencepost.nonces.errors import ChainUnavailable
 from fencepost.nonces.sending.classification import Meaning, classify
 from fencepost.redaction import redact_url
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 REST_SECONDS = 5.0
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-import structlog
-
 from fencepost.client import Fencepost
 from fencepost.errors import Refusal
+from fencepost.logs import get_logger
 from fencepost.loop import Loop
 from fencepost.nonces.errors import ChainUnavailable, SignerElsewhere, SigningFailed
 from fencepost.nonces.metrics import NonceMetrics
@@ -18,7 +17,7 @@ from fencepost.nonces.sending.line import Line
 from fencepost.nonces.sending.rpc import Chains, RpcError
 from fencepost.nonces.signer import Signer
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 AT_ONCE = 8
 
 
