@@ -109,7 +109,9 @@ class Judging:
     async def running(self) -> AsyncGenerator[None]:
         """Judge while this is open. Without a sandbox, submissions wait for a worker that has one."""
         await asyncio.to_thread(require, self._fp.database_url, "judge")
-        await self.import_samples()
+        # A house of one's own begins with something to look at; elsewhere nothing appears unasked.
+        if self._fp.settings.database_url is None:
+            await self.import_samples()
         report = await asyncio.to_thread(probe_machine, cgroup=self.settings.cgroup == "auto")
         for weakness in report.degraded:
             _log.warning("judge_degraded", why=weakness)

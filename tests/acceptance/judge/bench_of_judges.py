@@ -39,6 +39,7 @@ async def open_judging(
         if not work:
             yield judging
             return
+        await judging.import_samples()
         async with judging.running():
             yield judging
 
