@@ -86,7 +86,9 @@ class DriveLink:
             self._up_since = time.monotonic()
         else:
             self.losses += 1
-        _log.warning("redis_drives" if up else "postgresql_drives_alone", why=why)
+        # That all is well from the start is no news; that it is well again ends a warning.
+        say = _log.debug if up and not self.losses else _log.warning
+        say("redis_drives" if up else "postgresql_drives_alone", why=why)
         announce("drive.up" if up else "drive.down")
         for callback in self._on_change:
             callback()
