@@ -18,7 +18,6 @@ from fencepost.kernel import lease as kernel_lease
 from fencepost.kernel.call import Call
 from fencepost.kernel.lease import Lease, owner_name
 from fencepost.listener import Listener
-from fencepost.logs import get_logger
 from fencepost.loop import Loop
 from fencepost.nonces import allocation
 from fencepost.nonces.allocation import Answer, Ending, Reservation
@@ -30,7 +29,6 @@ from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer
 from fencepost.nonces.tenure import FirstNonce, Tenure, Tenures
 
-_log = get_logger(__name__)
 T = TypeVar("T")
 TRIES = 3
 # In queue mode a signer stays at its home; a long silence still frees its lease from being renewed.

@@ -4,7 +4,9 @@ import fcntl
 import re
 import shutil
 import subprocess
+import threading
 import time
+from collections import deque
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -99,7 +101,10 @@ def running_anvil(*options: str) -> Generator[Anvil]:
     ) as process:
         try:
             with httpx.Client(timeout=20) as client:
-                yield Anvil(f"http://127.0.0.1:{_port_of(process)}", client)
+                port = _port_of(process)
+                # It goes on talking, and would stand still when nobody reads.
+                threading.Thread(target=deque, args=(process.stdout, 0), daemon=True).start()
+                yield Anvil(f"http://127.0.0.1:{port}", client)
         finally:
             process.kill()
 
