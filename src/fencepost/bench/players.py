@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib.resources import as_file, files
@@ -19,21 +18,18 @@ from statistics import median, quantiles
 
 from fencepost.bench.pgbench import Pgbench
 from fencepost.bench.players_cleaning import Steadiness, steady_state
+from fencepost.bench.players_nodes import NODES, WARM_UP_CALLS, Crew, Errand, crew, work
 from fencepost.bench.report import Goal, Report, Row, machine
 from fencepost.bench.stage import migrated_database, server_facts
 from fencepost.embedded import Database, ValkeyServer
-from fencepost.house import Fencepost
-from fencepost.mutations.settings import MutationSettings
-from fencepost.players.requests import GrantItems
-from fencepost.players.service import Players
-from fencepost.settings import Settings
 
 CLIENTS = 32
 SHARE_MIN = 0.7
 CLAIM_COST_MAX = 0.15
 RESPONSE_COST_MAX = 0.20
 CLEANING_TIMES_MIN = 2
-WARM_UP_CALLS = 10
+# Vacuum comes once a minute: in a short run the table still grows into its size.
+GROWTH_MAX = 1.2
 SCRIPTS = ("player_mutation", "player_execute", "player_execute_claim", "player_execute_response")
 
 
@@ -64,6 +60,7 @@ class Arena:
     database: Database
     redis_url: str
     scripts: Path
+    nodes: Crew
     bases: count[int] = field(default_factory=lambda: count(0, 1000))
 
     def by_pgbench(self, script: str, calls: int) -> Pace:
@@ -71,46 +68,19 @@ class Arena:
         path = self.scripts / f"{script}.sql"
         return Pace(Pgbench(self.database).rate(path, connections=CLIENTS, calls=calls, variables=variables))
 
-    def by_pipeline(self, calls: int, *, with_redis: bool) -> Pace:
-        async def mutate(players: Players, player_id: str, number: int) -> None:
-            await players.run(_grant(player_id), request_id=f"r{number}")
-
-        return asyncio.run(self._through(mutate, calls, with_redis=with_redis))
-
-    def by_cache(self, calls: int) -> Pace:
-        """One request again and again: the first executes, the others are answered by Redis."""
-
-        async def repeat(players: Players, player_id: str, number: int) -> None:
-            await players.run(_grant(player_id), request_id="same")
-
-        return asyncio.run(self._through(repeat, calls, with_redis=True))
-
-    async def _through(
-        self, step: Callable[[Players, str, int], Awaitable[None]], calls: int, *, with_redis: bool
-    ) -> Pace:
-        base = self._stock()
-        settings = Settings(pool_min=CLIENTS, pool_max=CLIENTS)
-        seconds: list[float] = []
-        async with Fencepost(
-            self.database.url, redis_url=self.redis_url if with_redis else None, settings=settings
-        ) as fp:
-            players = Players(fp, MutationSettings(cache_wait_seconds=2))
-
-            async def work(client: int, first: int, last: int) -> None:
-                for number in range(first, last):
-                    begun = time.perf_counter()
-                    await step(players, f"p{base + client}", number)
-                    seconds.append(time.perf_counter() - begun)
-
-            await asyncio.gather(*(work(client, 0, WARM_UP_CALLS) for client in range(CLIENTS)))
-            seconds.clear()
-            begun = time.perf_counter()
-            await asyncio.gather(
-                *(work(client, WARM_UP_CALLS, WARM_UP_CALLS + calls) for client in range(CLIENTS))
-            )
-            took = time.perf_counter() - begun
-            await players.close()
-        return Pace(CLIENTS * calls / took, quantiles(seconds, n=100)[98] * 1000)
+    def by_pipeline(self, calls: int, *, with_redis: bool, repeats: bool = False) -> Pace:
+        """All nodes at once. A repeat's first sending executes; the others are answered by Redis."""
+        base, share = self._stock(), CLIENTS // NODES
+        redis_url = self.redis_url if with_redis else None
+        errands = [
+            Errand(self.database.url, redis_url, base + node * share, share, calls, repeats, self.nodes.start)
+            for node in range(NODES)
+        ]
+        done = list(self.nodes.pool.map(work, errands))
+        # Only while all of them worked: on a busy machine one begins or ends late.
+        begun, ended = max(node.begun for node in done), min(node.ended for node in done)
+        seconds = [taken for node in done for at, taken in node.calls if begun < at <= ended]
+        return Pace(len(seconds) / (ended - begun), quantiles(seconds, n=100)[98] * 1000)
 
     def _stock(self) -> int:
         base = next(self.bases)
@@ -128,9 +98,10 @@ def run(*, quick: bool) -> Report:
         migrated_database() as database,
         _valkey() as valkey,
         as_file(files("fencepost.bench").joinpath("scripts")) as scripts,
+        crew() as nodes,
     ):
         facts = machine(**server_facts(database))
-        paces = measure(Arena(database, valkey.url, scripts), length)
+        paces = measure(Arena(database, valkey.url, scripts, nodes), length)
         steadiness = asyncio.run(
             steady_state(database, seconds=length.steady_seconds, keep_seconds=length.keep_seconds)
         )
@@ -144,7 +115,7 @@ def measure(arena: Arena, length: Length) -> dict[str, Pace]:
         **{script: _side(arena, script) for script in SCRIPTS},
         "pipeline without redis": lambda calls: arena.by_pipeline(calls, with_redis=False),
         "pipeline with redis": lambda calls: arena.by_pipeline(calls, with_redis=True),
-        "repeats answered by redis": arena.by_cache,
+        "repeats answered by redis": lambda calls: arena.by_pipeline(calls, with_redis=True, repeats=True),
     }
     for side in sides.values():
         side(WARM_UP_CALLS)
@@ -185,21 +156,12 @@ def goals(paces: dict[str, Pace], steadiness: Steadiness) -> list[Goal]:
             at_most=True,
         ),
         Goal("cleaning, times the insert rate", round(steadiness.times, 1), CLEANING_TIMES_MIN),
-        Goal(
-            "growth of the markers' table in the second half",
-            round(steadiness.growth, 2),
-            1.2,
-            at_most=True,
-        ),
+        Goal("growth of the markers' table", round(steadiness.growth, 2), GROWTH_MAX, at_most=True),
     ]
 
 
 def _cost(bare: float, pace: Pace) -> float:
     return round(1 - pace.rate / bare, 2)
-
-
-def _grant(player_id: str) -> GrantItems:
-    return GrantItems(player_id=player_id, resources={"gold": 1})
 
 
 def _valkey() -> AbstractContextManager[ValkeyServer]:

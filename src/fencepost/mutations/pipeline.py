@@ -88,7 +88,7 @@ class Pipeline(Generic[S, P]):
         request_id: str | None,
         actor: str | None = None,
     ) -> Answer:
-        """Do it, or answer what it answered the first time. Raises MutationErrors and nothing else."""
+        """Do it, or answer what it answered the first time. Raises MutationErrors."""
         with _Timing(self._metrics, self._ledger.service, mutation.method) as timing:
             ticket = self._ticket(mutation, user, request, request_id, actor)
             if ticket.key is None:
@@ -190,10 +190,9 @@ class Pipeline(Generic[S, P]):
     ) -> Answer:
         with explaining():
             needs = mutation.needs(request)
-            look = self._ledger.look(ticket, needs)
             # Inside somebody's transaction nothing is recalled: it sees what nobody else does.
             recalled = self._ledger.recall(ticket, needs) if sender is self._database else None
-            seen = recalled if recalled is not None else await sender.run(look)
+            seen = recalled if recalled is not None else await sender.run(self._ledger.look(ticket, needs))
             crash_point("mutations.after_look")
             if seen.outcome != "open":
                 return _answer(Executed(seen.outcome, seen.response))
@@ -202,7 +201,7 @@ class Pipeline(Generic[S, P]):
             except MutationError:
                 # What was recalled may be out of date. Or the same request has committed since: then its
                 # answer is the answer.
-                seen = await sender.run(look)
+                seen = await sender.run(self._ledger.look(ticket, needs))
                 if seen.outcome != "open":
                     return _answer(Executed(seen.outcome, seen.response))
                 planned = _planned(mutation, request, seen.snapshot)

@@ -10,6 +10,7 @@ import random
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Generic, TypeVar, final
 from uuid import UUID
 
@@ -24,11 +25,15 @@ class Dice:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
-        self._random = random.Random(seed)  # noqa: S311 - The seed is from the system's secret source.
 
     @classmethod
     def throw(cls) -> Dice:
         return cls(secrets.randbits(128))
+
+    @cached_property
+    def _random(self) -> random.Random:
+        """Made by the first throw: most plans leave nothing to chance."""
+        return random.Random(self.seed)  # noqa: S311 - The seed is from the system's secret source.
 
     def below(self, bound: int) -> int:
         """A number from 0 to below the bound."""

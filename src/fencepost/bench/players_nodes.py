@@ -1,0 +1,98 @@
+"""The nodes of the benchmark: processes with a share of the clients each, as a service is run.
+
+One process would measure one core's Python, not the service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Generator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from threading import Barrier
+
+from fencepost.house import Fencepost
+from fencepost.mutations.settings import MutationSettings
+from fencepost.players.requests import GrantItems
+from fencepost.players.service import Players
+from fencepost.settings import Settings
+
+NODES = 4
+WARM_UP_CALLS = 10
+START_SECONDS_MAX = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What one node does: mutations of its own players, new ones or one again and again."""
+
+    database_url: str
+    redis_url: str | None
+    first_player: int
+    clients: int
+    calls: int
+    repeats: bool
+    start: Barrier
+    """All nodes have warmed up, and begin together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """When it began, by the clock that all processes share; when each call ended, and how long it took."""
+
+    begun: float
+    ended: float
+    calls: list[tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """Processes that live for the whole benchmark, and the line that they start from."""
+
+    pool: ProcessPoolExecutor
+    start: Barrier
+
+
+@contextmanager
+def crew() -> Generator[Crew]:
+    context = get_context("spawn")
+    with context.Manager() as manager, ProcessPoolExecutor(NODES, mp_context=context) as pool:
+        yield Crew(pool, manager.Barrier(NODES))
+
+
+def work(errand: Errand) -> Done:
+    return asyncio.run(_work(errand))
+
+
+async def _work(errand: Errand) -> Done:
+    settings = Settings(pool_min=errand.clients, pool_max=errand.clients)
+    async with Fencepost(errand.database_url, redis_url=errand.redis_url, settings=settings) as fp:
+        players = Players(fp, MutationSettings(cache_wait_seconds=2))
+        await _all_clients(players, errand, 0, WARM_UP_CALLS)
+        await asyncio.to_thread(errand.start.wait, START_SECONDS_MAX)
+        begun = time.time()
+        calls = await _all_clients(players, errand, WARM_UP_CALLS, WARM_UP_CALLS + errand.calls)
+        ended = time.time()
+        await players.close()
+    return Done(begun, ended, calls)
+
+
+Calls = list[tuple[float, float]]
+
+
+async def _all_clients(players: Players, errand: Errand, first: int, last: int) -> Calls:
+    clients = (_client(players, errand, client, first, last) for client in range(errand.clients))
+    return [call for taken in await asyncio.gather(*clients) for call in taken]
+
+
+async def _client(players: Players, errand: Errand, client: int, first: int, last: int) -> Calls:
+    request = GrantItems(player_id=f"p{errand.first_player + client}", resources={"gold": 1})
+    taken: Calls = []
+    for number in range(first, last):
+        begun = time.perf_counter()
+        await players.run(request, request_id="same" if errand.repeats else f"r{number}")
+        taken.append((time.time(), time.perf_counter() - begun))
+    return taken
