@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from fencepost.kernel.call import Json
 from fencepost.orders.broker import (
@@ -19,7 +20,7 @@ from fencepost.orders.broker import (
     Verdict,
 )
 from fencepost.orders.order import Fate, OrderSettlement, Outcome, TakenOrder, Weather
-from fencepost.orders.request import digest_of, jsonable
+from fencepost.orders.request import canonical, digest_of, jsonable
 from fencepost.orders.resend import (
     MARGIN_SECONDS,
     Decision,
@@ -33,6 +34,7 @@ from fencepost.outbox.backoff import Backoff
 
 DETAIL_CHARACTERS_MAX = 1000
 EXPIRED = "EXPIRED"
+RESULT_CHARACTERS_MAX = 16_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +132,22 @@ def found(
 
 
 def result_of(order: BrokerOrder) -> dict[str, Json]:
-    """What is kept of the broker's word, with its digest."""
+    """What is kept of the broker's word, with its digest: as it came, but always such that it can be stored.
+    One answer that PostgreSQL refuses would hold up the whole batch in which it is settled."""
     kept: dict[str, Json] = {
-        "broker_order_id": order.broker_order_id,
-        "status": order.status,
+        "broker_order_id": _storable(order.broker_order_id),
+        "status": _storable(order.status),
         "accepted_at": None if order.accepted_at is None else order.accepted_at.isoformat(),
-        "fills": jsonable(list(order.fills)),
-        "body": jsonable(order.body),
+        "fills": _storable(jsonable(list(order.fills))),
+        "body": _storable(jsonable(order.body)),
     }
-    return {**kept, "digest": digest_of(kept)}
+    digest = digest_of(kept)
+    if len(canonical(kept)) > RESULT_CHARACTERS_MAX:
+        kept |= {"fills": [], "body": {"omitted": "it was too large to be kept"}}
+        kept |= {
+            name: str(kept[name])[:256] for name in ("broker_order_id", "status") if kept[name] is not None
+        }
+    return {**kept, "digest": digest}
 
 
 def _carry_out(taken: TakenOrder, answer: Found, step: Next, policy: Policy) -> OrderSettlement:
@@ -252,4 +261,19 @@ def _seconds(age: timedelta) -> float:
 
 
 def _short(detail: str | None) -> str | None:
-    return None if detail is None else detail[:DETAIL_CHARACTERS_MAX]
+    return None if detail is None else _clean(detail[:DETAIL_CHARACTERS_MAX])
+
+
+def _storable(value: Json) -> Json:
+    if isinstance(value, str):
+        return _clean(value)
+    if isinstance(value, dict):
+        return {_clean(name): _storable(item) for name, item in cast("dict[str, Json]", value).items()}
+    if isinstance(value, list):
+        return [_storable(item) for item in cast("Sequence[Json]", value)]
+    return value
+
+
+def _clean(text: str) -> str:
+    """Without what PostgreSQL cannot store: a NUL, or half of a character."""
+    return text.replace("\0", "\ufffd").encode(errors="replace").decode()

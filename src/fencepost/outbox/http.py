@@ -11,6 +11,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -47,15 +48,15 @@ class Reply:
     body: bytes = b""
 
     def json(self) -> Any:
-        """The body as a document, or None when it is none."""
+        """The body as a document with exact numbers, or None when it is none."""
         try:
-            return json.loads(self.body)
+            return json.loads(self.body, parse_float=Decimal, parse_constant=_refuse)
         except (ValueError, RecursionError):
             return None
 
     def excerpt(self) -> str:
         """The beginning of the body, for a log or an error, without secrets."""
-        return redact_text(self.body[:300].decode(errors="replace"))
+        return redact_text(self.body[:300].decode(errors="replace").replace("\0", "\ufffd"))
 
 
 class HttpClient:
@@ -121,6 +122,10 @@ class HttpClient:
                 cookie_jar=aiohttp.DummyCookieJar(),
             )
         return self._session
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 def _watch_for_connection() -> aiohttp.TraceConfig:

@@ -22,6 +22,7 @@ from typing import Generic, TypeVar
 from prometheus_client import Counter
 
 from fencepost.crashpoints import crash_point
+from fencepost.errors import InvalidInput
 from fencepost.kernel import wake
 from fencepost.listener import Listener
 from fencepost.logs import get_logger
@@ -148,7 +149,7 @@ class Relay(Generic[M, S]):
         batch, self._ended = self._ended[:SETTLE_BATCH], self._ended[SETTLE_BATCH:]
         try:
             crash_point("outbox.before_settle")
-            refusals = await self._box.settle(self._owner, batch)
+            refusals = await self._settle_all(batch)
         except BaseException:
             # What is known of a delivery must be written: it waits for the database, ahead of what comes
             # later.
@@ -159,6 +160,16 @@ class Relay(Generic[M, S]):
         self._intake.wake()
         announce("outbox.settled")
         return 0.0 if self._ended else self._pace.keep_seconds
+
+    async def _settle_all(self, batch: Sequence[S]) -> Sequence[str | None]:
+        """One that cannot be stored must not hold up the others: it is left to its take, which runs out."""
+        try:
+            return await self._box.settle(self._owner, batch)
+        except InvalidInput as error:
+            if len(batch) == 1:
+                _log.error("settlement_invalid", relay=self.name, error=str(error))
+                return ["invalid"]
+        return [refusal for one in batch for refusal in await self._settle_all([one])]
 
     def _note(self, refusals: Sequence[str | None]) -> None:
         refused = [refusal for refusal in refusals if refusal is not None]

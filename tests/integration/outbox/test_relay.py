@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -128,6 +129,27 @@ async def test_a_slow_delivery_keeps_its_take(fp: Fencepost) -> None:
         async with relaying(fp, receiver):
             [(_, state, attempts)] = await settled(fp, 1)
     assert (state, attempts, len(receiver.got)) == ("sent", 1, 1)
+
+
+async def test_a_settlement_that_cannot_be_stored_holds_up_nobody(fp: Fencepost) -> None:
+    """A destination that answers with what PostgreSQL cannot store: its message alone is tried again."""
+
+    class Odd(Webhook):
+        async def deliver(self, message: outbox.Message) -> outbox.Settlement:
+            right = await super().deliver(message)
+            is_odd = message.payload["n"] == 1 and message.attempts == 1
+            return replace(right, error="\0") if is_odd else right
+
+    async with receiving() as receiver, HttpClient() as client:
+        for number in range(4):
+            await fp.run(outbox.put("hooks", {"n": number}))
+        errors = fp.metrics.counter("relay_errors", "Errors.", labels=("loop",))
+        hook = Odd(client, receiver.url)
+        relay = Relay("hooks", Channel(fp, "hooks"), hook, fp, fp.owner, errors, QUICK)
+        relay.start()
+        rows = await settled(fp, 4)
+        await relay.stop()
+    assert [attempts for _, _, attempts in rows] == [1, 2, 1, 1]
 
 
 async def test_whether_a_request_can_have_left_is_known() -> None:

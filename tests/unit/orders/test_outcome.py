@@ -2,15 +2,27 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from fencepost.errors import SettingsError
-from fencepost.orders.broker import Code, Declaration, Finding, Found, Meaning, Promise, Sight, Verdict
+from fencepost.kernel.call import document
+from fencepost.orders.broker import (
+    BrokerOrder,
+    Code,
+    Declaration,
+    Finding,
+    Found,
+    Meaning,
+    Promise,
+    Sight,
+    Verdict,
+)
 from fencepost.orders.http_rules import HttpBrokerConfig, classified, with_secrets
 from fencepost.orders.order import OrderSettlement, TakenOrder
-from fencepost.orders.outcome import Policy, answered, found, hold_back, not_sent
+from fencepost.orders.outcome import Policy, answered, found, hold_back, not_sent, result_of
 from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.http import Reply
 
@@ -74,6 +86,20 @@ def settle(status: int, body: object = ORDER, headers: dict[str, str] | None = N
 def test_an_answer_means(status: int, body: object, outcome: str, fate: str, code: Code | None) -> None:
     settled = settle(status, body)
     assert (settled.outcome, settled.fate, settled.code) == (outcome, fate, code)
+
+
+def test_whatever_a_broker_says_can_be_stored() -> None:
+    odd = BrokerOrder("key-1", "b\0", "acc\ud800epted", body={"no\0te": ["\0", Decimal("1.50"), None]})
+    kept = result_of(odd)
+    assert (kept["broker_order_id"], kept["status"]) == ("b\ufffd", "acc?epted")
+    assert kept["body"] == {"no\ufffdte": ["\ufffd", "1.5", None]}
+    document("result", kept)
+    large = result_of(BrokerOrder("key-1", "b" * 90_000, "accepted", body={"x": "y" * 500_000}))
+    assert len(json.dumps(large)) < 2000
+    garbled = settle(500, b"\0\xff\xfe")
+    assert garbled.detail is not None
+    assert "\0" not in garbled.detail
+    assert settle(200, b'{"status": NaN}').outcome == "unknown"
 
 
 def test_a_429_waits_as_it_is_told_in_either_form() -> None:
@@ -148,8 +174,6 @@ def test_an_early_absence_waits_for_the_end_of_the_validity() -> None:
 
 
 def test_an_answer_about_another_order_is_no_answer() -> None:
-    from fencepost.orders.broker import BrokerOrder
-
     answer = Found(Finding.FOUND, BrokerOrder("another", "b-2", "accepted"))
     settled = found(taken(), answer, CONFIG.declaration, POLICY, NOW + timedelta(seconds=99))
     assert settled.outcome == "unknown"
