@@ -115,7 +115,7 @@ class FlowWorker:
         announce("flows.started")
         try:
             while not stop.is_set():
-                await self._balance()
+                await self._look_around()
                 if until_done and self._done == set(self._units):
                     return
                 with suppress(TimeoutError):
@@ -177,6 +177,16 @@ class FlowWorker:
         finally:
             for wait in waits:
                 wait.cancel()
+
+    async def _look_around(self) -> None:
+        """A server that is away for a while ends no worker: the tasks, too, begin again when it is back."""
+        try:
+            await self._balance()
+        except StartRefused:
+            raise
+        except Exception as error:
+            self._metrics.loop_errors.labels(flow=self.program.flow.name).inc()
+            _log.warning("flow_worker_failed", error=f"{type(error).__name__}: {error}")
 
     async def _balance(self) -> None:
         """Look who is there, and take or give up so much that everybody has his share."""
