@@ -25,6 +25,7 @@ PAGES = [
     "players",
     "nonces",
     "flows",
+    "checkpoints",
     "refusals",
     "reports",
     "users",
@@ -53,6 +54,7 @@ def name_of(path: str) -> str:
 def test_every_page_is_shown_and_accessible_in_light_and_dark(visit: Visit) -> None:
     crowd = Crowd(visit.stage.database)
     crowd.park()
+    visit.stage.place.pulse.forget()
     visit.stage.call(people.roll(5))
     for path in paths(crowd):
         visit.go(f"/console/{path}".rstrip("/"))
@@ -65,6 +67,7 @@ def test_every_page_is_shown_and_accessible_in_light_and_dark(visit: Visit) -> N
 
 def test_every_page_fits_a_phone(visit: Visit) -> None:
     crowd = Crowd(visit.stage.database, "a-rather-long-name-of-a-queue-that-does-not-break-anywhere")
+    visit.stage.place.pulse.forget()
     visit.page.set_viewport_size({"width": 360, "height": 740})
     for path in paths(crowd):
         visit.go(f"/console/{path}".rstrip("/"))
@@ -114,6 +117,7 @@ def test_a_chart_is_read_out_with_the_keyboard(visit: Visit) -> None:
 
 def test_an_operator_pauses_a_queue_and_runs_a_dead_job_again(visit: Visit) -> None:
     crowd = Crowd(visit.stage.database)
+    visit.stage.place.pulse.forget()
     visit.go("/console/queues")
     visit.page.get_by_role("button", name="Pause").click()
     expect(visit.page.get_by_role("status").filter(has_text="mail is paused")).to_be_visible()
@@ -131,6 +135,7 @@ def test_an_operator_pauses_a_queue_and_runs_a_dead_job_again(visit: Visit) -> N
 
 def test_dead_letters_are_previewed_and_replayed_in_bulk(visit: Visit) -> None:
     crowd = Crowd(visit.stage.database)
+    visit.stage.place.pulse.forget()
     visit.go("/console/dead")
     visit.page.get_by_role("link", name="Preview…").click()
     expect(visit.page.get_by_role("heading", level=1)).to_have_text("3 dead letters are meant")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query, Request
 
 from fencepost.console.desk import visitor_of
-from fencepost.console.place import Id, Name, Paged, Place, wanted
+from fencepost.console.place import MaybeId, Name, Paged, Place, wanted
 from fencepost.console.sheet import Done, Sheet
 from fencepost.errors import NotFound
 from fencepost.kernel import job as kernel_job
@@ -23,7 +23,7 @@ class JobQuery(Paged):
     state: State | None = None
     queue: Name | None = None
     kind: Name | None = None
-    id: Id | None = None
+    id: MaybeId = None
 
 
 def add_pages(place: Place) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Path, Query, Request
 from pydantic import BaseModel
 
-from fencepost.console.place import Id, Limit, Place
+from fencepost.console.place import Limit, MaybeId, Place
 from fencepost.console.sheet import Sheet
 from fencepost.errors import NotFound
 
@@ -17,7 +17,7 @@ Signer = Annotated[str, Path(min_length=1, max_length=256, pattern=r"^[^\x00/]+$
 
 
 class SignerQuery(BaseModel):
-    before: Id | None = None
+    before: MaybeId = None
     limit: Limit = 200
 
 

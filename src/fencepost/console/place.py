@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, BeforeValidator, Field
 
 from fencepost.console.desk import Desk
 from fencepost.console.pulse import Pulse
@@ -15,6 +15,14 @@ from fencepost.house import Fencepost
 
 Limit = Annotated[int, Field(ge=1, le=1000, description="Rows on one page.")]
 Id = Annotated[int, Field(ge=0, le=9_223_372_036_854_775_807)]
+
+
+def _unless_empty(value: object) -> object:
+    """A form sends every field; one that was left empty asks for nothing."""
+    return None if value == "" else value
+
+
+MaybeId = Annotated[Id | None, BeforeValidator(_unless_empty)]
 Name = Annotated[str, Field(max_length=1200, pattern=r"^[^\x00]*$")]
 
 
@@ -32,7 +40,7 @@ class Place:
 class Paged(BaseModel):
     """A list that is walked by its key: the rows below `before`."""
 
-    before: Id | None = None
+    before: MaybeId = None
     limit: Limit = 50
 
     def filters(self) -> dict[str, Any]:

@@ -102,8 +102,8 @@ def console(
         ("/", "/console", "/api"),
     )
     server = WebServer(make_app([part], web, ground=lambda: fp), address="127.0.0.1", port=0)
-    server.start()
     try:
+        server.start()
         yield Stage(server.url, database, place)
     finally:
         server.stop()

@@ -143,3 +143,13 @@ def test_a_download_hides_no_formula(stage: Stage) -> None:
         assert "'=1+1" in table
         assert "\n=1+1" not in table
         assert ",=1+1" not in table
+
+
+def test_a_filter_with_every_field_left_empty_shows_everything(stage: Stage) -> None:
+    Crowd(stage.database)
+    with stage.visitor(Role.VIEWER) as client:
+        page = client.get("/console/jobs?state=&queue=&kind=&id=&before=")
+        assert page.status_code == 200, page.text
+        assert len(client.get("/api/jobs?state=&queue=&kind=&id=").json()["jobs"]) == 7
+        assert client.get("/console/outbox?state=&channel=&key=").status_code == 200
+        assert client.get("/console/orders?status=&broker=&account=").status_code == 200

@@ -44,3 +44,6 @@ insert into fencepost.orders_order (id, idempotency_key, broker, account, symbol
 select n, 'key-' || n, 'paper', 'acct-' || n % 5000, 'ABC', '{"side": "buy", "quantity": 1}', 'sha256:' || repeat('a', 64),
        clock_timestamp(), clock_timestamp(), case when n % 100 <> 0 then 'sent' end, case when n % 100 <> 0 then clock_timestamp() end
 from generate_series(1, current_setting('bench.orders')::integer) n;
+
+insert into fencepost.orders_broker (broker, rate_max, rate_min, rate_rise, burst, failures_max, open_for, rate, tokens, refilled_at)
+values ('paper', 100, 1, 1, 10, 5, '1 minute', 100, 10, clock_timestamp());
