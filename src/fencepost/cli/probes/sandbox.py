@@ -4,12 +4,30 @@ from __future__ import annotations
 
 from fencepost.cli.findings import Finding, State
 from fencepost.cli.probes.machine import Machine
+from fencepost.judge.sandbox import program
 
 AREA = "sandbox"
 
 
 def probe_sandbox(machine: Machine) -> list[Finding]:
-    return [probe_bubblewrap(machine), probe_user_namespaces(machine), probe_cgroups(machine)]
+    return [
+        probe_box(machine),
+        probe_bubblewrap(machine),
+        probe_user_namespaces(machine),
+        probe_cgroups(machine),
+    ]
+
+
+def probe_box(machine: Machine) -> Finding:
+    """The judge's own sandbox: compiled already, or a compiler to do it with."""
+    compiled = program.compiled()
+    if compiled is not None:
+        return Finding(AREA, "fencepost-box", State.OK, f"compiled  {compiled}")
+    compiler = next((path for name in program.COMPILERS if (path := machine.which(name))), None)
+    if compiler is None:
+        remedy = "Install a C compiler (Debian: gcc); without it nothing is judged here."
+        return Finding(AREA, "fencepost-box", State.LACKING, "not compiled, and no C compiler", remedy)
+    return Finding(AREA, "fencepost-box", State.OK, f"compiled at first use  {compiler}")
 
 
 def probe_bubblewrap(machine: Machine) -> Finding:

@@ -43,11 +43,13 @@ def file_name() -> str:
 
 def find() -> Path:
     """The compiled program. Raises CannotCompile when there is none and none can be made."""
-    name = file_name()
-    for folder in (PACKAGED, _cache()):
-        if os.access(folder / name, os.X_OK):
-            return folder / name
-    return compile_into(_cache())
+    return compiled() or compile_into(_cache())
+
+
+def compiled() -> Path | None:
+    """The program, if it is there already."""
+    places = (folder / file_name() for folder in (PACKAGED, _cache()))
+    return next((place for place in places if os.access(place, os.X_OK)), None)
 
 
 def compile_into(folder: Path) -> Path:
