@@ -1,0 +1,128 @@
+"""A Kafka topic as a sink: the records and the frontier in one transaction of Kafka.
+
+A process cannot take up the transaction of another, so nothing is prepared: the values lie in the
+checkpoint, and the transaction that writes them also writes which checkpoint they were of, into a topic
+beside. Opening a producer under the name of a task fences the one before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from fencepost.flows.errors import FlowError
+from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
+from fencepost.flows.sinks.kinds import StagedSink
+from fencepost.flows.sinks.redis import as_bytes
+from fencepost.flows.sinks.sink import CheckpointId
+from fencepost.flows.sources.kafka import ANSWER_SECONDS, client_library
+
+LOOK_SECONDS = 0.2
+
+
+class KafkaSink(StagedSink):
+    """Writes each value as a message; `key` says under which key. Readers must read committed messages only.
+
+    `frontier_topic` has one partition, and should be compacted: its newest message for a task is what counts.
+    """
+
+    numbered = True
+    promise = Promise(
+        EXACTLY_ONCE, "records and frontier are one transaction of Kafka, read by read_committed"
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        config: Mapping[str, Any],
+        *,
+        key: Callable[[Any], bytes | str | None] | None = None,
+        encode: Callable[[Any], bytes] = as_bytes,
+        frontier_topic: str | None = None,
+    ) -> None:
+        self._topic = topic
+        self._config = config
+        self._key = key
+        self._encode = encode
+        self._frontier_topic = frontier_topic or f"{topic}-frontier"
+        self._producers: dict[str, Any] = {}
+        self._positions: dict[str, int] = {}
+
+    async def close(self) -> None:
+        self._producers.clear()
+
+    async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
+        if checkpoint.resource not in self._positions:
+            await self.position(checkpoint.resource)
+        if checkpoint.number > self._positions[checkpoint.resource]:
+            await asyncio.to_thread(self._write, checkpoint.resource, checkpoint.number, values)
+            self._positions[checkpoint.resource] = checkpoint.number
+
+    async def position(self, resource: str) -> int | None:
+        """Fence whoever wrote for this task before, then read what is committed: nothing can follow it."""
+        await asyncio.to_thread(self._open_producer, resource)
+        found = await asyncio.to_thread(self._read_frontier, resource)
+        self._positions[resource] = found
+        return found or None
+
+    async def restored(self, resource: str, number: int) -> None:
+        if number > self._positions.get(resource, 0):
+            await self.deliver(CheckpointId(resource, 0, number), ())
+
+    def _open_producer(self, resource: str) -> None:
+        producer = client_library().Producer({**self._config, "transactional.id": f"fencepost-{resource}"})
+        producer.init_transactions(ANSWER_SECONDS)
+        self._producers[resource] = producer
+
+    def _write(self, resource: str, number: int, values: Sequence[Any]) -> None:
+        producer = self._producers[resource]
+        producer.begin_transaction()
+        try:
+            for value in values:
+                producer.produce(
+                    self._topic, self._encode(value), key=None if self._key is None else self._key(value)
+                )
+                producer.poll(0)
+            producer.produce(self._frontier_topic, str(number).encode(), key=resource.encode(), partition=0)
+            producer.commit_transaction(ANSWER_SECONDS)
+        except BaseException:
+            # The next position() opens another producer, which ends whatever is left of this one.
+            self._producers.pop(resource, None)
+            self._positions.pop(resource, None)
+            raise
+
+    def _read_frontier(self, resource: str) -> int:
+        kafka = client_library()
+        consumer = kafka.Consumer(
+            {
+                **self._config,
+                "group.id": f"fencepost-frontier-{resource}",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
+        try:
+            if (
+                not consumer.list_topics(self._frontier_topic, ANSWER_SECONDS)
+                .topics[self._frontier_topic]
+                .partitions
+            ):
+                return 0
+            consumer.assign([kafka.TopicPartition(self._frontier_topic, 0, 0)])
+            newest = 0
+            deadline = time.monotonic() + ANSWER_SECONDS
+            while time.monotonic() < deadline:
+                for message in consumer.consume(1000, LOOK_SECONDS):
+                    if message.error() is not None:
+                        if message.error().code() == kafka.KafkaError._PARTITION_EOF:
+                            return newest
+                        raise FlowError(f"Kafka: {message.error()}")
+                    if message.key() == resource.encode():
+                        newest = max(newest, int(message.value()))
+            # What was not read to its end may hold a newer one: to go on would repeat it.
+            raise FlowError(f"{self._frontier_topic} could not be read to its end in {ANSWER_SECONDS:g} s.")
+        finally:
+            consumer.close()

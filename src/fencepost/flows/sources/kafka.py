@@ -1,0 +1,91 @@
+"""A Kafka topic as a source: its partitions are ours, and the offset that counts lies in the checkpoint.
+
+No consumer group assigns anything: a partition belongs to whoever holds the lease of its unit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fencepost.flows.errors import FlowError, SourceTrimmed, StartRefused
+from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
+from fencepost.flows.record import Offset
+from fencepost.flows.sinks.sink import Workplace
+from fencepost.flows.sources.source import Chunk
+
+ANSWER_SECONDS = 30.0
+
+
+def client_library() -> Any:
+    """confluent-kafka, which has no types of its own and is an extra."""
+    try:
+        return importlib.import_module("confluent_kafka")
+    except ModuleNotFoundError:
+        raise StartRefused("Kafka needs confluent-kafka: pip install 'fencepost[kafka]'.") from None
+
+
+class KafkaTopic:
+    """The values of a topic's messages, as bytes. `config` is librdkafka's, with bootstrap.servers."""
+
+    promise = Promise(EXACTLY_ONCE, "messages can be read again from the offset in the checkpoint")
+
+    def __init__(
+        self, topic: str, config: Mapping[str, Any], *, partitions: int, name: str | None = None
+    ) -> None:
+        self.name = name or topic
+        self._topic = topic
+        self._config = config
+        self._count = partitions
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        return [str(number) for number in range(self._count)]
+
+    async def open(self, place: Workplace, partition: str, after: Offset | None) -> KafkaReader:
+        kafka = client_library()
+        consumer = kafka.Consumer(
+            {
+                "group.id": f"fencepost-{place.flow}",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "auto.offset.reset": "earliest",
+                **self._config,
+            }
+        )
+        position = kafka.TopicPartition(self._topic, int(partition), 0 if after is None else int(after) + 1)
+        lowest, _ = await asyncio.to_thread(consumer.get_watermark_offsets, position, ANSWER_SECONDS)
+        if after is not None and lowest > int(after) + 1:
+            consumer.close()
+            raise SourceTrimmed(
+                f"{self._topic}/{partition} begins at {lowest}, and this flow has come to {after}: what "
+                f"lay between "
+                "was removed by the topic's retention. Restore a savepoint that lies behind the loss, "
+                "or begin anew."
+            )
+        position.offset = max(position.offset, lowest)
+        consumer.assign([position])
+        return KafkaReader(consumer)
+
+
+class KafkaReader:
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+
+    async def read(self, limit: int, wait_seconds: float) -> Chunk:
+        messages = await asyncio.to_thread(self._consumer.consume, limit, max(wait_seconds, 0.01))
+        for message in messages:
+            if message.error() is not None:
+                raise FlowError(f"Kafka: {message.error()}")
+        return Chunk([message.value() for message in messages], [message.offset() for message in messages])
+
+    async def acknowledge(self, offset: Offset) -> None:
+        """The checkpoint has it."""
+
+    async def lag(self) -> int | None:
+        return None
+
+    async def close(self) -> None:
+        await asyncio.to_thread(self._consumer.close)
