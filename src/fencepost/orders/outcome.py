@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, cast
 
 from fencepost.kernel.call import Json
@@ -20,7 +21,7 @@ from fencepost.orders.broker import (
     Verdict,
 )
 from fencepost.orders.order import Fate, OrderSettlement, Outcome, TakenOrder, Weather
-from fencepost.orders.request import canonical, digest_of, jsonable
+from fencepost.orders.request import canonical, digest_of_canonical, plain
 from fencepost.orders.resend import (
     MARGIN_SECONDS,
     Decision,
@@ -138,11 +139,12 @@ def result_of(order: BrokerOrder) -> dict[str, Json]:
         "broker_order_id": _storable(order.broker_order_id),
         "status": _storable(order.status),
         "accepted_at": None if order.accepted_at is None else order.accepted_at.isoformat(),
-        "fills": _storable(jsonable(list(order.fills))),
-        "body": _storable(jsonable(order.body)),
+        "fills": [_storable(fill) for fill in order.fills],
+        "body": _storable(order.body),
     }
-    digest = digest_of(kept)
-    if len(canonical(kept)) > RESULT_CHARACTERS_MAX:
+    text = canonical(kept)
+    digest = digest_of_canonical(text)
+    if len(text) > RESULT_CHARACTERS_MAX:
         kept |= {"fills": [], "body": {"omitted": "it was too large to be kept"}}
         kept |= {
             name: str(kept[name])[:256] for name in ("broker_order_id", "status") if kept[name] is not None
@@ -271,9 +273,11 @@ def _storable(value: Json) -> Json:
         return {_clean(name): _storable(item) for name, item in cast("dict[str, Json]", value).items()}
     if isinstance(value, list):
         return [_storable(item) for item in cast("Sequence[Json]", value)]
-    return value
+    return plain(value) if isinstance(value, Decimal) else value
 
 
 def _clean(text: str) -> str:
     """Without what PostgreSQL cannot store: a NUL, or half of a character."""
+    if text.isascii() and "\0" not in text:
+        return text
     return text.replace("\0", "\ufffd").encode(errors="replace").decode()

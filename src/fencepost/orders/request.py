@@ -131,13 +131,15 @@ def plain(number: Decimal) -> str:
 
 def canonical(document: Json) -> str:
     """One text for one document: keys in order, no spaces, no escapes that are not needed."""
-    return json.dumps(
-        jsonable(document), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
+    return _encode(jsonable(document))
 
 
 def digest_of(document: Json) -> str:
-    return "sha256:" + hashlib.sha256(canonical(document).encode()).hexdigest()
+    return digest_of_canonical(canonical(document))
+
+
+def digest_of_canonical(text: str) -> str:
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
 
 def jsonable(value: Any) -> Json:
@@ -149,6 +151,10 @@ def jsonable(value: Any) -> Json:
     if isinstance(value, list | tuple):
         return [jsonable(item) for item in cast("Sequence[Any]", value)]
     return value.isoformat() if isinstance(value, datetime) else value
+
+
+# Made once: it stands on the way of every answer.
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
 def _refuse_constant(name: str) -> None:
