@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -71,7 +72,7 @@ class Players:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[Players]:
         """Clean up beside the requests; refuse to start on a schema that does not fit."""
-        migrate.require(self.fp.database_url, SERVICE)
+        await asyncio.to_thread(migrate.require, self.fp.database_url, SERVICE)
         cleaner = MarkerCleaner(self.fp, self.settings, self.metrics)
         loop = Loop("mutations", cleaner.tick, self.metrics.loop_errors)
         loop.start()
