@@ -5,9 +5,8 @@ import re
 import shutil
 import subprocess
 import threading
-import time
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,40 +23,22 @@ ETHER = 10**18
 _LISTENING = re.compile(r"Listening on 127\.0\.0\.1:(\d+)")
 
 
-def anvil_program() -> Path:
-    """The binary, installed when it is missing. Without npm what needs it is skipped, with the reason."""
+def installed(package: str, pattern: str) -> Path:
+    """A file of an npm package, which is installed when it is missing. Without npm the test is skipped."""
     npm = shutil.which("npm")
     if npm is None:
-        pytest.skip("npm is not installed, and anvil comes from it")
-    HOME.mkdir(parents=True, exist_ok=True)
-    with (HOME / "lock").open("w") as lock:
+        pytest.skip("npm is not installed, and the chain comes from it")
+    home = HOME / package.rpartition("@")[0].strip("@").replace("/", "-")
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("w") as lock:
         # Two test processes must not install at once.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        found = _installed()
-        if found is None:
-            subprocess.run(
-                [
-                    npm,
-                    "install",
-                    "--no-save",
-                    "--no-audit",
-                    "--no-fund",
-                    "--ignore-scripts",
-                    "--prefix",
-                    str(HOME),
-                    PACKAGE,
-                ],
-                check=True,
-                capture_output=True,
-                timeout=100,
-            )
-            found = _installed()
-    assert found is not None, f"{PACKAGE} brought no binary for this machine"
-    return found
-
-
-def _installed() -> Path | None:
-    return next(iter(sorted(HOME.glob("node_modules/@foundry-rs/anvil-*/bin/anvil"))), None)
+        if not list(home.glob(pattern)):
+            options = ("--no-save", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(home))
+            subprocess.run([npm, "install", *options, package], check=True, capture_output=True, timeout=100)
+    found = sorted(home.glob(pattern))
+    assert found, f"{package} brought no program for this machine"
+    return found[0]
 
 
 @dataclass(frozen=True)
@@ -93,28 +74,45 @@ class Anvil:
 
 
 @contextmanager
-def running_anvil(*options: str) -> Generator[Anvil]:
-    program = anvil_program()
-    arguments = ["--port", "0", "--no-mining", "--order", "fifo", "--accounts", "1", *options]
+def listening(arguments: Sequence[str | Path], told: re.Pattern[str], **options: Any) -> Generator[int]:
+    """A server until the end of the block, and the port that it says it listens on."""
     with subprocess.Popen(
-        [program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
     ) as process:
+        # It goes on talking, and would stand still when nobody reads.
+        drain = threading.Thread(target=deque, args=(process.stdout, 0), daemon=True)
         try:
-            with httpx.Client(timeout=20) as client:
-                port = _port_of(process)
-                # It goes on talking, and would stand still when nobody reads.
-                threading.Thread(target=deque, args=(process.stdout, 0), daemon=True).start()
-                yield Anvil(f"http://127.0.0.1:{port}", client)
+            port = _port_of(process, told)
+            drain.start()
+            yield port
         finally:
             process.kill()
+            if drain.ident is not None:
+                drain.join()
 
 
-def _port_of(process: subprocess.Popen[str]) -> int:
+@contextmanager
+def running_anvil(*options: str) -> Generator[Anvil]:
+    program = installed(PACKAGE, "node_modules/@foundry-rs/anvil-*/bin/anvil")
+    arguments: list[str | Path] = [
+        program,
+        "--port",
+        "0",
+        "--no-mining",
+        "--order",
+        "fifo",
+        "--accounts",
+        "1",
+        *options,
+    ]
+    with listening(arguments, _LISTENING) as port, httpx.Client(timeout=20) as client:
+        yield Anvil(f"http://127.0.0.1:{port}", client)
+
+
+def _port_of(process: subprocess.Popen[str], told: re.Pattern[str]) -> int:
     assert process.stdout is not None
-    began = time.monotonic()
     for line in process.stdout:
-        found = _LISTENING.search(line)
+        found = told.search(line)
         if found:
             return int(found[1])
-        assert time.monotonic() - began < 30, "anvil does not begin to listen"
-    raise AssertionError("anvil ended before it listened")
+    raise AssertionError("the chain ended before it listened")
