@@ -119,12 +119,17 @@ def lock(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
 
     Ends with 4 when there is no such user.
     """
-    from fencepost.cli.job_desk import acting, somebody  # noqa: PLC0415 - As above.
+    from fencepost.cli.exits import Complaint, ExitCode  # noqa: PLC0415 - As above.
+    from fencepost.cli.job_desk import acting, somebody  # noqa: PLC0415
     from fencepost.console import people  # noqa: PLC0415
+    from fencepost.errors import NotFound  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
 
     with acting() as connection:
-        run(connection, people.disable_user(name, somebody(None)))
+        try:
+            run(connection, people.disable_user(name, somebody(None)))
+        except NotFound:
+            raise Complaint(f"There is no user {name}.", ExitCode.NOT_FOUND) from None
     answer(f"{name} is locked out.")
 
 

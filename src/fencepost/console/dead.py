@@ -25,6 +25,10 @@ class CauseQuery(BaseModel):
     cause: Name | None = None
 
 
+class PreviewQuery(CauseQuery):
+    before: AwareDatetime | None = None
+
+
 class Settle(BaseModel):
     """Which dead letters are meant: those that the filter finds and that were dead at `before`."""
 
@@ -51,9 +55,10 @@ def add_pages(place: Place) -> None:
         return Sheet({"causes": causes, "filters": query.model_dump(exclude_none=True)}, rows="causes")
 
     @place.desk.page("/dead/preview", "dead_preview.html", "Run again?")
-    async def preview(request: Request, query: Annotated[CauseQuery, Query()]) -> Sheet:
+    async def preview(request: Request, query: Annotated[PreviewQuery, Query()]) -> Sheet:
         """How many a filter means at this moment, and the first of them. Changes nothing."""
-        now: datetime = await place.fp.run(schedule.clock())
+        # Who goes on with a replay means what was dead when it began.
+        now: datetime = await place.fp.run(schedule.clock()) if query.before is None else query.before
         meant = dead_letter.Filter(wanted(query.queue), wanted(query.kind), wanted(query.cause), now)
         count = await place.fp.run(dead_letter.count(meant))
         ids = await place.fp.run(dead_letter.page(meant, limit=SAMPLE_MAX))
@@ -67,7 +72,7 @@ def add_pages(place: Place) -> None:
                 "count": count,
                 "before": now,
                 "sample": sample,
-                "filters": query.model_dump(exclude_none=True),
+                "filters": query.model_dump(exclude_none=True, exclude={"before"}),
                 "batch": BATCH_MAX,
             },
             rows="sample",
@@ -84,7 +89,12 @@ def add_pages(place: Place) -> None:
         word = "replayed" if body.how == "replay" else "discarded"
         done = sum(one.outcome == word for one in settled)
         told = f"{done} {word}, {len(settled) - done} refused, {remaining} of these left."
-        filters = {"queue": body.queue, "kind": body.kind, "cause": body.cause}
+        filters = {
+            "queue": body.queue,
+            "kind": body.kind,
+            "cause": body.cause,
+            "before": body.before.isoformat(),
+        }
         back = link("/console/dead/preview", **filters) if remaining else "/console/dead"
         facts = {"settled": done, "refused": len(settled) - done, "remaining": remaining}
         return Done(told, back, facts)

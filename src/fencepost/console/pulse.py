@@ -15,6 +15,7 @@ from typing import Any
 
 from fencepost.console.reading import Reading, Row
 from fencepost.console.sheet import as_json
+from fencepost.console.stationery import link
 from fencepost.errors import ServerUnavailable
 
 MISSED_MAX = 5
@@ -67,12 +68,16 @@ class Look:
     def needs(self) -> list[Need]:
         """What a person must decide, the largest first."""
         found = [
-            Need(f"dead in {queue['queue']}", queue["dead"], f"/console/dead?queue={queue['queue']}")
+            Need(f"dead in {queue['queue']}", queue["dead"], link("/console/dead", queue=queue["queue"]))
             for queue in self.queues
             if queue["dead"]
         ]
         found += [
-            Need(f"{state} in {channel['channel']}", channel[state], f"/console/outbox?state={state}")
+            Need(
+                f"{state} in {channel['channel']}",
+                channel[state],
+                link("/console/outbox", channel=channel["channel"], state=state),
+            )
             for channel in self.channels
             for state in ("unknown", "parked")
             if channel[state]

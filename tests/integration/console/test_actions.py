@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote_plus
+
 from fencepost.console.role import Role
 from tests.integration.console.crowd import Crowd
 from tests.integration.console.stage import Stage
@@ -76,3 +78,15 @@ def test_an_admin_makes_and_locks_out_users_and_no_password_is_in_the_audit(stag
         assert users["ada"]["disabled_at"] is not None
         assert "a long enough one" not in client.get("/api/audit").text
         assert "argon2" not in client.get("/api/users").text
+
+
+def test_going_on_with_a_replay_means_what_was_dead_when_it_began(stage: Stage) -> None:
+    Crowd(stage.database)
+    with stage.visitor(Role.OPERATOR) as client:
+        began = client.get("/api/dead/preview").json()["before"]
+        form = {"how": "replay", "before": began, "limit": "2"}
+        sent = client.post("/console/dead/settle", data=form)
+        assert began in unquote_plus(sent.headers["location"])
+        Crowd(stage.database, "later")
+        facts = client.get(sent.headers["location"].replace("/console/", "/api/")).json()
+        assert (facts["count"], facts["before"]) == (1, began)
