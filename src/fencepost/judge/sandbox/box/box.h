@@ -99,8 +99,10 @@ struct outcome {
   int exit_code, exit_signal;
   char error[200];                  /* empty unless the sandbox itself failed */
 };
-void supervise(struct holder *holder, struct cgroup *group, const struct order *order, char *words, size_t length,
-               const int standard[3], int lifeline, struct outcome *outcome);
+typedef bool (*answer_function)(const struct order *order, const struct outcome *outcome);
+/* Runs, answers, cleans up. False when this process can serve no other run. */
+bool supervise(struct holder *holder, struct cgroup *group, const struct order *order, char *words, size_t length,
+               const int standard[3], int lifeline, answer_function answer);
 size_t outcome_line(char *line, size_t size, const struct order *order, const struct outcome *outcome);
 
 /* ---- copyout.c */

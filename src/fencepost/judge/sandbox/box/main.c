@@ -47,39 +47,51 @@ static void close_all(const int *fds, int count) {
   for (int i = 0; i < count; i++) close(fds[i]);
 }
 
+static bool answer_client(const struct order *order, const struct outcome *outcome) {
+  static char line[4096];
+  return wire_send(site.client, line, outcome_line(line, sizeof line, order, outcome), NULL, 0) > 0;
+}
+
+static bool answer_stdout(const struct order *order, const struct outcome *outcome) {
+  static char line[4096];
+  size_t said = outcome_line(line, sizeof line, order, outcome);
+  return write(STDOUT_FILENO, line, said) == (ssize_t)said;
+}
+
+static bool refuse(const struct order *order, const char *wrong, answer_function answer) {
+  struct outcome outcome = {.verdict = "SE"};
+  snprintf(outcome.error, sizeof outcome.error, "order: %s", wrong);
+  return answer(order, &outcome);
+}
+
+/* A holder that is lost, or a cgroup that stays, does not get better: the judge starts a new agent. */
 static int serve(struct holder *holder, struct cgroup *group) {
   static char words[ORDER_BYTES_MAX], copy[ORDER_BYTES_MAX], line[4096];
   static struct order order;
   size_t said = hello(line, sizeof line, holder, group, NULL);
   wire_send(site.client, line, said, NULL, 0);
-  for (;;) {
+  for (bool fit = true; fit;) {
     int fds[8], fd_count = 8;
-    struct outcome outcome = {.verdict = "SE"};
     ssize_t length = wire_receive(site.client, words, sizeof words, fds, &fd_count, 0);
     if (length <= 0) return 0;
     memcpy(copy, words, (size_t)length);
     const char *wrong = order_read(&order, copy, (size_t)length);
     if (fd_count != 3) wrong = "descriptors";
-    if (wrong) snprintf(outcome.error, sizeof outcome.error, "order: %s", wrong);
-    else supervise(holder, group, &order, words, (size_t)length, fds, site.client, &outcome);
+    fit = wrong ? refuse(&order, wrong, answer_client)
+                : supervise(holder, group, &order, words, (size_t)length, fds, site.client, answer_client);
     close_all(fds, fd_count);
-    said = outcome_line(line, sizeof line, &order, &outcome);
-    if (wire_send(site.client, line, said, NULL, 0) < 0) return 0;
-    /* A holder that is lost does not come back: the judge starts a new agent. */
-    if (!strcmp(outcome.error, "holder_lost") || !strcmp(outcome.error, "unkillable")) return 1;
   }
+  return 1;
 }
 
 static int run_once(struct holder *holder, struct cgroup *group, char *words, size_t length) {
-  static char copy[ORDER_BYTES_MAX], line[4096];
+  static char copy[ORDER_BYTES_MAX];
   static struct order order;
-  struct outcome outcome = {.verdict = "SE"};
   memcpy(copy, words, length);
   const char *wrong = order_read(&order, copy, length);
-  if (wrong) snprintf(outcome.error, sizeof outcome.error, "order: %s", wrong);
-  else supervise(holder, group, &order, words, length, site.fds, site.lifeline, &outcome);
-  size_t said = outcome_line(line, sizeof line, &order, &outcome);
-  return write(STDOUT_FILENO, line, said) == (ssize_t)said ? 0 : 1;
+  bool fit = wrong ? refuse(&order, wrong, answer_stdout)
+                   : supervise(holder, group, &order, words, length, site.fds, site.lifeline, answer_stdout);
+  return fit ? 0 : 1;
 }
 
 int main(int argc, char **argv) {

@@ -157,9 +157,10 @@ static void hear(struct watch *w) {
   }
 }
 
-static void wait_for_end(struct watch *w, const int standard[3], int lifeline) {
+/* Until the program has ended, or until its namespace is gone too. */
+static void wait_for(struct watch *w, const bool *end, const int standard[3], int lifeline) {
   int processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
-  while (!w->done) {
+  while (!*end && !w->done) {
     struct pollfd watched[2] = {{.fd = w->holder->socket, .events = POLLIN}, {.fd = lifeline, .events = 0}};
     int ready = poll(watched, 2, patience_ms(w, processors < 1 ? 1 : processors));
     if (ready > 0 && watched[0].revents) hear(w);
@@ -231,27 +232,36 @@ static void let_go_of_pipes(const int standard[3]) {
   if (nothing >= 0) close(nothing);
 }
 
-void supervise(struct holder *holder, struct cgroup *group, const struct order *order, char *words, size_t length,
-               const int standard[3], int lifeline, struct outcome *outcome) {
+/* After the answer: nobody has to wait for the end of a namespace. False when something is left. */
+static bool clean_up(struct watch *w, const int standard[3], bool begun) {
+  if (!w->killed_ns) w->killed_ns = now_ns();
+  if (begun && !w->done) wait_for(w, &w->done, standard, -1);
+  if (w->init_fd >= 0) close(w->init_fd);
+  if (w->program_fd >= 0) close(w->program_fd);
+  if (w->out_fd >= 0) close(w->out_fd);
+  return cgroup_end(w->group) && (!begun || w->done);
+}
+
+bool supervise(struct holder *holder, struct cgroup *group, const struct order *order, char *words, size_t length,
+               const int standard[3], int lifeline, answer_function answer) {
   struct watch w = {.holder = holder, .group = group, .order = order, .init_fd = -1, .program_fd = -1, .out_fd = -1};
+  struct outcome outcome = {.verdict = "SE"};
   int fds[6] = {standard[0], standard[1], standard[2]}, join_count;
-  *outcome = (struct outcome){.verdict = "SE"};
   w.begun_ns = now_ns();
   const char *wrong = cgroup_begin(group, order, fds + 3, &join_count);
+  bool begun = !wrong && wire_send(holder->socket, words, length, fds, 3 + join_count) >= 0;
   if (wrong) {
     snprintf(w.error, sizeof w.error, "%s: %s", wrong, strerror(errno));
-  } else if (wire_send(holder->socket, words, length, fds, 3 + join_count) < 0) {
+  } else if (!begun) {
     snprintf(w.error, sizeof w.error, "holder_lost");
   } else {
     let_go_of_pipes(standard);
-    wait_for_end(&w, standard, lifeline);
+    wait_for(&w, &w.ended, standard, lifeline);
   }
   for (int i = 0; i < join_count; i++) close(fds[3 + i]);
-  settle(&w, standard, outcome);
-  if (w.init_fd >= 0) close(w.init_fd);
-  if (w.program_fd >= 0) close(w.program_fd);
-  if (w.out_fd >= 0) close(w.out_fd);
-  if (!cgroup_end(group)) snprintf(outcome->error, sizeof outcome->error, "cgroup_left"), outcome->verdict = "SE";
+  settle(&w, standard, &outcome);
+  bool answered = answer(order, &outcome);
+  return clean_up(&w, standard, begun) && answered && strcmp(w.error, "holder_lost");
 }
 
 static const char *long_name(const char *verdict) {
