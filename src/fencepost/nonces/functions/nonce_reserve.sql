@@ -17,8 +17,10 @@ declare
 begin
   select s.next_nonce into strict v_next from fencepost.nonce_signer s where s.signer_id = p_signer_id for no key update;
   v_now := fencepost.clock();
+  -- "is not null" aloud: the planner cannot conclude it from an array that might be empty, and without it the index of the
+  -- requests is not for this query. It would walk the signer's whole history instead.
   v_known := array(select a.request_id from fencepost.nonce_allocation a
-                   where a.signer_id = p_signer_id and a.request_id = any (p_request_ids));
+                   where a.signer_id = p_signer_id and a.request_id = any (p_request_ids) and a.request_id is not null);
   if cardinality(v_known) = 0 and cardinality(p_request_ids) = 1 then
     v_fresh := p_request_ids;
   else
@@ -33,10 +35,10 @@ begin
                   order by a.nonce limit cardinality(v_fresh) for no key update);
   if cardinality(v_gaps) > 0 then
     update fencepost.nonce_allocation a
-    set status = 'HELD', caller_signs = p_caller_signs, hold = a.hold + 1, request_id = f.id, tx_hash = null,
-        locked_until = v_now + p_locked_for, fencing_token = p_token, updated_at = v_now
-    from unnest(v_gaps, v_fresh[:cardinality(v_gaps)]) f (nonce, id)
-    where a.signer_id = p_signer_id and a.nonce = f.nonce;
+    set status = 'HELD', caller_signs = p_caller_signs, hold = a.hold + 1, tx_hash = null,
+        request_id = v_fresh[array_position(v_gaps, a.nonce)], locked_until = v_now + p_locked_for, fencing_token = p_token,
+        updated_at = v_now
+    where a.signer_id = p_signer_id and a.nonce = any (v_gaps);
   end if;
   v_more := cardinality(v_fresh) - cardinality(v_gaps);
   if v_more = 0 then
@@ -74,7 +76,9 @@ begin
   return query
   select a.request_id, a.nonce, a.hold, a.status, a.fencing_token, a.locked_until, a.tx_hash
   from unnest(p_request_ids) with ordinality r (id, place)
-  join fencepost.nonce_allocation a on a.signer_id = v_id and a.request_id = r.id
+  -- With a limit, so that each is looked up by its key: as a plain join, planned on the first day, it compares each request
+  -- with the signer's whole history.
+  cross join lateral (select * from fencepost.nonce_allocation o where o.signer_id = v_id and o.request_id = r.id limit 1) a
   order by r.place;
 end $$;
 

@@ -25,9 +25,9 @@ create or replace function fencepost._nonce_tx_requeue(p_signer_id bigint, p_tok
 language sql volatile
 as $$
   update fencepost.nonce_transaction t set state = 'QUEUED', nonce = null, hold = null, updated_at = p_now
-  from fencepost.nonce_allocation a
-  where t.signer_id = p_signer_id and t.state in ('BOUND', 'MINED') and a.signer_id = t.signer_id and a.nonce = t.nonce
-    and a.status = 'HELD' and not a.caller_signs and a.fencing_token < p_token
+  where t.signer_id = p_signer_id and t.state in ('BOUND', 'MINED')
+    and (select a.status = 'HELD' and not a.caller_signs and a.fencing_token < p_token from fencepost.nonce_allocation a
+         where a.signer_id = t.signer_id and a.nonce = t.nonce)
 $$;
 
 -- The same for given nonces, whose allocations the caller is about to move.
@@ -35,9 +35,9 @@ create or replace function fencepost._nonce_tx_unbind(p_signer_id bigint, p_nonc
 language sql volatile
 as $$
   update fencepost.nonce_transaction t set state = 'QUEUED', nonce = null, hold = null, updated_at = p_now
-  from fencepost.nonce_allocation a
   where t.signer_id = p_signer_id and t.state in ('BOUND', 'MINED') and t.nonce = any (p_nonces)
-    and a.signer_id = t.signer_id and a.nonce = t.nonce and a.status = 'HELD' and not a.caller_signs
+    and (select a.status = 'HELD' and not a.caller_signs from fencepost.nonce_allocation a
+         where a.signer_id = t.signer_id and a.nonce = t.nonce)
 $$;
 
 -- Take a transaction in. Adds a row and needs no lease: which node hears of it does not matter. The same key again is
@@ -121,9 +121,10 @@ begin
   perform fencepost._nonce_reserve(v_id, p_token, array(select 'tx:' || i from unnest(v_ids) with ordinality u (i, n) order by n),
                                    p_locked_for, false);
   update fencepost.nonce_transaction t
-  set state = 'BOUND', nonce = a.nonce, hold = a.hold, updated_at = fencepost.clock()
-  from fencepost.nonce_allocation a
-  where t.transaction_id = any (v_ids) and a.signer_id = v_id and a.request_id = 'tx:' || t.transaction_id;
+  set state = 'BOUND', updated_at = fencepost.clock(),
+      (nonce, hold) = (select a.nonce, a.hold from fencepost.nonce_allocation a
+                       where a.signer_id = v_id and a.request_id = 'tx:' || t.transaction_id)
+  where t.transaction_id = any (v_ids);
   get diagnostics v_taken = row_count;
   return v_taken;
 end $$;
@@ -322,7 +323,8 @@ begin
          n.created_at, t.cancel_requested_at is not null, n.purpose
   from fencepost.nonce_signer s
   join fencepost.nonce_transaction t on t.signer_id = s.signer_id and t.state in ('BOUND', 'MINED')
-  join fencepost.nonce_allocation a on a.signer_id = t.signer_id and a.nonce = t.nonce
+  cross join lateral (select o.* from fencepost.nonce_allocation o where o.signer_id = t.signer_id and o.nonce = t.nonce
+                      limit 1) a
   left join lateral (select o.* from fencepost.nonce_signature o where o.signer_id = t.signer_id and o.nonce = t.nonce
                      order by o.version desc limit 1) n on true
   where s.chain_id = p_chain_id and s.signer = p_signer

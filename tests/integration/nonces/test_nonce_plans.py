@@ -1,0 +1,46 @@
+"""What a reservation touches does not grow with the history. Counted in pages: no load can blur that."""
+
+from tests.integration.kernel.caller import Caller
+from tests.integration.nonces.desk import CHAIN, RESERVE, SIGNER, Desk
+
+OLD = """
+    insert into fencepost.nonce_allocation (signer_id, nonce, status, caller_signs, hold, request_id,
+                                            fencing_token, tx_hash, created_at, updated_at)
+    select s.signer_id, i, 'CONSUMED', true, 1, 'old-' || i, 1, '0x', now(), now()
+    from fencepost.nonce_signer s, generate_series(1000, 150000) i
+"""
+# A tree of 150,000 rows is one level higher than one of ten; each of four indexes may show it.
+MORE_PAGES = 30
+
+
+def pages_of(admin: Caller, request_id: str) -> int:
+    """Pages of tables and indexes that one reservation reads or writes, after its plans are made."""
+    explained = admin.row(
+        "explain (analyze, buffers, format json) " + RESERVE, CHAIN, SIGNER, "a/boot-1", 1, [request_id]
+    )
+    plan = explained["QUERY PLAN"][0]["Plan"]
+    return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+
+def test_a_long_history_costs_a_reservation_nothing(app: Caller, admin: Caller) -> None:
+    Desk(app, "a/boot-1").acquire()
+    for number in range(10):
+        pages_of(admin, f"warm-{number}")
+    before = min(pages_of(admin, f"before-{number}") for number in range(5))
+    admin.execute(OLD)
+    admin.execute("update fencepost.nonce_signer set next_nonce = 200000")
+
+    after = min(pages_of(admin, f"after-{number}") for number in range(5))
+
+    assert after <= before + MORE_PAGES, (before, after)
+
+
+def test_a_scan_would_be_seen(app: Caller, admin: Caller) -> None:
+    Desk(app, "a/boot-1").acquire()
+    pages_of(admin, "warm")
+    before = pages_of(admin, "before")
+    admin.execute(OLD)
+    admin.execute("update fencepost.nonce_signer set next_nonce = 200000")
+    admin.execute("drop index fencepost.nonce_allocation_gaps")
+
+    assert pages_of(admin, "after") > before + MORE_PAGES
