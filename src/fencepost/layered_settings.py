@@ -42,8 +42,6 @@ READERS: tuple[str, ...] = (
     "fencepost.nonces.settings:NoncesSettings",
     "fencepost.orders.settings:OrdersSettings",
     "fencepost.outbox.settings:OutboxSettings",
-    "fencepost.orders.settings:OrdersSettings",
-    "fencepost.outbox.settings:OutboxSettings",
     "fencepost.mutations.settings:MutationSettings",
     "fencepost.judge.settings:JudgeSettings",
 )
