@@ -29,15 +29,13 @@ def _refuse_type(value: object) -> str:
 
 
 def _make_encoder() -> Callable[[object], str]:
-    """What json.dumps uses, made once instead of for each document: a quarter of the time for small ones.
-
-    Without the memory of what it has seen: a document that contains itself ends as a RecursionError.
-    """
+    """What json.dumps uses, without what it does around it: a third of the time for small documents."""
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     if make is None:
         return json.JSONEncoder(allow_nan=False, separators=(",", ":"), ensure_ascii=False).encode
-    pieces = make(None, _refuse_type, json.encoder.encode_basestring, None, ":", ",", False, False, False)
-    return lambda value: "".join(pieces(value, 0))
+    settings = (_refuse_type, json.encoder.encode_basestring, None, ":", ",", False, False, False)
+    # The first is its memory of where it is, by which it knows a document that contains itself: one for each.
+    return lambda value: "".join(make({}, *settings)(value, 0))
 
 
 _encode = _make_encoder()

@@ -5,14 +5,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from eth_account import Account
-from eth_account.signers.local import LocalAccount
-
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.node import Node
 from fencepost.nonces.part import first_nonce_of
+from fencepost.nonces.sending.ethereum import Account, LocalAccount
 from fencepost.nonces.sending.intake import Intake
 from fencepost.nonces.sending.keys import Keys, Keystore
 from fencepost.nonces.sending.rpc import Chains

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from eth_account import Account
 
 from fencepost.cli.app import run
 from fencepost.cli.exits import ExitCode
 from fencepost.embedded import Database
+from fencepost.nonces.sending.ethereum import Account
 from fencepost.nonces.settings import NoncesSettings
 from tests.integration.nonces.test_http import served
 

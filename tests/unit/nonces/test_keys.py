@@ -1,13 +1,15 @@
 """Who signs: the keystore's files, and a remote signer that is not believed."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from eth_account import Account
 
 from fencepost.errors import SettingsError
 from fencepost.nonces.errors import SigningFailed
+from fencepost.nonces.sending.ethereum import Account
 from fencepost.nonces.sending.keys import Keystore, fees_of, verified
 from fencepost.nonces.signer import checksummed
 
@@ -89,3 +91,12 @@ async def test_bytes_of_another_sender_or_no_transaction_at_all_are_found_out(di
         verified("0x" + "cd" * 20, FIELDS, signed.raw)
     with pytest.raises(SigningFailed, match="no signed transaction"):
         verified(address, FIELDS, b"\x02nonsense")
+
+
+def test_importing_it_leaves_the_recursion_limit_alone() -> None:
+    """A library below raises it, and then a deeply nested document ends the process instead of raising."""
+    program = (
+        "import sys; before = sys.getrecursionlimit(); import fencepost.nonces.sending.keys; "
+        "sys.exit(sys.getrecursionlimit() != before)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

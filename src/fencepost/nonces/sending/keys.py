@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import aiohttp
-from eth_account import Account
-from eth_account.signers.local import LocalAccount
-from eth_account.typed_transactions.typed_transaction import TypedTransaction
 from hexbytes import HexBytes
 
 from fencepost.errors import SettingsError
 from fencepost.nonces.errors import SigningFailed
 from fencepost.nonces.keccak import keccak256
+from fencepost.nonces.sending.ethereum import Account, LocalAccount, TypedTransaction
 from fencepost.nonces.sending.fees import Fees
 from fencepost.nonces.settings import NoncesSettings
 

@@ -1,0 +1,17 @@
+"""eth-account, without what importing it does to the whole process.
+
+A package below it raises Python's recursion limit a hundredfold, for computations that nobody makes here. With
+that a deeply nested document in a request does not raise an error any more: it ends the process.
+"""
+
+import sys
+
+_limit = sys.getrecursionlimit()
+
+from eth_account import Account  # noqa: E402 - The limit is read before.
+from eth_account.signers.local import LocalAccount  # noqa: E402
+from eth_account.typed_transactions.typed_transaction import TypedTransaction  # noqa: E402
+
+sys.setrecursionlimit(_limit)
+
+__all__ = ["Account", "LocalAccount", "TypedTransaction"]
