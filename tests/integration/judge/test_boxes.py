@@ -238,9 +238,9 @@ def test_without_privileges_a_box_is_a_box(zoo_program: Path) -> None:
 
 
 async def test_a_busy_machine_makes_no_false_timeout(stage: Stage) -> None:
-    """A program that computes for 200 ms while every core is wanted by many others."""
+    """A program that computes for half a second while every core is wanted by many others."""
     (stage.workspace / "app/work.c").write_text(
-        "#include <time.h>\nint main(void){while(clock()<CLOCKS_PER_SEC/5){}return 0;}\n"
+        "#include <time.h>\nint main(void){while(clock()<CLOCKS_PER_SEC/2){}return 0;}\n"
     )
     work = stage.workspace / "app/work"
     subprocess.run(["cc", "-O1", "-o", work, stage.workspace / "app/work.c"], check=True)
@@ -249,7 +249,7 @@ async def test_a_busy_machine_makes_no_false_timeout(stage: Stage) -> None:
     ]
     try:
         async with stage.boxes(slots=2) as boxes:
-            limits = Limits(cpu_ms=400, wall_ms=450)
+            limits = Limits(cpu_ms=1000, wall_ms=600)
             runs = [stage.run(boxes, ["/app/work"], limits=limits) for _ in range(6)]
             ran = await asyncio.gather(*runs)
     finally:
@@ -258,7 +258,7 @@ async def test_a_busy_machine_makes_no_false_timeout(stage: Stage) -> None:
             burner.wait()
 
     assert [one.outcome.verdict for one in ran] == ["OK"] * 6
-    assert max(one.outcome.wall_ms for one in ran) > 450, "the machine was not busy"
+    assert max(one.outcome.wall_ms for one in ran) > 600, "the machine was not busy"
 
 
 async def test_two_boxes_talk_over_pipes(stage: Stage) -> None:
