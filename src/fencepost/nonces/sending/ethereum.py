@@ -1,6 +1,6 @@
 """eth-account, without what importing it does to the whole process.
 
-A package below it raises Python's recursion limit a hundredfold, for computations that nobody makes here. With
+A package below it raises the recursion limit a hundredfold, for computations that nobody makes here. With
 that a deeply nested document in a request does not raise an error any more: it ends the process.
 """
 
