@@ -159,6 +159,7 @@ class ChannelIntake:
         self._timed = {s.name: Head(program, s.node).watermark is not None for s in senders}
         self._revive: list[Callable[[Any], Any]] = program.revivers()
         self._marks = Frontier()
+        self._durable: dict[str, Offset | None] = {}
         self._last: dict[str, str] = {}
         self._unacknowledged: dict[str, deque[tuple[str, Offset | None]]] = {
             name: deque() for name in self._keys
@@ -168,6 +169,7 @@ class ChannelIntake:
     def open(self, frontier: Frontier) -> None:
         for name in self._keys:
             self._marks[name] = frontier.of(name)
+            self._durable[name] = frontier.of(name).at
             self._last[name] = "0"
 
     def watermarks(self) -> dict[str, float | None]:
@@ -202,6 +204,7 @@ class ChannelIntake:
             *(self._last[n] for n in names.values()),
         )
         arrivals: list[Arrival] = []
+        repeated = False
         for stream, entries in entries_of(answer).items():
             name = names[stream.decode()]
             for entry_id, fields in entries:
@@ -210,12 +213,20 @@ class ChannelIntake:
                 arrival = await self._take(name, entry_id.decode(), fields)
                 if arrival is not None:
                     arrivals.append(arrival)
+                repeated = repeated or arrival is None
+        if repeated:
+            # What is durable already leads to no commit, and a channel full of it would hold its sender up.
+            await self._delete_durable()
         return arrivals
 
     async def acknowledge(self, frontier: Frontier) -> None:
+        self._durable = {name: frontier.of(name).at for name in self._keys}
+        await self._delete_durable()
+
+    async def _delete_durable(self) -> None:
         pipe = self._redis.pipeline(transaction=False)
         for name, waiting in self._unacknowledged.items():
-            at = frontier.of(name).at
+            at = self._durable[name]
             gone: list[str] = []
             while waiting and (waiting[0][1] is None or not is_after(waiting[0][1], at)):
                 gone.append(waiting.popleft()[0])
