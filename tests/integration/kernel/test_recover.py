@@ -88,6 +88,19 @@ def test_a_holder_from_before_the_backup_is_refused_too(database: Database, rest
     refused(restored.database, "not_owner", FENCE, token)
 
 
+def test_it_waits_for_a_fenced_write_that_is_open(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a write commits before the tokens jump, or not at all; never after."""
+    token = on(database, acquire("a"))
+    monkeypatch.setenv("PGOPTIONS", "-c lock_timeout=200ms")
+    with database.connect() as holder, holder.transaction():
+        holder.execute(FENCE, (token,))
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            recover(database.admin_url, "anna")
+    assert recover(database.admin_url, "anna").leases == 1
+
+
 SUBMIT = "select job_id from fencepost.job_submit('q', 'kind', '{}', p_lease => '1 hour')"
 CLAIM = "select attempt from fencepost.job_claim(%s, %s)"
 FINISH = "select fencepost.job_finish(%s, %s, %s)"

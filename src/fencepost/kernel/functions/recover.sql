@@ -73,7 +73,8 @@ begin
   into v_floor from fencepost.token_floor f for update;
   update fencepost.token_floor f set floor = v_floor;
   select count(*) into v_leases from fencepost.lease l where l.owner is not null;
-  -- The token too, and not only the owner: a holder from before the backup was perhaps succeeded in the lost time.
+  -- The token too, and not only the owner: it is what an open fence has locked, so this waits until every fenced write has
+  -- ended. Without it such a write could still commit when the tokens have jumped.
   update fencepost.lease l set token = v_floor, owner = null;
   v_found := jsonb_build_object('floor', v_floor, 'leases', v_leases, 'jobs', fencepost._recover_jobs(v_floor, v_now),
                                 'messages', fencepost._recover_outbox(v_floor, v_now));
