@@ -4,6 +4,7 @@ One PostgreSQL and one Valkey serve a whole run (one of each for every xdist wor
 a template that was migrated once. A test that kills, freezes or wipes a server takes one of its own.
 """
 
+import logging
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+import structlog
 from _pytest.terminal import TerminalReporter
 
 from fencepost.embedded import Database, PostgresServer, ValkeyServer
@@ -39,6 +41,17 @@ def chosen_servers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         choice.use_chosen_servers(patch)
         yield
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """What a test or a command in it says of logging is not said of the next test."""
+    root, configured = logging.getLogger(), structlog.get_config()
+    handlers, level = root.handlers, root.level
+    yield
+    root.handlers = handlers
+    root.setLevel(level)
+    structlog.configure(**configured)
 
 
 @pytest.fixture(scope="session")

@@ -153,18 +153,12 @@ async def test_one_trace_goes_from_the_submission_into_the_log_of_the_worker_and
         logging.getLogger("somebody.else").warning("second runs")
 
     lines = StringIO()
-    before = structlog.get_config()
-    root = logging.getLogger().handlers
     configure_logging(level="info", form="json", stream=lines)
-    try:
-        async with working(fp):
-            with log_context(trace_id="7" * 32):
-                async with fp.transaction() as tx:
-                    await first.submit(tx)
-            await eyes.until("both have run", lambda: eyes.value(FINISHED) == 2)
-    finally:
-        logging.getLogger().handlers = root
-        structlog.configure(**before)
+    async with working(fp):
+        with log_context(trace_id="7" * 32):
+            async with fp.transaction() as tx:
+                await first.submit(tx)
+        await eyes.until("both have run", lambda: eyes.value(FINISHED) == 2)
     logged = [json.loads(line) for line in lines.getvalue().splitlines()]
     ours = {entry["event"]: entry for entry in logged if entry["event"].endswith("runs")}
     assert ours["first runs"]["trace_id"] == ours["second runs"]["trace_id"] == "7" * 32

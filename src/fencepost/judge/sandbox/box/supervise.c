@@ -1,7 +1,8 @@
 /* S: watches one run from outside, and decides.
  *
  * Time is CPU time. The wall clock is a backstop for programs that sleep, and a program that only waited for a
- * processor has not slept: what the scheduler made it wait is taken off, up to a ceiling.
+ * processor has not slept: what the scheduler made it wait is taken off. Past the ceiling the machine has failed
+ * it, and that is no verdict on the program.
  */
 #define _GNU_SOURCE
 #include "box.h"
@@ -22,9 +23,9 @@
 
 #define MS 1000000ull
 #define GRACE_NS (3000 * MS)
-#define CEILING 4
+#define CEILING 10
 
-enum ended_by { BY_ITSELF, BY_CPU, BY_WALL, BY_MEMORY, BY_OUTPUT, BY_CALLER };
+enum ended_by { BY_ITSELF, BY_CPU, BY_WALL, BY_STARVATION, BY_MEMORY, BY_OUTPUT, BY_CALLER };
 
 struct watch {
   struct holder *holder;
@@ -113,8 +114,8 @@ static void check_limits(struct watch *w, const int standard[3]) {
   if (w->cpu_ns > (uint64_t)w->order->cpu_ms * MS) end_run(w, BY_CPU);
   else if (w->group->kind == CGROUP_NONE && w->resident_kb > (uint64_t)w->order->memory_kb) end_run(w, BY_MEMORY);
   else if (bytes_of(standard[2]) > (uint64_t)w->order->output_kb * 1024) end_run(w, BY_OUTPUT);
-  else if (wall_ns > limit_ns * CEILING || (wall_ns > limit_ns && wall_ns - waited_ns(w->program) > limit_ns))
-    end_run(w, BY_WALL);
+  else if (wall_ns > limit_ns && wall_ns - waited_ns(w->program) > limit_ns) end_run(w, BY_WALL);
+  else if (wall_ns > limit_ns * CEILING) end_run(w, BY_STARVATION);
 }
 
 /* The budget left cannot be used up before it has been divided by the processors. */
@@ -206,6 +207,7 @@ static void settle(struct watch *w, const int standard[3], struct outcome *outco
   outcome->mem_kb = peak_kb;
   if (!w->ended && !*w->error) snprintf(w->error, sizeof w->error, "no_report");
   if (w->by == BY_CALLER) snprintf(w->error, sizeof w->error, "abandoned");
+  if (w->by == BY_STARVATION) snprintf(w->error, sizeof w->error, "starved");
   if (*w->error) {
     outcome->verdict = "SE";
     snprintf(outcome->error, sizeof outcome->error, "%s", w->error);
