@@ -32,6 +32,8 @@ from fencepost.outbox.backoff import retry_after_seconds
 from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Reply, Request
 
 PAPER_URL = "https://paper-api.alpaca.markets"
+# From these no order comes back; in all others, also in those of a later version, there may be more fills.
+_FINAL_STATUSES = frozenset({"filled", "canceled", "expired", "replaced", "rejected"})
 _TIMES_IN_FORCE = {"DAY": "day", "GTC": "gtc", "IOC": "ioc", "FOK": "fok"}
 
 
@@ -137,6 +139,7 @@ def read_order(answer: Json) -> BrokerOrder | None:
         broker_order_id=str(fields["id"]),
         status=str(fields["status"]),
         live=fields["status"] != "rejected",
+        is_open=fields["status"] not in _FINAL_STATUSES,
         accepted_at=moment(fields.get("submitted_at")),
         fills=_fills(fields),
         body=fields,

@@ -98,6 +98,8 @@ class BrokerOrder:
     accepted_at: datetime | None = None
     fills: Sequence[Json] = ()
     body: Json = None
+    is_open: bool = False
+    """The broker is not done with it: there may be more fills, so it is asked about again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,8 @@ class OutgoingOrder:
     account: str = "default"
     open_since: datetime | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    broker_order_id: str | None = None
+    """The broker's own name for it, once that is known."""
 
 
 class BrokerAdapter(Protocol):

@@ -62,6 +62,8 @@ class HttpBrokerConfig(BaseModel):
     """For one of our fields, their words for our values."""
     fields: Fields = Fields()
     rejected_statuses: frozenset[str] = frozenset({"rejected"})
+    open_statuses: frozenset[str] = frozenset({"accepted", "new", "open", "pending", "partially_filled"})
+    """In these the broker is not done with an order: it is asked about again."""
     rules: tuple[Rule, ...] = ()
     promise: Promise
     sight: Sight = Sight.ALL
@@ -120,6 +122,7 @@ def order_of(config: HttpBrokerConfig, answer: Json) -> BrokerOrder | None:
         broker_order_id=_text(_at(fields, config.fields.broker_order_id)),
         status=status,
         live=status not in config.rejected_statuses,
+        is_open=status in config.open_statuses,
         accepted_at=moment(_at(fields, config.fields.accepted_at)),
         fills=cast("Sequence[Json]", fills) if isinstance(fills, list) else (),
         body=fields,

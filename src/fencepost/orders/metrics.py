@@ -10,6 +10,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from fencepost.metrics import Metrics
 from fencepost.orders.broker import Code
+from fencepost.orders.following import FollowCount
 from fencepost.orders.order import Count, OrderSettlement, Settled
 
 LAG_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
@@ -33,6 +34,9 @@ class OrderMetrics:
     rate: Gauge
     breaker_open: Gauge
     halted: Gauge
+    follow_ups: Counter
+    followed: Gauge
+    follow_late_seconds: Gauge
     loop_errors: Counter
 
     @classmethod
@@ -57,6 +61,15 @@ class OrderMetrics:
             rate=metrics.gauge("outbox_throttle_rate", "Requests a second allowed.", labels=by_broker),
             breaker_open=metrics.gauge("outbox_breaker_open", "1 while nothing is sent.", labels=by_broker),
             halted=metrics.gauge("outbox_halted", "1 while the kill switch is on.", labels=by_broker),
+            follow_ups=metrics.counter(
+                "outbox_follow_up", "Questions about orders that a broker has.", labels=("outcome",)
+            ),
+            followed=metrics.gauge(
+                "outbox_followed", "Orders that a broker is not done with.", labels=by_broker
+            ),
+            follow_late_seconds=metrics.gauge(
+                "outbox_follow_late_seconds", "How late the latest question is.", labels=by_broker
+            ),
             loop_errors=loop_errors,
         )
 
@@ -80,6 +93,17 @@ class OrderMetrics:
                 self.orders.labels(broker, state).set(count.orders if count else 0)
                 self.oldest_seconds.labels(broker, state).set(count.oldest_seconds if count else 0)
         self.inflight.set(sum(count.orders for count in counts if count.status == "sending"))
+
+    def followed_up(self, answers: Sequence[Settled]) -> None:
+        for answer in answers:
+            self.follow_ups.labels(outcome=answer.refusal or str(answer.state)).inc()
+
+    def count_followed(self, counts: Sequence[FollowCount], brokers: Sequence[str]) -> None:
+        found = {count.broker: count for count in counts}
+        for broker in {*brokers, *found}:
+            count = found.get(broker)
+            self.followed.labels(broker).set(count.orders if count else 0)
+            self.follow_late_seconds.labels(broker).set(count.late_seconds if count else 0)
 
     def show(self, broker: Mapping[str, Any]) -> None:
         """The throttle, the breaker and the kill switch of one broker."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
 from urllib.parse import quote
@@ -38,6 +39,7 @@ PAGE = 500
 PAGES_MAX = 200
 # Its clock may be behind ours: look a little further back than the first request.
 LOOK_BACK = timedelta(seconds=60)
+PENDING = "PENDING"
 DUPLICATE_REASON = "CLIENT_ORDER_ID_ALREADY_EXISTS"
 _PAIR = re.compile(r"^[A-Z]{6}$")
 
@@ -102,6 +104,8 @@ class OandaBroker:
 
     async def find_order(self, order: OutgoingOrder) -> Found:
         try:
+            if order.broker_order_id is not None:
+                return await self._find_by_own_id(order, order.broker_order_id)
             by_id = await self._find_by_client_id(order)
             if by_id.finding is not Finding.ABSENT:
                 return by_id
@@ -111,6 +115,20 @@ class OandaBroker:
 
     async def close(self) -> None:
         await self._client.close()
+
+    async def _find_by_own_id(self, order: OutgoingOrder, order_id: str) -> Found:
+        """By OANDA's own id an order is found in every state; what filled it is a transaction of its own."""
+        reply = await self._get(order, f"orders/{quote(order_id, safe='')}")
+        fields = _fields(_fields(reply.json()).get("order"))
+        found = read_finding(reply, read_order(fields))
+        filling = fields.get("fillingTransactionID")
+        if found.order is None or filling is None:
+            return found
+        reply = await self._get(order, f"transactions/{quote(str(filling), safe='')}")
+        fill = _fields(_fields(reply.json()).get("transaction"))
+        if reply.status != 200 or "units" not in fill:
+            return read_finding(reply, None)
+        return replace(found, order=replace(found.order, fills=(_fill(fill),)))
 
     async def _find_by_client_id(self, order: OutgoingOrder) -> Found:
         reply = await self._get(order, f"orders/@{quote(order.client_id, safe='')}")
@@ -168,15 +186,14 @@ def created_order(answer: Mapping[str, Any]) -> BrokerOrder | None:
     if "id" not in created:
         return None
     fill, cancel = _fields(answer.get("orderFillTransaction")), _fields(answer.get("orderCancelTransaction"))
-    status = "FILLED" if fill else "CANCELLED" if cancel else "PENDING"
+    status = "FILLED" if fill else "CANCELLED" if cancel else PENDING
     return BrokerOrder(
         client_id=_fields(created.get("clientExtensions")).get("id"),
         broker_order_id=str(created["id"]),
         status=status,
+        is_open=status == PENDING,
         accepted_at=moment(created.get("time")),
-        fills=({"qty": fill.get("units"), "price": fill.get("price"), "at": fill.get("time")},)
-        if fill
-        else (),
+        fills=(_fill(fill),) if fill else (),
         body=dict(answer),
     )
 
@@ -190,10 +207,15 @@ def read_order(answer: Json) -> BrokerOrder | None:
         client_id=_fields(fields.get("clientExtensions")).get("id"),
         broker_order_id=str(fields["id"]),
         status=str(fields["state"]),
+        is_open=fields["state"] == PENDING,
         accepted_at=moment(fields.get("createTime")),
         fills=_fills(fields),
         body=fields,
     )
+
+
+def _fill(transaction: Mapping[str, Any]) -> Json:
+    return {"qty": transaction.get("units"), "price": transaction.get("price"), "at": transaction.get("time")}
 
 
 def _fills(fields: Mapping[str, Any]) -> Sequence[Json]:

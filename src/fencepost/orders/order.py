@@ -97,7 +97,7 @@ class OrderSettlement:
 @dataclass(frozen=True, slots=True)
 class Settled:
     id: int
-    state: Status | None
+    state: str | None
     refusal: str | None
 
 

@@ -149,7 +149,7 @@ def result_of(order: BrokerOrder) -> dict[str, Json]:
         kept |= {
             name: str(kept[name])[:256] for name in ("broker_order_id", "status") if kept[name] is not None
         }
-    return {**kept, "digest": digest}
+    return {**kept, "digest": digest, "open": order.is_open and order.live}
 
 
 def _carry_out(taken: TakenOrder, answer: Found, step: Next, policy: Policy) -> OrderSettlement:
@@ -172,7 +172,7 @@ def _carry_out(taken: TakenOrder, answer: Found, step: Next, policy: Policy) -> 
                 detail=_short(answer.detail or step.why),
                 delay_seconds=_wait_seconds(taken, answer, step, policy),
             )
-    return replace(ended, weather=_weather(answer))
+    return replace(ended, weather=weather_of(answer))
 
 
 def _say(taken: TakenOrder, outcome: Outcome, **how: Any) -> OrderSettlement:
@@ -205,7 +205,8 @@ def _wait_seconds(taken: TakenOrder, answer: Found, step: Next, policy: Policy) 
     return policy.backoff.seconds(taken.asks) if step.wait_seconds is None else step.wait_seconds
 
 
-def _weather(answer: Found) -> Weather | None:
+def weather_of(answer: Found) -> Weather | None:
+    """What the answer to a question says about the broker itself."""
     if answer.finding is Finding.LIMITED:
         return "limited"
     if answer.finding is Finding.NO_ANSWER:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
@@ -15,8 +16,10 @@ from fencepost.kernel.call import Call, Json
 from fencepost.kernel.drivers import AsyncConnection
 from fencepost.listener import Listener
 from fencepost.loop import Loop
-from fencepost.orders import desk, order
+from fencepost.orders import desk, following, order
 from fencepost.orders.brokers import Broker
+from fencepost.orders.follower import FollowBox, Follower
+from fencepost.orders.following import Followed, FollowPolicy, FollowUp
 from fencepost.orders.metrics import OrderMetrics
 from fencepost.orders.order import Accepted, OrderSettlement, TakenOrder
 from fencepost.orders.outcome import Policy
@@ -31,6 +34,9 @@ from fencepost.transaction import Transaction
 CHORE_SECONDS = 5.0
 CHORE_BATCH = 1000
 OrderRelay = Relay[TakenOrder, OrderSettlement]
+FollowRelay = Relay[Followed, FollowUp]
+# Fills have less hurry than orders.
+FOLLOW_IDLE_SECONDS = 1.0
 
 
 class Orders:
@@ -144,7 +150,7 @@ class Orders:
             for broker in self._brokers.values():
                 await broker.adapter.close()
 
-    def _relays(self) -> list[OrderRelay]:
+    def _relays(self) -> list[OrderRelay | FollowRelay]:
         pace = self._outbox_settings.pace()
         asking = Pace(
             batch=pace.batch,
@@ -159,7 +165,7 @@ class Orders:
             ),
             self._settings.margin_seconds,
         )
-        relays: list[OrderRelay] = []
+        relays: list[OrderRelay | FollowRelay] = []
         for name, broker in self._brokers.items():
             questions = Reconciler(broker.adapter, policy, asking.lease_seconds)
             relays += [
@@ -167,8 +173,23 @@ class Orders:
                     "orders", OrderBox(self._fp, name, self.metrics), Sender(broker.adapter, policy), pace
                 ),
                 self._relay("orders.unknown", QuestionBox(self._fp, name, self.metrics), questions, asking),
+                self._following(name, broker, asking),
             ]
         return relays
+
+    def _following(self, name: str, broker: Broker, asking: Pace) -> FollowRelay:
+        policy = FollowPolicy(
+            Backoff(FOLLOW_IDLE_SECONDS, self._settings.follow_seconds), self._settings.follow_days * 86_400
+        )
+        return Relay(
+            "orders.following",
+            FollowBox(self._fp, name, self.metrics),
+            Follower(broker.adapter, policy),
+            self._fp,
+            self._fp.owner,
+            self.metrics.loop_errors,
+            replace(asking, idle_seconds=max(asking.idle_seconds, FOLLOW_IDLE_SECONDS)),
+        )
 
     def _relay(self, name: str, box: OrderBox, destination: Sender | Reconciler, pace: Pace) -> OrderRelay:
         return Relay(
@@ -188,6 +209,8 @@ class Orders:
         await self._fp.run(order.prune(self._settings.keep_days * 86_400, CHORE_BATCH))
         counts = await self._fp.run(order.counts())
         self.metrics.count(counts, sorted(self._brokers))
+        followed = await self._fp.run(following.counts())
+        self.metrics.count_followed(followed, sorted(self._brokers))
         for broker in await self._fp.run(desk.brokers()):
             self.metrics.show(broker)
         return CHORE_SECONDS

@@ -45,6 +45,10 @@ class OrdersSettings(LayeredSettings):
     margin_seconds: Annotated[
         float, Field(ge=0, le=3600), From("ORDERS_CLOCK_MARGIN_SEC", "orders.clock_margin_sec")
     ] = 1
+    follow_seconds: Annotated[
+        float, Field(ge=1, le=86_400), From("ORDERS_FOLLOW_SEC", "orders.follow_sec")
+    ] = 300
+    follow_days: Annotated[float, Field(gt=0, le=3650), From("ORDERS_FOLLOW_DAYS", "orders.follow_days")] = 90
     sending: Annotated[bool, From("ORDERS_SENDING", "orders.sending")] = True
     """Off in a process that only accepts."""
 

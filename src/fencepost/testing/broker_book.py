@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fencepost.orders.broker import Promise, Sight
@@ -20,6 +20,8 @@ class BookOrder:
     request: dict[str, Any]
     accepted_at: float
     is_open: bool = True
+    filled_part: str | None = None
+    """How much of it was filled while it is open."""
 
 
 @dataclass
@@ -57,12 +59,17 @@ class Book:
         return order, True
 
     def find(self, client_id: str) -> BookOrder | None:
+        """The newest order with this id that a search can see, as it is now; afterwards it may be filled."""
         seen = [
             order
             for order in self._by_client.get(client_id, ())
             if self.sight is Sight.ALL or (self.sight is Sight.OPEN and order.is_open)
         ]
-        return seen[-1] if seen else None
+        if not seen:
+            return None
+        shown = replace(seen[-1])
+        self._fill(client_id)
+        return shown
 
     def doubled(self) -> list[str]:
         """Client ids that have more than one order: what must never happen."""

@@ -35,9 +35,16 @@ class Dialect:
         return {**said, "idempotency_key": "somebody-elses"}
 
     def shown(self, order: BookOrder) -> dict[str, Any]:
+        filled = order.filled_part if order.is_open else order.request.get("qty")
         return {
             "broker_order_id": order.broker_order_id,
             "idempotency_key": order.client_id,
-            "status": "accepted" if order.is_open else "filled",
-            "fills": [] if order.is_open else [{"qty": order.request.get("qty")}],
+            "status": status_of(order),
+            "fills": [{"qty": filled}] if filled else [],
         }
+
+
+def status_of(order: BookOrder) -> str:
+    if not order.is_open:
+        return "filled"
+    return "partially_filled" if order.filled_part else "accepted"

@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from fencepost.signals import announce
 from tests.acceptance.players.nodes import Fleet
 
 Held = dict[str, Counter[str]]
@@ -35,6 +36,9 @@ class Crowd:
     model: Held = field(default_factory=dict[str, Counter[str]])
     settled: int = 0
     copies: int = 0
+    """How many times all wishes together were sent on purpose."""
+    sendings: int = 0
+    """The same with those that were sent again because a node died, or said so."""
     differing: list[str] = field(default_factory=list[str])
 
     def wish(self, player_id: str, number: int) -> Wish:
@@ -67,23 +71,29 @@ class Crowd:
             self.differing.append(f"{wish.player_id}/{wish.request_id}")
         self._believe(wish, answers[0])
         self.settled += 1
+        announce("crowd.settled")
 
     async def _send(self, wish: Wish) -> Any:
         """One copy, to any node, again and again until one of them answers."""
         while True:
             path = f"/players/{wish.player_id}/{wish.path}"
+            self.sendings += 1
             try:
                 status, answer = await _post(
                     self.fleet.any_url(), path, {**wish.body, "request_id": wish.request_id}
                 )
             except (OSError, EOFError, TimeoutError, ValueError):
-                await asyncio.sleep(0.1)
+                await self._pause(0.1)
                 continue
             if status == 200:
                 return answer
             assert status in AGAIN, (wish, answer)
             assert answer["code"] in {"aborted", "unavailable"}, (wish, answer)
-            await asyncio.sleep(self.chance.uniform(0.05, 0.3))
+            await self._pause(self.chance.uniform(0.05, 0.3))
+
+    async def _pause(self, seconds: float) -> None:
+        # A client's own patience: nothing is asserted about what happens meanwhile.
+        await asyncio.sleep(seconds)
 
     def _believe(self, wish: Wish, answer: Any) -> None:
         held = self.model[wish.player_id]

@@ -31,6 +31,7 @@ POINTS = (
 # Short, because the clients wait for a dead node's announcement to end.
 SETTINGS = MutationSettings(pending_seconds=0.5, cache_wait_seconds=0.2)
 START_SECONDS_MAX = 60.0
+LIFE_SECONDS_MAX = 3600.0
 
 
 def nursery(database_url: str, redis_url: str) -> None:
@@ -54,7 +55,7 @@ def nursery(database_url: str, redis_url: str) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         pid = os.fork()
         if pid == 0:
-            child_main._die_with(parent)  # pyright: ignore[reportPrivateUsage]
+            child_main.die_with(parent)
             _serve(database_url, redis_url, number, order)
         numbers[pid] = number
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
@@ -114,7 +115,7 @@ class Fleet:
 
     async def _tend(self, place: int, number: int) -> None:
         while True:
-            await self._wait_for(f"died {number}.")
+            await self._hear(f"died {number}.", LIFE_SECONDS_MAX)
             self.killed += 1
             number = await self._start(place)
 
@@ -122,13 +123,10 @@ class Fleet:
         self._started += 1
         number = self._started
         self._nursery.say(f"{number} {self.orders.pop() if self.orders else ''}")
-        line = await asyncio.wait_for(self._wait_for(f"serving {number} "), START_SECONDS_MAX)
+        line = await self._hear(f"serving {number} ", START_SECONDS_MAX)
         self.urls[place] = line.rpartition(" ")[2]
         return number
 
-    async def _wait_for(self, start: str) -> str:
-        while True:
-            for line in self._nursery.output.splitlines():
-                if line.startswith(start):
-                    return line
-            await asyncio.sleep(0.02)
+    async def _hear(self, start: str, within: float) -> str:
+        """The nursery's line that starts so. The thread that waits for it ends with the nursery."""
+        return await asyncio.to_thread(self._nursery.line, start, within=within)

@@ -4,7 +4,10 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from fencepost.testing.broker_book import Book, BookOrder
-from fencepost.testing.broker_dialect import Dialect, Said
+from fencepost.testing.broker_dialect import Dialect, Said, status_of
+
+# Transactions that filled an order are numbered behind those that made one.
+FILLS_FROM = 1000
 
 
 class AlpacaDialect(Dialect):
@@ -34,7 +37,7 @@ class AlpacaDialect(Dialect):
         return {**said, "client_order_id": "somebody-elses"}
 
     def shown(self, order: BookOrder) -> dict[str, Any]:
-        filled = "0" if order.is_open else order.request["qty"]
+        filled = (order.filled_part or "0") if order.is_open else order.request["qty"]
         return {
             "id": f"904837e3-{order.broker_order_id}",
             "client_order_id": order.client_id,
@@ -42,11 +45,11 @@ class AlpacaDialect(Dialect):
             "symbol": order.request["symbol"],
             "qty": order.request["qty"],
             "filled_qty": filled,
-            "filled_avg_price": None if order.is_open else "145.002",
+            "filled_avg_price": None if filled == "0" else "145.002",
             "type": order.request["type"],
             "side": order.request["side"],
             "time_in_force": order.request["time_in_force"],
-            "status": "accepted" if order.is_open else "filled",
+            "status": status_of(order),
         }
 
 
@@ -78,8 +81,10 @@ class OandaDialect(Dialect):
             before = parse_qs(asked.query).get("beforeID", [""])[0]
             page = [one for one in newest_first if not before or int(one["id"]) < int(before)]
             return 200, {"orders": page[:2], "lastTransactionID": "9"}
-        order = book.find(unquote(last.removeprefix("@")))
-        if order is None or not order.is_open:
+        if "/transactions/" in asked.path:
+            return 200, {"transaction": self._fill(book, last), "lastTransactionID": "9"}
+        order = self._specified(book, last)
+        if order is None:
             return 404, {"errorMessage": "The order specified does not exist"}
         return 200, {"order": self.shown(order), "lastTransactionID": "9"}
 
@@ -88,12 +93,28 @@ class OandaDialect(Dialect):
         return {**said, "orderCreateTransaction": created}
 
     def shown(self, order: BookOrder) -> dict[str, Any]:
+        number = order.broker_order_id.removeprefix("brk-")
         return {
-            "id": order.broker_order_id.removeprefix("brk-"),
+            "id": number,
+            **({} if order.is_open else {"fillingTransactionID": f"{FILLS_FROM + int(number)}"}),
             "createTime": "2030-01-01T12:00:00.000000000Z",
             "state": "PENDING" if order.is_open else "FILLED",
             "clientExtensions": order.request["order"]["clientExtensions"],
         }
+
+    def _specified(self, book: Book, specifier: str) -> BookOrder | None:
+        """By `@client id` while it is pending; by its own id in every state."""
+        if specifier.startswith("@"):
+            order = book.find(unquote(specifier.removeprefix("@")))
+            return order if order is not None and order.is_open else None
+        numbered = (order for order in book.orders if order.broker_order_id == f"brk-{specifier}")
+        return next(numbered, None)
+
+    def _fill(self, book: Book, transaction: str) -> dict[str, Any]:
+        order = self._specified(book, str(int(transaction) - FILLS_FROM))
+        assert order is not None
+        units = order.request["order"]["units"]
+        return {"id": transaction, "type": "ORDER_FILL", "units": units, "price": "145.002"}
 
     def _rejected(self, reason: str) -> Said:
         rejection = {"id": "7", "rejectReason": reason}

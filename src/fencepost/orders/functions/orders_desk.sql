@@ -161,7 +161,7 @@ begin
 end $$;
 
 -- Forget orders that were settled longer ago than p_keep, with their results and audits, at most p_limit. Their keys stay in
--- the ledger for ever. An order that was sent again as a new one is kept as long as that. Served by orders_order_settled.
+-- the ledger for ever. An order that the broker is not done with is kept until it is. Served by orders_order_settled.
 create or replace function fencepost.orders_prune(p_keep interval, p_limit integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -173,6 +173,7 @@ begin
   perform fencepost._check_limit(p_limit);
   v_ids := array(select r.id from fencepost.orders_order r join fencepost.orders_ledger l on l.idempotency_key = r.idempotency_key
     where r.final_status is not null and r.settled_at < v_before and l.expires_at < fencepost.clock()
+      and not exists (select 1 from fencepost.orders_following f where f.order_id = r.id)
     order by r.settled_at limit p_limit for update of r skip locked);
   delete from fencepost.orders_audit a where a.outbox_id = any (v_ids);
   delete from fencepost.orders_result x where x.order_id = any (v_ids);

@@ -56,6 +56,11 @@ begin
       fills = excluded.fills, body = excluded.body, result_digest = excluded.result_digest, received_at = excluded.received_at;
   update fencepost.orders_ledger l set result_digest = p_result ->> 'digest'
   where l.idempotency_key = p_order.idempotency_key;
+  -- Of what the broker has and is not done with, more will be heard.
+  if p_order.final_status = 'sent' and p_result -> 'open' = 'true' then
+    insert into fencepost.orders_following (order_id, broker, ask_at)
+    values (p_order.id, p_order.broker, p_now + fencepost._orders_follow_first()) on conflict (order_id) do nothing;
+  end if;
 end $$;
 
 -- What stays open after a settlement.
@@ -129,7 +134,7 @@ begin
     set final_status = 'sent', settled_at = v_now, updated_at = v_now, open_since = null, last_error = g.code,
         broker_order_id = coalesce(g.result ->> 'broker_order_id', r.broker_order_id)
     from gone g where r.id = g.id
-    returning r.id, r.idempotency_key, r.trace_id, r.broker_order_id, r.retry_count, g.state as status_from, g.take, g.code,
+    returning r.id, r.broker, r.idempotency_key, r.trace_id, r.broker_order_id, r.retry_count, g.state as status_from, g.take, g.code,
               g.detail, g.result
   ), ledgered as (
     update fencepost.orders_ledger l set result_digest = o.result ->> 'digest'
@@ -141,6 +146,10 @@ begin
            (o.result ->> 'accepted_at')::timestamptz, coalesce(o.result -> 'fills', '[]'), o.result -> 'body',
            o.result ->> 'digest', v_now
     from ordered o
+    on conflict (order_id) do nothing
+  ), followed as (
+    insert into fencepost.orders_following (order_id, broker, ask_at)
+    select o.id, o.broker, v_now + fencepost._orders_follow_first() from ordered o where o.result -> 'open' = 'true'
     on conflict (order_id) do nothing
   ), audited as (
     insert into fencepost.orders_audit (at, outbox_id, idempotency_key, trace_id, broker_order_id, status_from, status_to,

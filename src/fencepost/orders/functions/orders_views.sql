@@ -12,7 +12,7 @@ create or replace view fencepost.idempo_ledger as
 
 create or replace view fencepost.exec_result as
   select x.order_id as outbox_id, x.idempotency_key, x.broker_order_id, x.status, x.accepted_at, x.fills, x.body, x.result_digest,
-         x.received_at
+         x.received_at, exists (select 1 from fencepost.orders_following f where f.order_id = x.order_id) as is_followed
   from fencepost.orders_result x;
 
 create or replace view fencepost.outbox_audit as
