@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import psycopg
 
 from fencepost.embedded import Database
+from fencepost.embedded.deadline import Deadline
 from fencepost.kernel.drivers import run
 from fencepost.orders import desk, order
 from fencepost.orders.broker import Promise
@@ -82,6 +83,7 @@ class Storm:
         self._chance = random.Random(seed)  # noqa: S311 - A repeatable storm.
         self._children: list[Child] = []
         self._stack = ExitStack()
+        self._blows: Counter[str] = Counter()
 
     def place(self, count: int) -> None:
         """Orders for every venue, before anybody works."""
@@ -112,24 +114,31 @@ class Storm:
             which = self._chance.randrange(len(self._children))
             match blow % 3:
                 case 0:
+                    self._blows["killed"] += 1
                     self._children[which].kill()
                     self._children[which] = self._child()
                     self._children[which].line("trading", within=60)
                 case 1:
+                    self._blows["paused"] += 1
                     self._children[which].stop()
                     self._wait(self._chance.uniform(0.5, 1.5) * pause_seconds)
                     self._children[which].resume()
                 case _:
+                    self._blows["brokers restarted"] += 1
                     self._chance.choice(list(self._brokers.values())).restart(0.1)
 
     def wait_until_still(self, within: float) -> None:
         """Until everything has ended, but for what is parked and what stands behind it."""
-        give_up = time.monotonic() + within
         with self._database.connect_admin() as admin:
             admin.autocommit = True
-            while left := _number(admin, LIVE) + _number(admin, BEHIND):
-                assert time.monotonic() < give_up, f"{left} orders are still under way: {_states(admin)}"
-                self._wait(0.2)
+
+            def is_still() -> bool:
+                return _number(admin, LIVE) + _number(admin, BEHIND) == 0
+
+            try:
+                Deadline(within, "no order is under way").wait(is_still)
+            except TimeoutError as error:
+                raise AssertionError(f"still under way: {_states(admin)}") from error
         for broker in self._brokers.values():
             broker.quiet()
 
@@ -160,6 +169,17 @@ class Storm:
             if venue.name in self._brokers
         }
         return self._stack.enter_context(Child(trade, self._database.url, described, RETRY_MAX))
+
+    def tell(self, reports: Mapping[str, Report]) -> str:
+        """The figures of the storm, for people."""
+        troubles = sum((broker.whims for broker in self._brokers.values()), Counter[str]())
+        lines = [
+            f"{name}: {dict(report.statuses)}, breaches {len(report.breaches)}"
+            for name, report in reports.items()
+        ]
+        return "\n".join(
+            [*lines, f"done to workers and brokers: {dict(self._blows)}", f"to requests: {dict(troubles)}"]
+        )
 
     def _wait(self, seconds: float) -> None:
         # The storm's own pace: nothing is asserted about what happens meanwhile.
