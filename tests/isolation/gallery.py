@@ -1,6 +1,7 @@
 """Bugs that a kernel like this one can have, noun by noun."""
 
 from tests.isolation.job_gallery import JOB
+from tests.isolation.orders_gallery import ORDERS
 from tests.isolation.planted_bug import Edit, PlantedBug
 
 LEASE = (
@@ -210,7 +211,7 @@ CHECKPOINT = (
     ),
 )
 
-GALLERY = (*LEASE, *MARKER, *OUTBOX, *JOB, *CHECKPOINT)
+GALLERY = (*LEASE, *MARKER, *OUTBOX, *JOB, *CHECKPOINT, *ORDERS)
 
 # Bugs that show only when a call is stopped in its middle.
 INSIDE = (

@@ -17,6 +17,7 @@ from tests.isolation import (
     lease_stories,
     marker_pairs,
     marker_stories,
+    orders_pairs,
     outbox_pairs,
     outbox_stories,
     triangles,
@@ -33,6 +34,7 @@ _PAIRS: Mapping[str, Iterable[Pair]] = {
     "lost job": job_lost_pairs.PAIRS,
     "jobs": (*job_key_pairs.PAIRS, *job_batch_pairs.PAIRS, *job_features.PAIRS),
     "checkpoint": checkpoint_pairs.PAIRS,
+    "orders": orders_pairs.PAIRS,
 }
 _STORIES: Mapping[str, Iterable[Scenario]] = {
     "lease": (*lease_stories.STORIES, *triangles.LEASES),
@@ -42,6 +44,7 @@ _STORIES: Mapping[str, Iterable[Scenario]] = {
     "running job": job_fence_stories.STORIES,
     "jobs": (*job_features.STORIES, *triangles.JOBS),
     "checkpoint": checkpoint_stories.STORIES,
+    "orders": orders_pairs.TRIANGLES,
 }
 
 

@@ -11,7 +11,11 @@ from tests.isolation.stage import Stage
 PAIRS = pairs()
 
 
-@pytest.mark.parametrize("name", PAIRS)
+# A call of an order is many statements, so it has many places: the pairs of orders take minutes.
+NAMES = [pytest.param(name, marks=pytest.mark.full) if name.startswith("orders:") else name for name in PAIRS]
+
+
+@pytest.mark.parametrize("name", NAMES)
 async def test_a_call_that_is_stopped_in_its_middle_changes_no_promise(
     name: str, pausing_stage: Stage, record_property: Callable[[str, object], None]
 ) -> None:
