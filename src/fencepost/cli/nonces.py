@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fencepost.cli import nonces_recovery
 from fencepost.cli.exits import Complaint, ExitCode
-from fencepost.cli.terminal import JsonOption, answer, answer_json, answer_rich
+from fencepost.cli.nonces_house import table, with_house, with_node
+from fencepost.cli.terminal import JsonOption, answer, answer_json
 
 if TYPE_CHECKING:
     from fencepost.client import Fencepost
     from fencepost.nonces.node import Node
     from fencepost.nonces.signer import Signer
 
-T = TypeVar("T")
 ChainId = Annotated[int, typer.Argument(metavar="CHAIN", help="The chain's id.", min=1)]
 SignerName = Annotated[str, typer.Argument(metavar="SIGNER", help="An address, or a name.")]
 Nonce = Annotated[int, typer.Argument(metavar="NONCE", min=0)]
@@ -36,8 +35,10 @@ app = typer.Typer(
       fencepost nonces used 1 0x5aAeb6... 41 --hold 1   it was used
       fencepost nonces release 1 0x5aAeb6... 41 --hold 1   it was not used, and nobody has signed it
       fencepost nonces sync 1 0x5aAeb6...               lift the sequence to what the chain has counted
+      fencepost nonces resume 1 0x5aAeb6... --next 57   after `fencepost recover`: where it goes on
     """,
 )
+app.command("resume")(nonces_recovery.resume)
 
 
 @app.command("signers")
@@ -45,11 +46,11 @@ def signers(json_output: JsonOption = False) -> None:
     """Every signer: who holds it, where its sequence stands, what is under way."""
     from fencepost.nonces import reading  # noqa: PLC0415 - Loads what --help need not.
 
-    rows = _with_house(lambda fp: fp.run(reading.signers()))
+    rows = with_house(lambda fp: fp.run(reading.signers()))
     if json_output:
         answer_json(rows)
     else:
-        _table(
+        table(
             rows,
             (
                 "chain_id",
@@ -80,14 +81,14 @@ def show(
     async def read(fp: Fencepost) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         return await fp.run(reading.signer(one)), await fp.run(reading.strip(one, None, limit))
 
-    found, nonces = _with_house(read)
+    found, nonces = with_house(read)
     if not found:
         raise Complaint(f"{one.resource} has never been asked for.", ExitCode.NOT_FOUND)
     if json_output:
         answer_json({**found[0], "nonces": nonces})
         return
-    _table(found, ("chain_id", "signer", "next_nonce", "chain_count", "gaps", "fencing_token", "owner_node"))
-    _table(nonces, ("nonce", "status", "hold", "request_id", "tx_hash", "fencing_token", "updated_at"))
+    table(found, ("chain_id", "signer", "next_nonce", "chain_count", "gaps", "fencing_token", "owner_node"))
+    table(nonces, ("nonce", "status", "hold", "request_id", "tx_hash", "fencing_token", "updated_at"))
 
 
 @app.command("nodes")
@@ -95,12 +96,12 @@ def nodes(json_output: JsonOption = False) -> None:
     """The nodes that are alive, by the leases on their addresses."""
     from fencepost.nonces import allocation  # noqa: PLC0415
 
-    seen = _with_house(lambda fp: fp.run(allocation.nodes()))
+    seen = with_house(lambda fp: fp.run(allocation.nodes()))
     rows = [{"address": node.address, "owner": node.owner, "expires_at": node.expires_at} for node in seen]
     if json_output:
         answer_json(rows)
     else:
-        _table(rows, ("address", "owner", "expires_at"))
+        table(rows, ("address", "owner", "expires_at"))
 
 
 @app.command("reserve")
@@ -111,7 +112,7 @@ def reserve(
     json_output: JsonOption = False,
 ) -> None:
     """A nonce for each request; the same request gets the same again. Only you can give it back."""
-    rows = _with_node(chain_id, signer, lambda node, one: node.reserve(one, request_ids))
+    rows = with_node(chain_id, signer, lambda node, one: node.reserve(one, request_ids))
     if json_output:
         answer_json(
             [{"request_id": r.request_id, "nonce": r.nonce, "hold": r.hold, "status": r.status} for r in rows]
@@ -132,20 +133,20 @@ def used(
     ] = None,
 ) -> None:
     """The nonce was used: CONSUMED."""
-    _with_node(chain_id, signer, lambda node, one: node.mark_used(one, nonce, hold, tx_hash))
+    with_node(chain_id, signer, lambda node, one: node.mark_used(one, nonce, hold, tx_hash))
     answer(f"{nonce}: CONSUMED")
 
 
 @app.command("release")
 def release(chain_id: ChainId, signer: SignerName, nonce: Nonce, hold: Hold) -> None:
     """The nonce was not used and nobody has signed it: RELEASED. Refused from SIGNING on."""
-    _with_node(chain_id, signer, lambda node, one: node.mark_recyclable(one, nonce, hold))
+    with_node(chain_id, signer, lambda node, one: node.mark_recyclable(one, nonce, hold))
     answer(f"{nonce}: RELEASED")
 
 
 @app.command("sync")
 def sync(chain_id: ChainId, signer: SignerName) -> None:
-    """Lift the sequence to the chain: after a restored backup, or when the key was used elsewhere."""
+    """Lift the sequence to the chain: when the key was used elsewhere."""
     from fencepost.nonces import allocation  # noqa: PLC0415
     from fencepost.nonces.sending.rpc import Chain  # noqa: PLC0415
     from fencepost.nonces.settings import NoncesSettings  # noqa: PLC0415
@@ -164,44 +165,5 @@ def sync(chain_id: ChainId, signer: SignerName) -> None:
             await chain.close()
         return await node.write(one, lambda lease: allocation.floor(one, lease, min(final, latest), latest))
 
-    floor = _with_node(chain_id, signer, lift)
+    floor = with_node(chain_id, signer, lift)
     answer(f"next nonce {floor.next_nonce}; {floor.consumed} below it were used")
-
-
-def _with_house(ask: Callable[[Fencepost], Awaitable[T]]) -> T:
-    from fencepost.house import Fencepost  # noqa: PLC0415
-
-    async def run() -> T:
-        async with Fencepost.from_env() as fp:
-            return await ask(fp)
-
-    return asyncio.run(run())
-
-
-def _with_node(chain_id: int, signer: str, ask: Callable[[Node, Signer], Awaitable[T]]) -> T:
-    """A node for one question: it asks the owner to hand over, writes under its own fence, and goes."""
-    from fencepost.nonces.node import Node  # noqa: PLC0415
-    from fencepost.nonces.settings import NoncesSettings  # noqa: PLC0415
-    from fencepost.nonces.signer import Signer  # noqa: PLC0415
-
-    one = Signer.of(chain_id, signer)
-    settings = NoncesSettings.load().model_copy(update={"mode": "basic", "node_address": None})
-
-    async def run(fp: Fencepost) -> T:
-        node = Node(fp, settings)
-        await node.start()
-        try:
-            return await ask(node, one)
-        finally:
-            await node.stop()
-
-    return _with_house(run)
-
-
-def _table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
-    from rich.table import Table  # noqa: PLC0415
-
-    table = Table(*columns)
-    for row in rows:
-        table.add_row(*("" if row[name] is None else str(row[name]) for name in columns))
-    answer_rich(table)

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated
 
 import typer
 
+from fencepost.cli import nonces_recovery
 from fencepost.cli.exits import Complaint, ExitCode
-from fencepost.cli.terminal import JsonOption, answer, answer_json, answer_rich
-
-if TYPE_CHECKING:
-    from fencepost.client import Fencepost
-
-T = TypeVar("T")
-TransactionId = Annotated[int, typer.Argument(metavar="ID", min=1, help="The transaction's id.")]
+from fencepost.cli.nonces_house import table, with_house
+from fencepost.cli.nonces_recovery import TransactionId
+from fencepost.cli.terminal import JsonOption, answer, answer_json
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -29,10 +25,14 @@ app = typer.Typer(
       fencepost tx list
       fencepost tx cancel 7                 at once, or by a no-op with its nonce
       fencepost tx keys                     the addresses that can be signed for here
+      fencepost tx vouch 7                  after `fencepost recover`: it was not sent, send it
+      fencepost tx close 7 --tx-hash 0x...  after `fencepost recover`: it was mined as this
 
     A transaction is only taken in here; the nodes of `fencepost serve` and `fencepost up` send it.
     """,
 )
+app.command("vouch")(nonces_recovery.vouch)
+app.command("close")(nonces_recovery.close)
 
 
 @app.command("send")
@@ -65,7 +65,7 @@ def send(
     order.check(settings.gas_max)
     if sender.name not in _addresses():
         raise Complaint(f"There is no key for the signer {sender.name} here.")
-    taken = _with_house(lambda fp: fp.run(tx_calls.submit(sender, key, order, webhook=webhook)))
+    taken = with_house(lambda fp: fp.run(tx_calls.submit(sender, key, order, webhook=webhook)))
     if json_output:
         answer_json(
             {"transaction_id": taken.transaction_id, "state": taken.state, "repeated": taken.repeated}
@@ -79,7 +79,7 @@ def show(transaction_id: TransactionId, json_output: JsonOption = False) -> None
     """Everything about one transaction."""
     from fencepost.nonces.sending import transaction as tx_calls  # noqa: PLC0415
 
-    found = _with_house(lambda fp: fp.run(tx_calls.find(transaction_id)))
+    found = with_house(lambda fp: fp.run(tx_calls.find(transaction_id)))
     if not found:
         raise Complaint(f"There is no transaction {transaction_id}.", ExitCode.NOT_FOUND)
     if json_output:
@@ -96,11 +96,11 @@ def list_transactions(
     """The newest transactions."""
     from fencepost.nonces.sending import transaction as tx_calls  # noqa: PLC0415
 
-    rows = _with_house(lambda fp: fp.run(tx_calls.newest(limit)))
+    rows = with_house(lambda fp: fp.run(tx_calls.newest(limit)))
     if json_output:
         answer_json(rows)
     else:
-        _table(
+        table(
             rows,
             ("transaction_id", "chain_id", "signer", "state", "nonce", "nonce_status", "tx_hash", "error"),
         )
@@ -111,7 +111,7 @@ def cancel(transaction_id: TransactionId) -> None:
     """Cancel it: at once if it waits; otherwise a no-op takes its nonce, and the chain decides."""
     from fencepost.nonces.sending import transaction as tx_calls  # noqa: PLC0415
 
-    state = _with_house(lambda fp: fp.run(tx_calls.cancel(transaction_id)))
+    state = with_house(lambda fp: fp.run(tx_calls.cancel(transaction_id)))
     answer(
         f"transaction {transaction_id}: {state if state == 'CANCELLED' else 'a no-op will take its nonce'}"
     )
@@ -141,22 +141,3 @@ def _addresses() -> frozenset[str]:
             await keeper.close()
 
     return asyncio.run(read())
-
-
-def _with_house(ask: Callable[[Fencepost], Awaitable[T]]) -> T:
-    from fencepost.house import Fencepost  # noqa: PLC0415
-
-    async def run() -> T:
-        async with Fencepost.from_env() as fp:
-            return await ask(fp)
-
-    return asyncio.run(run())
-
-
-def _table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
-    from rich.table import Table  # noqa: PLC0415
-
-    table = Table(*columns)
-    for row in rows:
-        table.add_row(*("" if row[name] is None else str(row[name]) for name in columns))
-    answer_rich(table)

@@ -70,6 +70,14 @@ class Floor:
 
 
 @dataclass(frozen=True, slots=True)
+class Resumed:
+    """Where a recovered signer goes on, and how many nonces below that are somebody's outside."""
+
+    next_nonce: int
+    outside: int
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSeen:
     """A node that is alive, by the lease it keeps on its own address."""
 
@@ -216,6 +224,21 @@ def floor(signer: Signer, lease: Lease, final_count: int, latest_count: int = 0)
         (*_fence(signer, lease), final_count, latest_count),
         one(Floor),
     )
+
+
+def resume(signer: Signer, lease: Lease, latest_count: int, next_nonce: int) -> Call[Resumed]:
+    """After a recovery: the sequence goes on here, or wherever it stands above that."""
+    return Call(
+        "select next_nonce, outside from fencepost.nonce_resume"
+        "(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::bigint)",
+        (*_fence(signer, lease), latest_count, next_nonce),
+        one(Resumed),
+    )
+
+
+def close_recovery() -> Call[None]:
+    """Every signer of the backup goes on: whoever is seen for the first time now is new."""
+    return Call("select fencepost.nonce_recovery_close()", (), nothing)
 
 
 def prune(keep_seconds: float, limit: int) -> Call[int]:

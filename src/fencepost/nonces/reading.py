@@ -12,6 +12,7 @@ Fact = dict[str, Any]
 _SIGNER: tuple[str, ...] = (
     "chain_id", "signer", "next_nonce", "chain_count", "fencing_token", "owner_node", "expires_at", "held",
     "gaps", "held_count", "signing", "signed", "broadcast", "lowest_open", "oldest_open_at",
+    "recovering_since",
 )  # fmt: skip
 _NONCE: tuple[str, ...] = (
     "nonce", "status", "request_id", "hold", "caller_signs", "locked_until", "fencing_token", "tx_hash",
@@ -19,7 +20,8 @@ _NONCE: tuple[str, ...] = (
 )  # fmt: skip
 _SIGNERS: LiteralString = (
     "select chain_id, signer, next_nonce, chain_count, fencing_token, owner_node, expires_at, held, gaps,"
-    " held_count, signing, signed, broadcast, lowest_open, oldest_open_at from fencepost.nonce_signers"
+    " held_count, signing, signed, broadcast, lowest_open, oldest_open_at, recovering_since"
+    " from fencepost.nonce_signers"
 )
 
 
@@ -30,6 +32,13 @@ def signers(limit: int = 1000) -> Call[list[Fact]]:
 def signer(one: Signer) -> Call[list[Fact]]:
     """One signer, or nothing when it has never been asked for."""
     return Call(_SIGNERS + " where chain_id = %s and signer = %s", (one.chain_id, one.name), _facts(_SIGNER))
+
+
+def recovering() -> Call[list[Fact]]:
+    """The signers of a restored backup for which nobody has said yet where they go on."""
+    return Call(
+        _SIGNERS + " where recovering_since is not null order by chain_id, signer", (), _facts(_SIGNER)
+    )
 
 
 def strip(one: Signer, below: int | None, limit: int) -> Call[list[Fact]]:

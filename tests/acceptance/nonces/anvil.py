@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ HOME = ROOT / ".fencepost" / "npm"
 PACKAGE = "@foundry-rs/anvil@1.7.1"
 CHAIN_ID = 31337
 ETHER = 10**18
+FUNDS = 100 * ETHER
 _LISTENING = re.compile(r"Listening on 127\.0\.0\.1:(\d+)")
 
 
@@ -57,7 +58,7 @@ class Anvil:
     def mine(self, blocks: int = 1) -> None:
         self.rpc("anvil_mine", hex(blocks))
 
-    def fund(self, address: str, wei: int = 100 * ETHER) -> None:
+    def fund(self, address: str, wei: int = FUNDS) -> None:
         self.rpc("anvil_setBalance", address, hex(wei))
 
     def balance(self, address: str) -> int:
@@ -68,9 +69,19 @@ class Anvil:
 
     def transactions(self) -> list[dict[str, Any]]:
         """Every mined transaction, read from the blocks themselves."""
-        head = int(self.rpc("eth_blockNumber"), 16)
-        blocks = (self.rpc("eth_getBlockByNumber", hex(number), True) for number in range(head + 1))
+        blocks = (self.rpc("eth_getBlockByNumber", hex(number), True) for number in self._numbers())
         return [tx for block in blocks for tx in block["transactions"]]
+
+    def fees_paid(self) -> Counter[str]:
+        """What each sender has paid for gas, by the receipts of all blocks."""
+        paid: Counter[str] = Counter()
+        for number in self._numbers():
+            for receipt in self.rpc("eth_getBlockReceipts", hex(number)):
+                paid[receipt["from"]] += int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
+        return paid
+
+    def _numbers(self) -> range:
+        return range(int(self.rpc("eth_blockNumber"), 16) + 1)
 
 
 @contextmanager

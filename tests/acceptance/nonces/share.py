@@ -2,6 +2,9 @@
 
 A request is named by its number, so a process that begins again asks for the same. One in ten is asked for
 twice: its first nonce is given back unused, and somebody takes it as a gap.
+
+A process that was killed after its last reservation begins again, and gives back gaps when nobody is left who
+asks. So afterwards somebody asks for as many as there are gaps, and must get exactly those.
 """
 
 import asyncio
@@ -19,6 +22,8 @@ from fencepost.nonces.node import Node
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer
 
+# What a client does that was told to ask again.
+RETRY_AFTER_SECONDS = 0.02
 TELL = """insert into told (signer, request_id, nonce, hold, token, begun, ended, boot)
           select * from unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[],
                                %s::float8[], %s::float8[], %s::int[])"""
@@ -37,6 +42,33 @@ async def serve_share(url: str, share: int, plan: dict[str, Any]) -> None:
         finally:
             await node.stop()
     print("done", flush=True)  # noqa: T201 - The test reads it.
+
+
+async def fill_gaps(url: str, signers: int) -> None:
+    """Ask for as many nonces as there are gaps, and use them."""
+    fp = Fencepost(url)
+    async with fp, await psycopg.AsyncConnection.connect(url, autocommit=True) as notes:
+        node = Node(fp, NoncesSettings(wait_seconds=60.0))
+        await node.start()
+        try:
+            for number in range(signers):
+                await _fill(node, notes, Signer.of(1, f"s{number}"))
+        finally:
+            await node.stop()
+
+
+async def _fill(node: Node, notes: psycopg.AsyncConnection[Any], signer: Signer) -> None:
+    counted = await notes.execute(
+        "select count(*) from fencepost.signer_nonce_allocation where signer = %s and status = 'RELEASED'",
+        (signer.name,),
+    )
+    (gaps,) = await counted.fetchone() or (0,)
+    if not gaps:
+        return
+    rows = await node.reserve(signer, [f"gap-{place}" for place in range(gaps)])
+    await node.mark_many(
+        signer, [Ending(row.nonce, row.hold, "used", f"tx-{row.request_id}") for row in rows]
+    )
 
 
 class Caller:
@@ -73,8 +105,7 @@ class Caller:
             try:
                 rows = await self._node.reserve(signer, request_ids)
             except (SignerElsewhere, Refusal, TimeoutError):
-                # What a client does that was told to ask again.
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(RETRY_AFTER_SECONDS)
                 continue
             await self._write_down(signer, rows, begun, time.monotonic())
             return rows
@@ -84,7 +115,7 @@ class Caller:
             try:
                 answers = await self._node.mark_many(signer, endings)
             except (SignerElsewhere, Refusal, TimeoutError):
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(RETRY_AFTER_SECONDS)
                 continue
             wrong = [answer for answer in answers if answer.refusal is not None]
             if wrong:

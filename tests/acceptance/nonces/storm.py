@@ -1,5 +1,6 @@
 """Weather for nodes: killed, paused beyond their lease, and the clock jumps, while they serve."""
 
+import asyncio
 import random
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -11,7 +12,7 @@ import psycopg
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.testing import Child, ChildFailed, Clock
-from tests.acceptance.nonces.share import serve_share
+from tests.acceptance.nonces.share import fill_gaps, serve_share
 
 LEASE_SECONDS = 15.0
 SCHEMA = """
@@ -80,7 +81,8 @@ class Storm:
                 self._trouble(children)
             self._await(deadline, self.plan.total, children)
             for child in children:
-                child.line("done", within=30)
+                child.line("done", within=60)
+        asyncio.run(fill_gaps(self.database.url, self.plan.signers))
 
     def used(self) -> int:
         row = self._admin.execute(
@@ -133,12 +135,12 @@ class Storm:
             children[share].stop()
         except ChildFailed:
             # It came to its end in this very moment: nobody is left to pause.
-            children[share].line("done", within=5)
+            children[share].line("done", within=60)
             return
         before = self.used()
         self.clock.advance(LEASE_SECONDS * 2)
         meanwhile()
-        Deadline(30, "others go on while one pauses").wait(
+        Deadline(60, "others go on while one pauses").wait(
             lambda: (
                 self.used() > before
                 or all(is_done(child) for place, child in enumerate(children) if place != share)

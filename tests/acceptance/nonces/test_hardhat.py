@@ -11,7 +11,7 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.nonces.sending.classification import Meaning
-from fencepost.nonces.sending.fees import Fees, raised
+from fencepost.nonces.sending.fees import Fees, Market, raised
 from fencepost.nonces.sending.keys import Keystore
 from fencepost.nonces.sending.rpc import Chain
 from fencepost.testing import Clock
@@ -73,11 +73,8 @@ async def test_a_replacement_of_ours_is_taken_and_a_smaller_one_is_not(hardhat: 
     try:
         first = Fees(10**10, 10**9)
         assert await send(first) is None
-        assert (
-            await send(Fees(first.max_fee * 105 // 100, first.max_priority * 105 // 100))
-            is Meaning.UNDERPRICED
-        )
-        ours = raised(first, 0, 0, 10**18)
+        assert await send(Fees(first.max_fee * 105 // 100, 10**9 * 105 // 100)) is Meaning.UNDERPRICED
+        ours = raised(first, Market(0, 0), 10**18)
         assert ours is not None
         assert await send(ours) is None
     finally:

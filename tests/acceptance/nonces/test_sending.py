@@ -256,26 +256,6 @@ async def test_a_crash_anywhere_leaves_a_state_from_which_the_next_owner_goes_on
     assert anvil.count(account.address) == 3
 
 
-async def test_a_dead_endpoint_is_passed_over(database: Database, clock: Clock, anvil: Anvil) -> None:
-    async with opened(database, anvil, urls=f"http://127.0.0.1:9|{anvil.url}") as exchange:
-        paid = await exchange.pay("pay-1", recipient(1), 5)
-        await exchange.turn()
-        await exchange.mine_and_turn(3)
-        assert (await exchange.state(paid))[0] == "CONFIRMED"
-
-
-async def test_an_endpoint_of_another_chain_is_not_used(
-    database: Database, clock: Clock, anvil: Anvil
-) -> None:
-    with running_anvil("--chain-id", "5") as other:
-        async with opened(database, anvil, urls=f"{other.url}|{anvil.url}") as exchange:
-            await exchange.pay("pay-1", recipient(1), 5)
-            await exchange.turn()
-            await exchange.mine_and_turn(3)
-        assert other.balance(recipient(1)) == 0
-        assert anvil.balance(recipient(1)) == 5
-
-
 async def test_what_is_wrong_is_said_before_anything_is_reserved(exchange: Exchange) -> None:
     good = exchange.signer
     for signer, value, gas, field in [

@@ -9,8 +9,10 @@ import pytest
 
 from fencepost.errors import SettingsError
 from fencepost.nonces.errors import SigningFailed
+from fencepost.nonces.sending.decoding import fees_of
 from fencepost.nonces.sending.ethereum import Account
-from fencepost.nonces.sending.keys import Keystore, fees_of, verified
+from fencepost.nonces.sending.fees import Fees
+from fencepost.nonces.sending.keys import Keystore, verified
 from fencepost.nonces.signer import checksummed
 
 KEY = bytes.fromhex("11" * 32)
@@ -26,6 +28,11 @@ FIELDS = {
     "data": "0x",
     "to": checksummed("0x" + "ab" * 20),
 }
+LEGACY = {
+    name: value
+    for name, value in {**FIELDS, "gasPrice": 9}.items()
+    if name not in ("type", "maxFeePerGas", "maxPriorityFeePerGas")
+}
 
 
 @pytest.fixture
@@ -36,15 +43,20 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_a_key_is_read_and_signs_what_was_asked(directory: Path) -> None:
+@pytest.mark.parametrize(
+    ("fields", "fees"), [(FIELDS, Fees(10, 1)), (LEGACY, Fees(9, None))], ids=["EIP-1559", "gas price"]
+)
+async def test_a_key_is_read_and_signs_what_was_asked(
+    directory: Path, fields: dict[str, object], fees: Fees
+) -> None:
     keys = Keystore.read(directory, PASSWORD)
     (address,) = await keys.addresses()
 
-    signed = await keys.sign(address, FIELDS)
+    signed = await keys.sign(address, fields)
 
     assert Account.recover_transaction(signed.raw).lower() == address
-    assert (fees_of(signed.raw).max_fee, fees_of(signed.raw).max_priority) == (10, 1)
-    assert verified(address, FIELDS, signed.raw) == signed
+    assert fees_of(signed.raw) == fees
+    assert verified(address, fields, signed.raw) == signed
 
 
 def test_a_wrong_password_is_said_without_the_key_or_the_password(directory: Path) -> None:
@@ -66,20 +78,21 @@ async def test_an_unknown_address_is_not_signed_for(directory: Path) -> None:
         await Keystore.read(directory, PASSWORD).sign("0x" + "cd" * 20, FIELDS)
 
 
+@pytest.mark.parametrize("asked", [FIELDS, LEGACY], ids=["EIP-1559", "gas price"])
 @pytest.mark.parametrize(
     "changed",
     [{"nonce": 8}, {"value": 6}, {"to": checksummed("0x" + "ac" * 20)}, {"chainId": 1}, {"data": "0x00"}],
     ids=lambda changed: next(iter(changed)),
 )
 async def test_a_remote_signer_that_signed_something_else_is_found_out(
-    directory: Path, changed: dict[str, object]
+    directory: Path, changed: dict[str, object], asked: dict[str, object]
 ) -> None:
     keys = Keystore.read(directory, PASSWORD)
     (address,) = await keys.addresses()
-    other = await keys.sign(address, {**FIELDS, **changed})
+    other = await keys.sign(address, {**asked, **changed})
 
     with pytest.raises(SigningFailed, match=next(iter(changed))):
-        verified(address, FIELDS, other.raw)
+        verified(address, asked, other.raw)
 
 
 async def test_bytes_of_another_sender_or_no_transaction_at_all_are_found_out(directory: Path) -> None:

@@ -121,8 +121,8 @@ begin
     return;
   end if;
   v_now := fencepost.clock();
-  insert into fencepost.nonce_signer (chain_id, signer, next_nonce, chain_count, created_at, updated_at)
-  select p_chain_id, p_signer, p_first_nonce, p_first_nonce, v_now, v_now
+  insert into fencepost.nonce_signer (chain_id, signer, next_nonce, chain_count, recovering_since, created_at, updated_at)
+  select p_chain_id, p_signer, p_first_nonce, p_first_nonce, fencepost._nonce_recovering(), v_now, v_now
   where not exists (select from fencepost.nonce_signer s where s.chain_id = p_chain_id and s.signer = p_signer)
   on conflict (chain_id, signer) do nothing;
   select * into v_signer from fencepost.nonce_signer s

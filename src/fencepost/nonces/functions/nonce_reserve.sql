@@ -8,14 +8,16 @@ create or replace function fencepost._nonce_reserve(
 language plpgsql volatile
 as $$
 declare
-  v_next  bigint;
-  v_now   timestamptz;
-  v_known text[];
-  v_fresh text[];
-  v_gaps  bigint[];
-  v_more  integer;
+  v_signer fencepost.nonce_signer;
+  v_next   bigint;
+  v_now    timestamptz;
+  v_known  text[];
+  v_fresh  text[];
+  v_gaps   bigint[];
+  v_more   integer;
 begin
-  select s.next_nonce into strict v_next from fencepost.nonce_signer s where s.signer_id = p_signer_id for no key update;
+  select * into strict v_signer from fencepost.nonce_signer s where s.signer_id = p_signer_id for no key update;
+  v_next := v_signer.next_nonce;
   v_now := fencepost.clock();
   -- "is not null" aloud: the planner cannot conclude it from an array that might be empty, and without it the index of the
   -- requests is not for this query. It would walk the signer's whole history instead.
@@ -29,6 +31,9 @@ begin
   end if;
   if cardinality(v_fresh) = 0 then
     return;
+  end if;
+  if v_signer.recovering_since is not null then
+    perform fencepost._nonce_refuse_recovering(v_signer);
   end if;
   v_gaps := array(select a.nonce from fencepost.nonce_allocation a
                   where a.signer_id = p_signer_id and a.status = 'RELEASED'

@@ -67,8 +67,8 @@ begin
   if p_gas_limit is null or p_gas_limit <= 0 then
     raise exception 'gas must be positive.' using errcode = 'ZF100', detail = '{"field": "gas"}';
   end if;
-  insert into fencepost.nonce_signer (chain_id, signer, next_nonce, created_at, updated_at)
-  select p_chain_id, p_signer, 0, v_now, v_now
+  insert into fencepost.nonce_signer (chain_id, signer, next_nonce, recovering_since, created_at, updated_at)
+  select p_chain_id, p_signer, 0, fencepost._nonce_recovering(), v_now, v_now
   where not exists (select from fencepost.nonce_signer s where s.chain_id = p_chain_id and s.signer = p_signer)
   on conflict (chain_id, signer) do nothing;
   select s.signer_id into v_signer from fencepost.nonce_signer s where s.chain_id = p_chain_id and s.signer = p_signer;
@@ -110,10 +110,13 @@ begin
   perform fencepost._check_limit(p_open_max);
   perform fencepost._check_duration('locked_for', p_locked_for, interval '30 days');
   v_id := fencepost._nonce_fence('take', p_chain_id, p_signer, p_owner, p_token);
-  perform 1 from fencepost.nonce_signer s where s.signer_id = v_id for no key update;
+  perform 1 from fencepost.nonce_signer s where s.signer_id = v_id and s.recovering_since is null for no key update;
+  if not found then
+    return 0;
+  end if;
   select count(*) into v_open from fencepost.nonce_transaction t where t.signer_id = v_id and t.state in ('BOUND', 'MINED');
   v_ids := array(select t.transaction_id from fencepost.nonce_transaction t
-                 where t.signer_id = v_id and t.state = 'QUEUED' order by t.transaction_id
+                 where t.signer_id = v_id and t.state = 'QUEUED' and t.in_doubt_since is null order by t.transaction_id
                  limit least(p_limit, greatest(0, p_open_max - v_open)) for no key update);
   if cardinality(v_ids) = 0 then
     return 0;
@@ -239,7 +242,8 @@ declare
   v_tx fencepost.nonce_transaction;
 begin
   v_tx := fencepost._nonce_tx_own('lost', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{BOUND}');
-  if not exists (select from fencepost.nonce_signer s where s.signer_id = v_tx.signer_id and s.chain_count > v_tx.nonce) then
+  if v_tx.in_doubt_since is not null
+     or not exists (select from fencepost.nonce_signer s where s.signer_id = v_tx.signer_id and s.chain_count > v_tx.nonce) then
     perform fencepost._refuse('mismatch', 'transaction', p_transaction_id::text, jsonb_build_object('op', 'lost'),
                               fencepost._nonce_tx_seen(v_tx));
   end if;

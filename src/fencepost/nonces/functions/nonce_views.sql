@@ -15,7 +15,7 @@ create or replace view fencepost.signer_nonce_allocation as
 create or replace view fencepost.nonce_signers as
   select s.chain_id, s.signer, s.next_nonce, s.chain_count, s.fencing_token, l.owner as owner_node, l.expires_at,
          l.owner is not null and l.expires_at > fencepost.clock() as held, g.gaps, o.held_count, o.signing, o.signed, o.broadcast,
-         o.oldest_open_at, o.lowest_open, s.created_at
+         o.oldest_open_at, o.lowest_open, s.created_at, s.recovering_since
   from fencepost.nonce_signer s
   left join fencepost.lease l on l.resource = 'signer:' || s.chain_id || ':' || s.signer
   cross join lateral (
@@ -31,7 +31,7 @@ create or replace view fencepost.nonce_signers as
 create or replace view fencepost.managed_transaction as
   select t.transaction_id, s.chain_id, s.signer, t.idempotency_key, t.state, a.status as nonce_status, t.nonce, t.recipient, t.value,
          t.gas_limit, t.max_fee, t.max_priority, coalesce(t.tx_hash, a.tx_hash) as tx_hash, t.block_number, t.receipt, t.error,
-         a.fencing_token, t.cancel_requested_at, t.created_at, t.updated_at
+         a.fencing_token, t.cancel_requested_at, t.created_at, t.updated_at, t.in_doubt_since
   from fencepost.nonce_transaction t
   join fencepost.nonce_signer s on s.signer_id = t.signer_id
   left join fencepost.nonce_allocation a on a.signer_id = t.signer_id and a.nonce = t.nonce;

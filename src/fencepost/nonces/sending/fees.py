@@ -11,28 +11,46 @@ BUMP_PERCENT = 12
 
 @dataclass(frozen=True, slots=True)
 class Fees:
-    """As EIP-1559 has them."""
+    """As EIP-1559 has them; without a priority fee, one gas price, as chains before it have it."""
 
     max_fee: int
-    max_priority: int
+    max_priority: int | None
 
 
-def suggested(base_fee: int, priority: int, cap: int) -> Fees | None:
-    """Enough for the base fee to double; None when even the present one is above the cap: wait."""
-    if base_fee + 1 > cap:
+@dataclass(frozen=True, slots=True)
+class Market:
+    """What the chain asks for at present. Without a base fee, `tip` is the whole gas price."""
+
+    base_fee: int | None
+    tip: int
+
+    def usual(self) -> int:
+        """Enough for the base fee to double."""
+        return 2 * (self.base_fee or 0) + self.tip
+
+
+def suggested(market: Market, cap: int) -> Fees | None:
+    """What is usual; None when even the least that a block takes now is above the cap: wait."""
+    if market.base_fee is None:
+        return None if market.tip > cap else Fees(market.tip, None)
+    if market.base_fee + 1 > cap:
         return None
-    offered = min(cap, 2 * base_fee + priority)
-    return Fees(offered, min(priority, offered))
+    offered = min(cap, market.usual())
+    return Fees(offered, min(market.tip, offered))
 
 
-def raised(old: Fees, base_fee: int, priority: int, cap: int) -> Fees | None:
-    """At least a tenth above the old ones, and not below what is usual now; None when the cap forbids it."""
-    least = Fees(_bumped(old.max_fee), _bumped(old.max_priority))
-    if least.max_fee > cap:
+def raised(old: Fees, market: Market, cap: int) -> Fees | None:
+    """At least a tenth above the old ones, and not below what is usual now; None when the cap forbids it.
+
+    A gas price is replaced by a gas price: every chain goes on taking those.
+    """
+    least = _bumped(old.max_fee)
+    if least > cap:
         return None
-    fresh = suggested(base_fee, priority, cap) or least
-    offered = min(cap, max(least.max_fee, fresh.max_fee))
-    return Fees(offered, min(offered, max(least.max_priority, fresh.max_priority)))
+    offered = min(cap, max(least, market.usual()))
+    if old.max_priority is None:
+        return Fees(offered, None)
+    return Fees(offered, min(offered, max(_bumped(old.max_priority), market.tip)))
 
 
 def _bumped(wei: int) -> int:

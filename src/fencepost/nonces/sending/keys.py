@@ -15,8 +15,8 @@ from hexbytes import HexBytes
 from fencepost.errors import SettingsError
 from fencepost.nonces.errors import SigningFailed
 from fencepost.nonces.keccak import keccak256
-from fencepost.nonces.sending.ethereum import Account, LocalAccount, TypedTransaction
-from fencepost.nonces.sending.fees import Fees
+from fencepost.nonces.sending.decoding import fields_of
+from fencepost.nonces.sending.ethereum import Account, LocalAccount
 from fencepost.nonces.settings import NoncesSettings
 
 Fields = Mapping[str, Any]
@@ -148,7 +148,7 @@ class RemoteSigner:
 def verified(address: str, fields: Fields, raw: bytes) -> Signed:
     """The bytes are signed by this address, and say what was asked: a signer may be wrong, or another's."""
     try:
-        decoded = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()
+        decoded = fields_of(raw)
         signer = Account.recover_transaction(raw).lower()
     except Exception:
         # Whatever a stranger's bytes do to the decoder, they are not what was asked for.
@@ -165,12 +165,6 @@ def verified(address: str, fields: Fields, raw: bytes) -> Signed:
             f"The remote signer signed something else: {', '.join(wrong) or 'as another sender'}."
         )
     return Signed("0x" + keccak256(raw).hex(), raw)
-
-
-def fees_of(raw: bytes) -> Fees:
-    """What signed bytes offer: a replacement must offer a tenth more than exactly this."""
-    decoded = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()
-    return Fees(int(decoded["maxFeePerGas"]), int(decoded["maxPriorityFeePerGas"]))
 
 
 def _plain(value: Any) -> Any:

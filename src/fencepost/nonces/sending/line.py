@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from fencepost.client import Fencepost
@@ -12,15 +13,17 @@ from fencepost.kernel.call import Call
 from fencepost.kernel.lease import Lease
 from fencepost.logs import get_logger
 from fencepost.nonces import allocation, reading
+from fencepost.nonces.errors import ChainUnavailable
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.node import Node
 from fencepost.nonces.sending import fees as fee_rules
 from fencepost.nonces.sending import transaction as tx_calls
 from fencepost.nonces.sending.classification import Meaning
-from fencepost.nonces.sending.fees import GWEI, Fees
-from fencepost.nonces.sending.keys import Keys, fees_of
+from fencepost.nonces.sending.decoding import fees_of
+from fencepost.nonces.sending.fees import GWEI, Fees, Market
+from fencepost.nonces.sending.keys import Keys
 from fencepost.nonces.sending.next_step import Patience, Receipt, Sight, Step, after_sending, before_sending
-from fencepost.nonces.sending.rpc import Chain
+from fencepost.nonces.sending.rpc import Chain, RpcError
 from fencepost.nonces.sending.transaction import Open, Order
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer, checksummed
@@ -55,6 +58,7 @@ class Line:
         self._settings: NoncesSettings = node.settings
         self._patience = Patience(self._settings.confirmations, self._settings.stuck_seconds)
         self._cap = round(self._settings.max_fee_gwei * GWEI)
+        self._market: Market | None = None
 
     async def advance(self) -> float:
         """Take what waits, and move each in order of nonce, as far as it goes."""
@@ -94,9 +98,20 @@ class Line:
     async def _look(self) -> Sight:
         head = await self._chain.block_number()
         latest = await self._chain.transaction_count(self._signer.name)
+        final = await self._final_count(self._chain, head)
+        pooled = await self._chain.pooled_count(self._signer.name)
+        return Sight(head, latest, min(final, latest), pooled_count=pooled)
+
+    async def _final_count(self, chain: Chain, head: int) -> int:
+        """What is counted deep enough to stay; nothing, when the node has forgotten that block's state."""
         deep = head - self._settings.confirmations
-        final = 0 if deep < 0 else await self._chain.transaction_count(self._signer.name, deep)
-        return Sight(head, latest, min(final, latest))
+        if deep < 0:
+            return 0
+        try:
+            return await chain.transaction_count(self._signer.name, deep)
+        except RpcError as error:
+            _log.warning("state_forgotten", signer=self._signer.resource, block=deep, error=str(error))
+            return 0
 
     async def _move(self, tx: Open, sight: Sight) -> bool:
         """One step, or several that need no look at the chain between them. False: the line stops here."""
@@ -126,20 +141,45 @@ class Line:
                 _log.warning("block_taken_back", transaction_id=tx.transaction_id, nonce=tx.nonce)
                 return await self._send(tx, tx.raw or b"")
             case Step.LOSE:
-                await self._write(lambda lease: tx_calls.lost(self._signer, lease, tx))
-                _log.error("nonce_used_by_a_stranger", signer=self._signer.resource, nonce=tx.nonce)
+                await self._lose(tx)
             case Step.WAIT:
                 pass
         return True
 
     async def _sight_of(self, tx: Open, sight: Sight) -> Sight:
         """The receipt of whichever version was mined; and whether the newest one is still in the pool."""
-        for tx_hash in tx.hashes:
-            receipt = await self._chain.receipt(tx_hash)
-            if receipt is not None:
-                return Sight(sight.head, sight.latest_count, sight.final_count, receipt)
-        in_pool = await self._chain.is_in_pool(tx.hashes[0])
-        return Sight(sight.head, sight.latest_count, sight.final_count, None, in_pool)
+        receipt = await _receipt_of(self._chain, tx) if sight.may_be_mined(tx) else None
+        if receipt is not None:
+            return replace(sight, receipt=receipt)
+        # One count tells it of all that are next in the pool; the others are asked for by name.
+        known = sight.pooled_count > tx.nonce >= sight.latest_count
+        return replace(sight, in_pool=known or await self._chain.is_in_pool(tx.hashes[0]))
+
+    async def _lose(self, tx: Open) -> None:
+        """Only if every endpoint that answers has counted past it and knows no version of it.
+
+        With the count of one and the receipts of another that lags, a transaction that was mined would look
+        lost, take another nonce and be mined twice.
+        """
+        async with self._chain.witnesses() as witnesses:
+            verdicts = [await self._is_lost(witness, tx) for witness in witnesses]
+        (facts,) = await self._fp.run(tx_calls.find(tx.transaction_id))
+        # In doubt: a version of the time that a backup has lost may have used it. A person will tell.
+        if False in verdicts or True not in verdicts or facts["in_doubt_since"] is not None:
+            _log.warning("nonce_in_doubt", signer=self._signer.resource, nonce=tx.nonce)
+            return
+        await self._write(lambda lease: tx_calls.lost(self._signer, lease, tx))
+        _log.error("nonce_used_by_a_stranger", signer=self._signer.resource, nonce=tx.nonce)
+
+    async def _is_lost(self, witness: Chain, tx: Open) -> bool | None:
+        """What one endpoint says; None when it does not answer."""
+        try:
+            counted = await self._final_count(witness, await witness.block_number())
+            return counted > tx.nonce and await _receipt_of(witness, tx) is None
+        except ChainUnavailable:
+            return None
+        except RpcError:
+            return False
 
     async def _sign_and_send(self, tx: Open) -> bool:
         offered = tx.fees
@@ -182,9 +222,7 @@ class Line:
 
     async def _replace(self, tx: Open, *, cancelling: bool) -> None:
         """A further version at a higher fee. Each is stored; whichever is mined, the nonce is used once."""
-        offered = fee_rules.raised(
-            fees_of(tx.raw or b""), await self._chain.base_fee(), await self._chain.priority_fee(), self._cap
-        )
+        offered = fee_rules.raised(fees_of(tx.raw or b""), await self._asked(), self._cap)
         if offered is None:
             _log.warning("fee_cap_reached", transaction_id=tx.transaction_id, nonce=tx.nonce)
             return
@@ -225,32 +263,49 @@ class Line:
             )
 
     async def _suggested(self) -> Fees | None:
-        offered = fee_rules.suggested(
-            await self._chain.base_fee(), await self._chain.priority_fee(), self._cap
-        )
+        offered = fee_rules.suggested(await self._asked(), self._cap)
         if offered is None:
             _log.warning(
                 "fee_cap_reached", signer=self._signer.resource, cap_gwei=self._settings.max_fee_gwei
             )
         return offered
 
+    async def _asked(self) -> Market:
+        """What the chain asks for, once a turn."""
+        if self._market is None:
+            self._market = await self._chain.market()
+        return self._market
+
     async def _write(self, call: Callable[[Lease], Call[T]]) -> T:
         """Fenced, and only while this node holds the signer: nobody is asked to hand over for this."""
         return await self._node.write(self._signer, call, patient=False)
 
 
+async def _receipt_of(chain: Chain, tx: Open) -> Receipt | None:
+    """Of whichever version was mined."""
+    for tx_hash in tx.hashes:
+        receipt = await chain.receipt(tx_hash)
+        if receipt is not None:
+            return receipt
+    return None
+
+
 def _fields(signer: Signer, nonce: int, order: Order, offered: Fees) -> dict[str, object]:
     fields: dict[str, object] = {
-        "type": 2,
         "chainId": signer.chain_id,
         "nonce": nonce,
-        "maxFeePerGas": offered.max_fee,
-        "maxPriorityFeePerGas": offered.max_priority,
         "gas": order.gas,
         "value": order.value,
         "data": "0x" + order.data.hex(),
+        **_priced(offered),
     }
     if order.to is not None:
         # Checksummed, as the signing library wants its addresses.
         fields["to"] = checksummed(order.to)
     return fields
+
+
+def _priced(offered: Fees) -> dict[str, object]:
+    if offered.max_priority is None:
+        return {"gasPrice": offered.max_fee}
+    return {"type": 2, "maxFeePerGas": offered.max_fee, "maxPriorityFeePerGas": offered.max_priority}

@@ -24,7 +24,7 @@ class Step(Enum):
     RECORD_BLOCK = auto()
     TAKE_BLOCK_BACK = auto()  # A reorganisation.
     CONFIRM = auto()
-    LOSE = auto()  # A stranger has used the nonce, for good.
+    LOSE = auto()  # A stranger has used the nonce, for good: if every endpoint says so.
     WAIT = auto()
 
 
@@ -37,6 +37,11 @@ class Sight:
     final_count: int
     receipt: Receipt | None = None
     in_pool: bool = False
+    pooled_count: int = 0
+
+    def may_be_mined(self, tx: Open) -> bool:
+        """Whether it is worth asking for receipts: below the count one of its versions, or a stranger, is."""
+        return self.latest_count > tx.nonce or tx.state == "MINED"
 
 
 @dataclass(frozen=True, slots=True)

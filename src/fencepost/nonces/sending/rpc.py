@@ -6,7 +6,8 @@ import asyncio
 import itertools
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import aiohttp
@@ -14,6 +15,7 @@ import aiohttp
 from fencepost.logs import get_logger
 from fencepost.nonces.errors import ChainUnavailable
 from fencepost.nonces.sending.classification import Meaning, classify
+from fencepost.nonces.sending.fees import GWEI, Market
 from fencepost.redaction import redact_url
 
 _log = get_logger(__name__)
@@ -46,6 +48,7 @@ class Chain:
 
     def __init__(self, chain_id: int, urls: Sequence[str], *, seconds: float = 10.0) -> None:
         self.chain_id = chain_id
+        self._seconds = seconds
         self._endpoints = [Endpoint(url) for url in urls]
         self._timeout = aiohttp.ClientTimeout(total=seconds)
         self._session: aiohttp.ClientSession | None = None
@@ -55,6 +58,15 @@ class Chain:
         if self._session is not None:
             await self._session.close()
             self._session = None
+
+    @asynccontextmanager
+    async def witnesses(self) -> AsyncGenerator[list[Chain]]:
+        """Each endpoint for itself: what one says of a block, another may not have seen yet."""
+        alone = [Chain(self.chain_id, [endpoint.url], seconds=self._seconds) for endpoint in self._endpoints]
+        try:
+            yield alone
+        finally:
+            await asyncio.gather(*(one.close() for one in alone))
 
     async def call(self, method: str, *params: Any) -> Any:
         """The result. RpcError is an answer; ChainUnavailable means that nobody gave one."""
@@ -77,6 +89,13 @@ class Chain:
         place = hex(block) if isinstance(block, int) else block
         return int(await self.call("eth_getTransactionCount", address, place), 16)
 
+    async def pooled_count(self, address: str) -> int:
+        """The first nonce that is neither mined nor next in the pool; 0 from a node that does not say."""
+        try:
+            return await self.transaction_count(address, "pending")
+        except RpcError:
+            return 0
+
     async def receipt(self, tx_hash: str) -> dict[str, Any] | None:
         found: dict[str, Any] | None = await self.call("eth_getTransactionReceipt", tx_hash)
         return found
@@ -84,15 +103,19 @@ class Chain:
     async def is_in_pool(self, tx_hash: str) -> bool:
         return await self.call("eth_getTransactionByHash", tx_hash) is not None
 
-    async def base_fee(self) -> int:
+    async def market(self) -> Market:
+        """What a block asks for at present. A chain without a base fee (EIP-1559) has a gas price."""
         block = await self.call("eth_getBlockByNumber", "latest", False)
-        return int(block.get("baseFeePerGas") or "0x0", 16)
+        base_fee = block.get("baseFeePerGas")
+        if base_fee is None:
+            return Market(None, int(await self.call("eth_gasPrice"), 16))
+        return Market(int(base_fee, 16), await self._priority_fee())
 
-    async def priority_fee(self) -> int:
+    async def _priority_fee(self) -> int:
         try:
             return int(await self.call("eth_maxPriorityFeePerGas"), 16)
         except RpcError:
-            return 10**9  # Not every node has an opinion.
+            return GWEI  # Not every node has an opinion.
 
     async def send(self, raw: bytes) -> Meaning | None:
         """Hand the bytes over. None: taken; otherwise what the node thinks of them."""

@@ -50,7 +50,9 @@ class Sender:
             for signer in await self._fp.run(tx_calls.signers())
             if signer.name in ours and self._chains.get(signer.chain_id) is not None
         ]
-        waits = await asyncio.gather(*(self._guarded(signer) for signer in mine))
+        # All of them come to their end: a turn must not meet what is left of the last one.
+        ended = await asyncio.gather(*(self._guarded(signer) for signer in mine), return_exceptions=True)
+        waits = [_unharmed(one) for one in ended]
         self._metrics.stuck_seconds.set(max(waits, default=0.0))
         return self._settings.poll_seconds
 
@@ -67,3 +69,9 @@ class Sender:
                 _log.warning("transactions_wait", signer=signer.resource, error=str(error))
                 self._metrics.loop_errors.labels(loop="transactions").inc()
                 return 0.0
+
+
+def _unharmed(ended: float | BaseException) -> float:
+    if isinstance(ended, BaseException):
+        raise ended
+    return ended

@@ -123,7 +123,7 @@ def signing(signer: Signer, lease: Lease, tx: Open, fees: Fees) -> Call[None]:
     return Call(
         "select fencepost.nonce_tx_signing(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint,"
         " %s::bigint, %s::numeric, %s::numeric)",
-        (*_fence(signer, lease), tx.transaction_id, tx.hold, str(fees.max_fee), str(fees.max_priority)),
+        (*_fence(signer, lease), tx.transaction_id, tx.hold, str(fees.max_fee), _maybe(fees.max_priority)),
         nothing,
     )
 
@@ -176,6 +176,25 @@ def reject(
     )
 
 
+def vouch(signer: Signer, lease: Lease, transaction_id: int) -> Call[None]:
+    """Nothing of it was mined in the lost time: it may take a nonce again."""
+    return Call(
+        "select fencepost.nonce_tx_vouch(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint)",
+        (*_fence(signer, lease), transaction_id),
+        nothing,
+    )
+
+
+def close(signer: Signer, lease: Lease, transaction_id: int, tx_hash: str, receipt: Json) -> Call[None]:
+    """It was mined in the lost time, as this hash."""
+    return Call(
+        "select fencepost.nonce_tx_close(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::text,"
+        " %s::jsonb)",
+        (*_fence(signer, lease), transaction_id, text("tx_hash", tx_hash), document("receipt", receipt)),
+        nothing,
+    )
+
+
 def cancel(transaction_id: int) -> Call[State]:
     """Cancel it now, or mark it for its owner, who replaces it with a no-op."""
     return Call("select fencepost.nonce_tx_cancel(%s::bigint)", (transaction_id,), scalar)
@@ -184,12 +203,12 @@ def cancel(transaction_id: int) -> Call[State]:
 _COLUMNS: tuple[str, ...] = (
     "transaction_id", "chain_id", "signer", "idempotency_key", "state", "nonce_status", "nonce", "to",
     "value", "gas", "max_fee", "max_priority", "tx_hash", "block_number", "receipt", "error",
-    "cancel_requested_at", "created_at", "updated_at",
+    "cancel_requested_at", "created_at", "updated_at", "in_doubt_since",
 )  # fmt: skip
 _SELECT: LiteralString = (
     "select transaction_id, chain_id, signer, idempotency_key, state, nonce_status, nonce, recipient,"
     " value::text, gas_limit, max_fee::text, max_priority::text, tx_hash, block_number, receipt::text, error,"
-    " cancel_requested_at, created_at, updated_at from fencepost.managed_transaction"
+    " cancel_requested_at, created_at, updated_at, in_doubt_since from fencepost.managed_transaction"
 )
 
 
@@ -236,12 +255,17 @@ def _open(
     cancelling: bool,
     purpose: Literal["send", "cancel"] | None,
 ) -> Open:
-    fees = None if max_fee is None or max_priority is None else Fees(int(max_fee), int(max_priority))
+    tip = None if max_priority is None else int(max_priority)
+    fees = None if max_fee is None else Fees(int(max_fee), tip)
     order = Order(recipient, int(value), bytes(data), gas)
     return Open(
         transaction_id, state, nonce, hold, status, order, fees, block_hash,
         None if raw is None else bytes(raw), hashes, signed_seconds, cancelling, purpose,
     )  # fmt: skip
+
+
+def _maybe(wei: int | None) -> str | None:
+    return None if wei is None else str(wei)
 
 
 def _fence(signer: Signer, lease: Lease) -> tuple[int, str, str, int]:

@@ -1,0 +1,154 @@
+"""After `fencepost recover`: a person says where a signer goes on, and what became of a transaction.
+
+A restored backup does not know what was given out and sent after it was made. The chain knows what is mined
+and what its pool holds; what is held or signed elsewhere only people know.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fencepost.cli.exits import Complaint, ExitCode
+from fencepost.cli.nonces_house import with_house, with_node
+from fencepost.cli.terminal import answer
+
+if TYPE_CHECKING:
+    from fencepost.nonces.allocation import Resumed
+    from fencepost.nonces.node import Node
+    from fencepost.nonces.sending.rpc import Chain
+    from fencepost.nonces.signer import Signer
+
+TransactionId = Annotated[int, typer.Argument(metavar="ID", min=1, help="The transaction's id.")]
+
+
+def resume(
+    chain_id: Annotated[int | None, typer.Argument(metavar="CHAIN", help="The chain's id.", min=1)] = None,
+    signer: Annotated[str | None, typer.Argument(metavar="SIGNER", help="An address, or a name.")] = None,
+    next_nonce: Annotated[
+        int | None,
+        typer.Option(
+            "--next",
+            min=0,
+            help="The first nonce that nobody outside may have; without it, the first that the chain and its"
+            " pool have not seen.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """After a restored backup: where the signer goes on. Without arguments, every signer that waits.
+
+    What lies between what the chain counts and --next may have been given out in the lost time: it is held
+    for whoever has it, as `fencepost nonces show` tells, until he or the chain says that it was used.
+    """
+    if chain_id is not None and signer is not None:
+        _resume_one(chain_id, signer, next_nonce)
+        return
+    if chain_id is not None or next_nonce is not None:
+        raise Complaint("Name the chain and the signer, or nothing at all.", ExitCode.USAGE)
+    from fencepost.nonces import allocation, reading  # noqa: PLC0415 - Loads what --help need not.
+
+    for row in with_house(lambda fp: fp.run(reading.recovering())):
+        _resume_one(row["chain_id"], row["signer"], None)
+    with_house(lambda fp: fp.run(allocation.close_recovery()))
+    answer("The recovery is over: a signer that is seen for the first time from now on is a new one.")
+
+
+def _resume_one(chain_id: int, signer: str, next_nonce: int | None) -> None:
+    from fencepost.nonces import allocation  # noqa: PLC0415
+
+    async def go_on(node: Node, one: Signer) -> Resumed:
+        counted = await _counted(one)
+        if counted is None and next_nonce is None:
+            raise Complaint(
+                f"No chain can be asked about {one.resource}: say with --next where it goes on.",
+                ExitCode.USAGE,
+            )
+        latest, seen = counted or (0, 0)
+        least = max(seen, next_nonce or 0)
+        return await node.write(one, lambda lease: allocation.resume(one, lease, latest, least))
+
+    resumed = with_node(chain_id, signer, go_on)
+    answer(f"{chain_id} {signer}: next nonce {resumed.next_nonce}; {resumed.outside} below it are outside")
+
+
+async def _counted(one: Signer) -> tuple[int, int] | None:
+    """What the newest block counts, and what the pool goes up to; None when there is no chain to ask."""
+    chain = _chain(one.chain_id)
+    if chain is None or not one.name.startswith("0x"):
+        return None
+    try:
+        latest = await chain.transaction_count(one.name)
+        return latest, max(latest, await chain.pooled_count(one.name))
+    finally:
+        await chain.close()
+
+
+def vouch(transaction_id: TransactionId) -> None:
+    """After a restored backup: it was not sent in the lost time. It will be sent."""
+    from fencepost.nonces.sending import transaction as tx_calls  # noqa: PLC0415
+
+    facts = _in_doubt(transaction_id)
+    with_node(
+        facts["chain_id"],
+        facts["signer"],
+        lambda node, one: node.write(one, lambda lease: tx_calls.vouch(one, lease, transaction_id)),
+    )
+    answer(f"transaction {transaction_id}: it will be sent")
+
+
+def close(
+    transaction_id: TransactionId,
+    tx_hash: Annotated[str, typer.Option("--tx-hash", help="As which it was mined.")],
+) -> None:
+    """After a restored backup: it was mined in the lost time, as this hash. It will not be sent again."""
+    from fencepost.nonces.sending import transaction as tx_calls  # noqa: PLC0415
+
+    facts = _in_doubt(transaction_id)
+
+    async def end(node: Node, one: Signer) -> None:
+        kept = await _receipt(one, tx_hash)
+        await node.write(one, lambda lease: tx_calls.close(one, lease, transaction_id, tx_hash, kept))
+
+    with_node(facts["chain_id"], facts["signer"], end)
+    answer(f"transaction {transaction_id}: CONFIRMED")
+
+
+async def _receipt(one: Signer, tx_hash: str) -> dict[str, Any]:
+    """What is kept of the receipt; a hash that the chain does not know, or of another sender, is refused."""
+    chain = _chain(one.chain_id)
+    if chain is None:
+        raise Complaint(f"Chain {one.chain_id} is not one of NONCES_CHAINS.", ExitCode.SETTINGS)
+    try:
+        receipt = await chain.receipt(tx_hash)
+    finally:
+        await chain.close()
+    if receipt is None or str(receipt["from"]).lower() != one.name:
+        raise Complaint(
+            f"Chain {one.chain_id} knows no transaction {tx_hash} of {one.name}.", ExitCode.NOT_FOUND
+        )
+    return {
+        "status": int(receipt.get("status", "0x1"), 16),
+        "block_number": int(receipt["blockNumber"], 16),
+        "block_hash": receipt["blockHash"],
+    }
+
+
+def _in_doubt(transaction_id: int) -> dict[str, Any]:
+    from fencepost.nonces.sending import transaction as tx_calls  # noqa: PLC0415
+
+    found = with_house(lambda fp: fp.run(tx_calls.find(transaction_id)))
+    if not found:
+        raise Complaint(f"There is no transaction {transaction_id}.", ExitCode.NOT_FOUND)
+    if found[0]["in_doubt_since"] is None:
+        raise Complaint(f"Transaction {transaction_id} is not in doubt: it is {found[0]['state']}.")
+    return found[0]
+
+
+def _chain(chain_id: int) -> Chain | None:
+    from fencepost.nonces.sending.rpc import Chain  # noqa: PLC0415
+    from fencepost.nonces.settings import NoncesSettings  # noqa: PLC0415
+
+    endpoints = NoncesSettings.load().endpoints
+    return Chain(chain_id, endpoints[chain_id]) if chain_id in endpoints else None

@@ -1,0 +1,225 @@
+"""A backup is restored: what may have been given out or sent in the lost time is given to nobody else."""
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any, TypeVar
+
+import pytest
+
+from fencepost.cli.app import run
+from fencepost.cli.exits import ExitCode
+from fencepost.embedded import Database
+from fencepost.kernel.recover import recover
+from tests.integration.kernel.caller import Caller
+from tests.integration.nonces.desk import CHAIN, RECYCLABLE, SIGNER, Desk, statuses
+
+T = TypeVar("T")
+RECIPIENT = "0x" + "cd" * 20
+SUBMIT = "select transaction_id from fencepost.nonce_tx_submit(%s, %s, %s, 'digest', %s, 5, '', 21000)"
+TAKE = "select fencepost.nonce_tx_take(%s, %s, %s, %s, 10, 10)"
+LOST = "select fencepost.nonce_tx_lost(%s, %s, %s, %s, %s)"
+VOUCH = "select fencepost.nonce_tx_vouch(%s, %s, %s, %s, %s)"
+CLOSE = "select fencepost.nonce_tx_close(%s, %s, %s, %s, %s, %s, '{\"block_number\": 7}')"
+RESUME = "select * from fencepost.nonce_resume(%s, %s, %s, %s, %s, %s)"
+HAND_OVER = "select fencepost.nonce_hand_over(%s, %s, %s, %s)"
+OPEN = (
+    "select transaction_id, state, nonce, in_doubt_since is not null as in_doubt"
+    " from fencepost.managed_transaction"
+)
+
+
+class Backup:
+    """A copy of the database, which takes its place after the lost time."""
+
+    def __init__(self, before: Database) -> None:
+        self._before = before
+        self.database = Database(before.server, f"{before.name}_r")
+
+    def make(self) -> None:
+        self.database.create(template=self._before.name)
+
+    def restore(self) -> Any:
+        return recover(self.database.admin_url, "anna").components["nonces"]
+
+
+@pytest.fixture
+def backup(database: Database) -> Iterator[Backup]:
+    backup = Backup(database)
+    yield backup
+    backup.database.drop()
+
+
+def at(database: Database, story: Callable[[Desk], T], owner: str = "a") -> T:
+    """Tell a part of the story as one node, and leave: a database is copied only when it is alone."""
+    caller = Caller(database.url)
+    with closing(caller.connection):
+        desk = Desk(caller, owner)
+        desk.acquire()
+        told = story(desk)
+        caller.execute(HAND_OVER, *desk.key)
+        return told
+
+
+def resume(desk: Desk, latest: int, following: int) -> tuple[int, int]:
+    row = desk.caller.row(RESUME, *desk.key, latest, following)
+    return row["next_nonce"], row["outside"]
+
+
+def submit(desk: Desk, key: str) -> int:
+    found: int = desk.caller.value(SUBMIT, CHAIN, SIGNER, key, RECIPIENT)
+    return found
+
+
+def transactions(desk: Desk) -> dict[int, tuple[str, int | None, bool]]:
+    rows = desk.caller.rows(OPEN)
+    return {row["transaction_id"]: (row["state"], row["nonce"], row["in_doubt"]) for row in rows}
+
+
+def test_nothing_is_reserved_until_somebody_says_where_it_goes_on(database: Database, backup: Backup) -> None:
+    at(database, lambda desk: desk.reserve("r1"))
+    backup.make()
+    lost = at(database, lambda desk: desk.reserve("r2", "r3"))
+    assert backup.restore()["signers"] == 1
+
+    def after(desk: Desk) -> list[int]:
+        desk.refused_reserve("not_running", "r4")
+        assert desk.reserve("r1") == [0], "what is known is answered"
+        assert resume(desk, 0, 3) == (3, 2)
+        return desk.reserve("r4", "r5")
+
+    assert set(at(backup.database, after, "b")).isdisjoint(lost)
+
+
+def test_without_it_the_same_nonce_is_given_twice(database: Database, backup: Backup) -> None:
+    """What the test above would not see if a backup knew what comes after it."""
+    at(database, lambda desk: desk.reserve("r1"))
+    backup.make()
+    lost = at(database, lambda desk: desk.reserve("r2"))
+    assert at(backup.database, lambda desk: desk.reserve("r4")) == lost
+
+
+def test_what_was_given_out_above_the_chain_is_held_for_whoever_has_it(
+    database: Database, backup: Backup
+) -> None:
+    at(database, lambda desk: desk.reserve("r1"))
+    backup.make()
+    backup.restore()
+
+    def after(desk: Desk) -> dict[int, str]:
+        # The chain counts three; the fourth and the fifth are somewhere.
+        assert resume(desk, 3, 5) == (5, 2)
+        desk.floor(4, 4)
+        return statuses(desk.caller)
+
+    assert at(backup.database, after, "b") == {0: "CONSUMED", 3: "CONSUMED", 4: "HELD"}
+
+
+def test_a_gap_of_the_backup_is_not_given_again(database: Database, backup: Backup) -> None:
+    """In the lost time somebody may have taken it; his hold names nothing here."""
+
+    def before(desk: Desk) -> None:
+        desk.reserve("r1", "r2")
+        desk.recyclable(0)
+
+    at(database, before)
+    backup.make()
+    lost = at(database, lambda desk: desk.reservations("outside"))
+    assert (lost[0]["nonce"], lost[0]["hold"]) == (0, 2)
+    assert backup.restore()["nonces"] == 1
+
+    def after(desk: Desk) -> list[int]:
+        resume(desk, 0, 2)
+        desk.caller.refused("stale_attempt", RECYCLABLE, *desk.key, 0, 2)
+        return desk.reserve("r3")
+
+    assert at(backup.database, after, "b") == [2]
+
+
+def test_a_transaction_that_may_have_been_sent_takes_no_nonce(database: Database, backup: Backup) -> None:
+    """Queued in the backup, and mined in the lost time: sent again it would be paid twice."""
+    queued = at(database, lambda desk: submit(desk, "pay-1"))
+    backup.make()
+    assert at(database, lambda desk: desk.caller.value(TAKE, *desk.key)) == 1
+    assert backup.restore()["transactions_in_doubt"] == 1
+
+    def after(desk: Desk) -> None:
+        assert desk.caller.value(TAKE, *desk.key) == 0, "the signer waits"
+        resume(desk, 1, 1)
+        assert desk.caller.value(TAKE, *desk.key) == 0, "and so does what is in doubt"
+        fresh = submit(desk, "pay-2")
+        assert fresh > queued + 1_000_000, "an id of the lost time names nothing here"
+        assert desk.caller.value(TAKE, *desk.key) == 1
+        assert transactions(desk) == {queued: ("QUEUED", None, True), fresh: ("BOUND", 1, False)}
+        desk.caller.execute(VOUCH, *desk.key, queued)
+        assert desk.caller.value(TAKE, *desk.key) == 1
+
+    at(backup.database, after, "b")
+
+
+def test_a_nonce_that_was_only_reserved_is_somebody_elses_after_a_restore(
+    database: Database, backup: Backup
+) -> None:
+    def before(desk: Desk) -> int:
+        bound = submit(desk, "pay-1")
+        desk.caller.execute(TAKE, *desk.key)
+        return bound
+
+    bound = at(database, before)
+    backup.make()
+    backup.restore()
+
+    def after(desk: Desk) -> None:
+        resume(desk, 0, 1)
+        assert transactions(desk) == {bound: ("QUEUED", None, True)}
+        assert statuses(desk.caller) == {0: "HELD"}
+        assert desk.recycle() == []
+        desk.caller.execute(CLOSE, *desk.key, bound, "0xfeed")
+        assert transactions(desk) == {bound: ("CONFIRMED", None, False)}
+
+    at(backup.database, after, "b")
+
+
+def test_a_sent_transaction_in_doubt_never_takes_another_nonce(database: Database, backup: Backup) -> None:
+    """In the lost time it may have been replaced: the hash that was mined is not written down here."""
+
+    def before(desk: Desk) -> int:
+        sent = submit(desk, "pay-1")
+        desk.caller.execute(TAKE, *desk.key)
+        desk.signing(0)
+        desk.signed(0, "0xaa")
+        desk.broadcast(0)
+        return sent
+
+    sent = at(database, before)
+    backup.make()
+    backup.restore()
+
+    def after(desk: Desk) -> None:
+        resume(desk, 1, 1)
+        desk.caller.refused("mismatch", CLOSE, *desk.key, sent, "0xbb")
+        desk.floor(1, 1)
+        desk.caller.refused("mismatch", LOST, *desk.key, sent)
+        assert transactions(desk) == {sent: ("BOUND", 0, True)}
+        desk.caller.execute(CLOSE, *desk.key, sent, "0xbb")
+        assert (transactions(desk), statuses(desk.caller)) == (
+            {sent: ("CONFIRMED", 0, False)},
+            {0: "CONSUMED"},
+        )
+
+    at(backup.database, after, "b")
+
+
+def test_a_signer_of_the_lost_time_waits_too_until_the_recovery_is_closed(
+    database: Database, backup: Backup, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    backup.make()
+    backup.restore()
+    at(backup.database, lambda desk: desk.refused_reserve("not_running", "r1"), "b")
+    monkeypatch.setenv("DATABASE_URL", backup.database.url)
+
+    assert run(["nonces", "resume"]) == ExitCode.USAGE, "no chain can be asked"
+    assert run(["nonces", "resume", str(CHAIN), SIGNER, "--next", "4"]) == ExitCode.OK
+    assert run(["nonces", "resume"]) == ExitCode.OK
+
+    assert "next nonce 4; 4 below it are outside" in capsys.readouterr().out
+    assert at(backup.database, lambda desk: desk.reserve("r1"), "c") == [4]
