@@ -49,6 +49,9 @@ class Patience:
     first_pause_seconds: float = 0.25
     longest_pause_seconds: float = 2.0
     seconds_max: float = 30.0
+    idle_seconds_max: float = 5.0
+    """How long a taker may stand still between the answer and its commit: it blocks the next one meanwhile,
+    and what it holds has not expired, so nobody would evict it."""
 
     def pauses(self) -> Iterator[float]:
         """The seconds to wait before each look. The second is the first that evicts."""
@@ -143,9 +146,15 @@ async def evict_job(database_url: str, job_id: int, grace_seconds: float) -> Non
 
 
 def _bound(patience: Patience) -> Call[int]:
-    """Bound the wait, and ask which backend waits: behind a pooler the driver does not know."""
+    """Bound the wait and the standing still, and ask which backend waits: behind a pooler the driver does not
+    know."""
     return Call(
-        "select pg_backend_pid() from set_config('lock_timeout', %s::text, true)",
-        (f"{timedelta(seconds=patience.seconds_max) // timedelta(milliseconds=1)}ms",),
+        "select pg_backend_pid() from set_config('lock_timeout', %s::text, true) wait,"
+        " set_config('idle_in_transaction_session_timeout', %s::text, true) still",
+        (_milliseconds(patience.seconds_max), _milliseconds(patience.idle_seconds_max)),
         scalar,
     )
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{timedelta(seconds=seconds) // timedelta(milliseconds=1)}ms"
