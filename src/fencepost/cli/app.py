@@ -26,6 +26,7 @@ from fencepost.cli import (
     recover,
     serve,
     status,
+    torture,
     tx,
     up,
     worker,
@@ -69,6 +70,7 @@ app.command("status")(status.status)
 app.command("explain")(explain.explain)
 app.command("worker")(worker.worker)
 app.command("serve")(serve.serve)
+app.command("torture")(torture.torture)
 app.add_typer(jobs.app, name="jobs")
 app.add_typer(flows.app, name="flows")
 app.add_typer(players.app, name="players")

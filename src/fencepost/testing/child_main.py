@@ -31,7 +31,7 @@ class Errand(NamedTuple):
 
 def main() -> None:
     errand = Errand(**json.loads(sys.argv[1]))
-    _die_with(errand.parent)
+    die_with(errand.parent)
     if errand.function is None:
         sys.argv[1:] = errand.arguments
         runpy.run_module(errand.place, run_name="__main__", alter_sys=True)
@@ -41,7 +41,7 @@ def main() -> None:
         asyncio.run(result)
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """SIGKILL reaches a stopped process too. Linux alone has it; elsewhere the test's `with` must do."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

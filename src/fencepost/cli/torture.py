@@ -1,0 +1,126 @@
+"""`fencepost torture`: the systems under faults, from a seed, with a verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fencepost.cli.exits import Complaint, ExitCode
+from fencepost.cli.terminal import JsonOption, answer, answer_json, remark
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fencepost.torture.ordeal import Outcome
+
+SHOWN_MAX = 20
+EXITS = {"passed": ExitCode.OK, "violated": ExitCode.PROBLEM, "void": ExitCode.VOID}
+
+
+def torture(
+    seed: Annotated[
+        int, typer.Option("--seed", help="The schedule of faults; the same seed, the same faults.")
+    ] = 1,
+    minutes: Annotated[
+        float | None, typer.Option("--minutes", min=0, help="How long the faults go on.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=1, help="The same in seconds.", show_default="60")
+    ] = None,
+    faults: Annotated[
+        str, typer.Option("--faults", help="Families or kinds, with commas.", show_default="all")
+    ] = "",
+    systems: Annotated[
+        str,
+        typer.Option(
+            "--systems", help="Systems, with commas; module:class for your own.", show_default="all"
+        ),
+    ] = "",
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", help="Where the page goes.", show_default=".fencepost/torture/last.html"),
+    ] = None,
+    json_output: JsonOption = False,
+) -> None:
+    """Run the real processes under faults, and check every effect.
+
+    \b
+    Faults:   process (kill crash pause stall)      postgres redis (kill restart freeze, wipe)
+              network (delay cut half-open ...)     clock     disk
+    Systems:  leases jobs orders players nonces flows
+
+    \b
+    It starts a PostgreSQL and a Valkey of its own, and touches no other. The figures are in
+    .fencepost/torture/last.json, with the command that has the same faults again.
+
+    \b
+    Exit codes: 0 nothing was broken; 1 something was; 8 the run was too easy to prove anything.
+    """
+    from fencepost.settings import Settings  # noqa: PLC0415
+    from fencepost.torture.report import facts_of, write  # noqa: PLC0415 - Loads every system.
+
+    outcome, not_available = _run(seed, _seconds(minutes, seconds), _names(faults), _names(systems))
+    facts = facts_of(outcome, not_available)
+    page = write(facts, Settings.load().data_directory / "torture", report)
+    if json_output:
+        answer_json(facts)
+    else:
+        _tell(outcome, page)
+    raise typer.Exit(EXITS[outcome.judgement.verdict])
+
+
+def _run(
+    seed: int, seconds: float, faults: Sequence[str], systems: Sequence[str]
+) -> tuple[Outcome, dict[str, str]]:
+    from rich.console import Console  # noqa: PLC0415
+
+    from fencepost.torture.faults import unavailable  # noqa: PLC0415
+    from fencepost.torture.ordeal import Ordeal, Plan  # noqa: PLC0415
+    from fencepost.torture.schedule import chosen_kinds  # noqa: PLC0415
+    from fencepost.torture.screen import live_screen  # noqa: PLC0415
+    from fencepost.torture.small_disk import make_small_disk  # noqa: PLC0415
+    from fencepost.torture.systems import PLACES, system_of  # noqa: PLC0415
+
+    try:
+        kinds = chosen_kinds(faults)
+        names = list(systems) or list(PLACES)
+        for name in names:
+            system_of(name)
+    except (ValueError, ImportError, AttributeError) as error:
+        raise Complaint(str(error), ExitCode.USAGE) from error
+    disk = make_small_disk(seconds) if "disk-full" in kinds else None
+    if disk is None:
+        kinds = [kind for kind in kinds if kind != "disk-full"]
+    plan = Plan(seed, seconds, names, kinds)
+    remark(f"Torture of {', '.join(names)} for {seconds:g} s, seed {seed}.")
+    with live_screen(plan, Console(stderr=True)) as watch:
+        outcome = Ordeal(plan, disk, watch).run()
+    return outcome, unavailable(disk=disk is not None)
+
+
+def _tell(outcome: Outcome, page: Path) -> None:
+    judgement = outcome.judgement
+    answer(
+        f"{judgement.verdict}: {sum(outcome.effects.values()):,} effects, {judgement.lost} lost, "
+        f"{judgement.doubled} doubled; {outcome.tally.hit.total()} faults hit, "
+        f"{sum(outcome.refusals.values()):,} writes were refused."
+    )
+    for system, breach in judgement.breaches[:SHOWN_MAX]:
+        answer(f"  {system}: {breach}")
+    for reason in judgement.too_easy:
+        answer(f"  too easy: {reason}")
+    answer(f"Report: {page}")
+
+
+def _seconds(minutes: float | None, seconds: float | None) -> float:
+    if minutes is not None and seconds is not None:
+        raise Complaint("Say --minutes or --seconds, not both.", ExitCode.USAGE)
+    if minutes is not None:
+        return minutes * 60
+    return 60.0 if seconds is None else seconds
+
+
+def _names(given: str) -> list[str]:
+    return [name.strip() for name in given.split(",") if name.strip()]

@@ -1,0 +1,319 @@
+"""How each fault of the schedule is done, and when it is over.
+
+A fault that does not find its victim (a process that is dead already, a COMMIT that nobody made) has not hit,
+and is not counted: only what happened makes a run hard.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from fencepost.embedded import EmbeddedError
+from fencepost.testing import Ambush, Proxy
+from fencepost.torture.crew import Crew, Process
+from fencepost.torture.ground import Ground
+from fencepost.torture.schedule import Blow
+from fencepost.torture.stage import Errand, Stage
+
+DELAY_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Struck:
+    """One blow that was struck, for the report."""
+
+    at: float
+    blow: Blow
+
+
+@dataclass
+class Tally:
+    """What was struck and what hit, from any thread."""
+
+    struck: Counter[str] = field(default_factory=Counter[str])
+    hit: Counter[str] = field(default_factory=Counter[str])
+    points: Counter[str] = field(default_factory=Counter[str])
+    blows: list[Struck] = field(default_factory=list[Struck])
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def strike(self, blow: Blow, at: float) -> None:
+        with self._lock:
+            self.struck[blow.kind] += 1
+            self.blows.append(Struck(at, blow))
+
+    def count(self, kind: str, point: str = "") -> None:
+        with self._lock:
+            self.hit[kind] += 1
+            if point:
+                self.points[point] += 1
+
+
+@dataclass
+class Wound:
+    """Something that is over at a moment: healed then, or at the end of the faults."""
+
+    heals_at: float
+    heal: Callable[[], object]
+
+
+class Faults:
+    """Strikes blows at a ground and a crew, and heals what is due."""
+
+    def __init__(self, ground: Ground, crew: Crew, errand_of: Callable[[Process], Errand]) -> None:
+        self.tally = Tally()
+        self._ground = ground
+        self._crew = crew
+        self._errand_of = errand_of
+        self._wounds: list[Wound] = []
+        self._ambushes: list[tuple[str, Ambush]] = []
+        self._started = time.monotonic()
+        self._harmed: set[Proxy] = set()
+        self._postgres_is_away = False
+        self._redis_is_away = False
+        crew.on_crash = self._crashed
+        crew.on_stall = self._stalled
+        self._ways: Mapping[str, Callable[[Blow], bool]] = {
+            "kill": self._kill,
+            "crash": self._order,
+            "pause": self._pause,
+            "stall": self._order,
+            "postgres-kill": self._kill_postgres,
+            "postgres-restart": self._restart_postgres,
+            "postgres-freeze": self._freeze_postgres,
+            "redis-kill": self._kill_redis,
+            "redis-restart": self._restart_redis,
+            "redis-wipe": self._wipe_redis,
+            "redis-freeze": self._freeze_redis,
+            "net-delay": self._delay,
+            "net-cut": self._cut,
+            "net-half-open": self._swallow,
+            "net-refuse": self._refuse,
+            "net-lost-reply": self._lose_reply,
+            "net-lost-commit": self._lose_commit,
+            "clock-jump": self._jump,
+            "disk-full": self._fill_disk,
+        }
+
+    def begin(self) -> None:
+        self._started = time.monotonic()
+
+    def strike(self, blow: Blow) -> None:
+        self.tally.strike(blow, time.monotonic() - self._started)
+        try:
+            hit = self._ways[blow.kind](blow)
+        except (EmbeddedError, OSError, TimeoutError):
+            # The server was down already, or the machine too busy to be cruel: it did not hit.
+            return
+        if hit:
+            self.tally.count(blow.kind)
+
+    def heal_due(self) -> None:
+        now = time.monotonic()
+        due = [wound for wound in self._wounds if wound.heals_at <= now]
+        self._wounds = [wound for wound in self._wounds if wound.heals_at > now]
+        for wound in due:
+            wound.heal()
+        self._crew.resume_due()
+        self._count_sprung()
+
+    def heal_all(self) -> None:
+        """The faults are over: everything works, nobody has an order to crash."""
+        for wound in self._wounds:
+            wound.heal()
+        self._wounds.clear()
+        self._count_sprung()
+        self._ambushes.clear()
+        self._bring_postgres_back()
+        self._bring_redis_back()
+        # Healing ends connections, which would be one more fault for whoever had none.
+        for wire in self._harmed:
+            wire.heal()
+        self._harmed.clear()
+        self._crew.disarm(self._errand_of)
+
+    # Processes.
+
+    def _kill(self, blow: Blow) -> bool:
+        return self._crew.kill(self._victim(blow))
+
+    def _order(self, blow: Blow) -> bool:
+        """Begin again with an order to end, or to stop, at a named place. It hits when it gets there."""
+        victim = self._victim(blow)
+        self._crew.kill(victim)
+        action = "kill" if blow.kind == "crash" else "stop"
+        self._crew.start(self._errand_of(victim), f"{blow.point}:{action}@{blow.nth}")
+        return False
+
+    def _pause(self, blow: Blow) -> bool:
+        return self._crew.stop(self._victim(blow), blow.leases * self._stage(blow).lease_seconds)
+
+    def _crashed(self, process: Process) -> None:
+        self.tally.count("crash", process.crash.partition(":")[0])
+
+    def _stalled(self, process: Process) -> None:
+        """It stopped where it was told to; it sleeps for longer than its lease."""
+        self.tally.count("stall", process.crash.partition(":")[0])
+        seconds = self._ground.stages[process.errand.system].lease_seconds * 1.5
+        process.resume_at = time.monotonic() + seconds
+
+    def _victim(self, blow: Blow) -> Process:
+        return self._crew.places[blow.system, blow.place]
+
+    def _stage(self, blow: Blow) -> Stage:
+        return self._ground.stages[blow.system]
+
+    # Servers.
+
+    def _kill_postgres(self, blow: Blow) -> bool:
+        self._ground.postgres.kill()
+        self._postgres_is_away = True
+        self._later(0.2 * blow.leases, self._bring_postgres_back)
+        return True
+
+    def _restart_postgres(self, blow: Blow) -> bool:
+        if self._postgres_is_away:
+            return False
+        self._ground.postgres.restart()
+        return True
+
+    def _freeze_postgres(self, blow: Blow) -> bool:
+        self._ground.postgres.pause()
+        self._postgres_is_away = True
+        self._later(0.5 * blow.leases, self._bring_postgres_back)
+        return True
+
+    def _bring_postgres_back(self) -> None:
+        """Whatever befell it, and however often: it runs, and moves."""
+        if self._ground.postgres.running:
+            self._ground.postgres.resume()
+        self._ground.postgres.start()
+        self._postgres_is_away = False
+
+    def _kill_redis(self, blow: Blow) -> bool:
+        self._ground.valkey.kill()
+        self._redis_is_away = True
+        self._later(0.5 * blow.leases, self._bring_redis_back)
+        return True
+
+    def _restart_redis(self, blow: Blow) -> bool:
+        if self._redis_is_away:
+            return False
+        self._ground.valkey.restart()
+        return True
+
+    def _wipe_redis(self, blow: Blow) -> bool:
+        if self._redis_is_away:
+            return False
+        self._ground.valkey.flush()
+        return True
+
+    def _freeze_redis(self, blow: Blow) -> bool:
+        self._ground.valkey.pause()
+        self._redis_is_away = True
+        self._later(0.5 * blow.leases, self._bring_redis_back)
+        return True
+
+    def _bring_redis_back(self) -> None:
+        if self._ground.valkey.running:
+            self._ground.valkey.resume()
+        self._ground.valkey.start()
+        self._redis_is_away = False
+
+    # The network.
+
+    def _wire(self, blow: Blow) -> Proxy:
+        stage = self._stage(blow)
+        wire = stage.redis_wire if blow.at_redis else stage.postgres_wire
+        self._harmed.add(wire)
+        return wire
+
+    def _delay(self, blow: Blow) -> bool:
+        wire = self._wire(blow)
+        wire.delay(DELAY_SECONDS)
+        self._later(blow.leases, lambda: wire.delay(0))
+        return wire.connections > 0
+
+    def _cut(self, blow: Blow) -> bool:
+        wire = self._wire(blow)
+        hit = wire.connections > 0
+        wire.cut()
+        return hit
+
+    def _swallow(self, blow: Blow) -> bool:
+        wire = self._wire(blow)
+        wire.swallow()
+        self._later(0.7 * blow.leases, wire.heal)
+        return wire.connections > 0
+
+    def _refuse(self, blow: Blow) -> bool:
+        wire = self._wire(blow)
+        wire.refuse()
+        wire.cut()
+        self._later(0.5 * blow.leases, wire.heal)
+        return True
+
+    def _lose_reply(self, blow: Blow) -> bool:
+        """The answer to a commit is lost after the commit; of Redis, the answer to any command."""
+        wire = self._wire(blow)
+        lose = wire.lose_reply if blow.at_redis else wire.lose_commit_reply
+        self._ambushes.append((blow.kind, lose(nth=blow.nth)))
+        return False
+
+    def _lose_commit(self, blow: Blow) -> bool:
+        wire = self._wire(blow)
+        self._ambushes.append((blow.kind, wire.lose_commit(nth=blow.nth)))
+        return False
+
+    def _count_sprung(self) -> None:
+        for kind, ambush in self._ambushes:
+            if ambush.sprung.is_set():
+                self.tally.count(kind)
+        self._ambushes = [laid for laid in self._ambushes if not laid[1].sprung.is_set()]
+
+    # Clock and disk.
+
+    def _jump(self, blow: Blow) -> bool:
+        """Forward past every lease, or back a little: both by the database's clock."""
+        stage = self._stage(blow)
+        leases = blow.leases if blow.nth < 5 else -0.5 * blow.leases
+        if self._postgres_is_away:
+            return False
+        stage.clock.advance(leases * stage.lease_seconds)
+        return True
+
+    def _fill_disk(self, blow: Blow) -> bool:
+        if self._ground.disk is None:
+            return False
+        self._ground.disk.fill()
+        self._postgres_is_away = True
+        self._later(0.5 * blow.leases, self._drain_disk)
+        return True
+
+    def _drain_disk(self) -> None:
+        assert self._ground.disk is not None
+        self._ground.disk.drain()
+        # PostgreSQL stops itself when it cannot write its log, and is for somebody to start again.
+        self._bring_postgres_back()
+
+    def _later(self, leases: float, heal: Callable[[], object]) -> None:
+        seconds = leases * next(iter(self._ground.stages.values())).lease_seconds
+        self._wounds.append(Wound(time.monotonic() + seconds, heal))
+
+
+def unavailable(*, disk: bool) -> dict[str, str]:
+    """What was asked of a torture and cannot be done here, with the reason."""
+    missing = {
+        "clocks of single nodes": "what jumps is the database's clock, by which every lease is judged",
+        "power cut": "there is no file system of ours yet that drops what was not synced",
+        "reordering of connections": "connections are delayed and cut as a whole, not reordered",
+    }
+    if not disk:
+        missing["disk-full"] = (
+            "a disk of a chosen size needs the right to mount, as root has on Linux, "
+            "and a run of ten minutes at most"
+        )
+    return missing

@@ -1,0 +1,104 @@
+"""The servers of a run, and a stage for each system: PostgreSQL and Valkey of our own, and wires to them."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fencepost.embedded import Database, PostgresServer, ValkeyServer
+from fencepost.kernel.migrate import migrate
+from fencepost.testing import Clock, Proxy
+from fencepost.torture.small_disk import SmallDisk
+from fencepost.torture.stage import Stage
+
+TEMPLATE = "torture_template"
+SETTINGS: dict[str, str | int] = {
+    "max_connections": 400,
+    "shared_buffers": "64MB",
+    "max_prepared_transactions": 50,
+    "autovacuum_naptime": "5s",
+    "log_checkpoints": "off",
+    # A disk that can be full is a small one.
+    "min_wal_size": "32MB",
+    "max_wal_size": "96MB",
+}
+
+
+class Ground:
+    """Both servers, while the block runs. Everything lies below one new directory, and goes with it."""
+
+    def __init__(
+        self,
+        systems: Sequence[str],
+        *,
+        seed: int,
+        lease_seconds: float,
+        durable: bool,
+        disk: SmallDisk | None,
+    ) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="fencepost-torture-"))
+        self.disk = disk
+        self._systems = systems
+        self._seed = seed
+        self._lease_seconds = lease_seconds
+        self._settings = SETTINGS | ({} if durable else {"fsync": "off", "full_page_writes": "off"})
+        self._open = ExitStack()
+        self.stages: dict[str, Stage] = {}
+
+    def __enter__(self) -> Self:
+        self._open.callback(shutil.rmtree, self.directory, ignore_errors=True)
+        with ExitStack() as undo:
+            undo.push(self._open.__exit__)
+            self._start()
+            undo.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def _start(self) -> None:
+        place = self.directory / "postgres"
+        if self.disk is not None:
+            self._open.enter_context(self.disk.mounted(place))
+        self.postgres = self._open.enter_context(PostgresServer(place / "server", settings=self._settings))
+        self.valkey = self._open.enter_context(ValkeyServer(self.directory / "valkey"))
+        self._open.callback(self._end_servers)
+        template = Database(self.postgres, TEMPLATE)
+        template.create()
+        migrate(template.admin_url)
+        template.create_logins()
+        for number, name in enumerate(self._systems):
+            self.stages[name] = self._stage(name, number)
+
+    def _end_servers(self) -> None:
+        """Nobody needs the data any more, so nobody waits for it to be written."""
+        for server in (self.postgres, self.valkey):
+            if server.running:
+                server.kill()
+
+    def _stage(self, name: str, number: int) -> Stage:
+        database = Database(self.postgres, f"torture_{number}")
+        database.create(template=TEMPLATE)
+        clock = Clock(database.admin_url).install()
+        directory = self.directory / f"stage-{number}"
+        directory.mkdir()
+        stage = Stage(
+            name,
+            database,
+            self._open.enter_context(Proxy.for_postgres(database.url)),
+            self._open.enter_context(Proxy.for_redis(self.valkey.url)),
+            clock,
+            directory,
+            random.Random(f"{self._seed} {name}"),  # noqa: S311 - Repeatable work, no secret.
+            self._lease_seconds,
+        )
+        self._open.callback(stage.chronicle.close)
+        return stage

@@ -1,0 +1,145 @@
+"""Whether a history of concurrent calls can have come from one thing that does them one after another.
+
+The search of Wing and Gong with Lowe's memory: try every call that may come next, go on from the state that
+it leaves, and never visit a configuration twice. A configuration is which calls are done and the state; the
+done ones are kept as a prefix and a few exceptions, so that long histories stay small.
+
+A call whose outcome is unknown may come at any time after its beginning, or never. Of unknown calls that are
+alike only the first is tried: while both may come, it does not matter which does.
+
+- J. M. Wing, C. Gong: Testing and verifying concurrent objects (1993)
+- G. Lowe: Testing for linearizability (2017)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from fencepost.torture.chronicle import Operation
+
+S = TypeVar("S", bound=Hashable)
+
+CONFIGURATIONS_MAX = 300_000
+
+
+class Model(Protocol[S]):
+    """One thing that does one call after another."""
+
+    def start(self) -> S: ...
+
+    def after(self, state: S, operation: Operation) -> Iterable[S]:
+        """The states that the call may leave, given its answer; none when it cannot have been answered so."""
+        ...
+
+    def alike(self, operation: Operation) -> Hashable:
+        """Unknown calls with the same value do the same in every state."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the search found. It may also give up, and says so: that is no proof of anything."""
+
+    holds: bool
+    decided: bool
+    explanation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place(Generic[S]):
+    """How far one branch of the search has come."""
+
+    prefix: int
+    """So many of the answered calls are done, from the first."""
+    beyond: frozenset[int]
+    """Answered calls behind the prefix that are done."""
+    guessed: frozenset[int]
+    """Unknown calls that are taken to have happened."""
+    state: S
+
+
+def linearize(
+    operations: Sequence[Operation], model: Model[S], *, configurations_max: int = CONFIGURATIONS_MAX
+) -> Finding:
+    """Search for one order that explains every answer."""
+    answered = sorted((o for o in operations if not o.is_unknown), key=lambda o: o.begun)
+    unknown = sorted((o for o in operations if o.is_unknown), key=lambda o: o.begun)
+    search = _Search(answered, unknown, model)
+    start = Place(0, frozenset[int](), frozenset[int](), model.start())
+    seen = {start}
+    stack = [start]
+    furthest = start
+    while stack:
+        place = stack.pop()
+        if place.prefix == len(answered):
+            return Finding(holds=True, decided=True)
+        if place.prefix + len(place.beyond) > furthest.prefix + len(furthest.beyond):
+            furthest = place
+        # The most likely one is pushed last and so tried first.
+        for following in reversed(list(search.following(place))):
+            if following not in seen:
+                seen.add(following)
+                stack.append(following)
+        if len(seen) > configurations_max:
+            return Finding(holds=True, decided=False, explanation=f"gave up after {len(seen)} configurations")
+    return Finding(holds=False, decided=True, explanation=search.explain(furthest))
+
+
+class _Search(Generic[S]):
+    def __init__(self, answered: Sequence[Operation], unknown: Sequence[Operation], model: Model[S]) -> None:
+        self._answered = answered
+        self._unknown = unknown
+        self._model = model
+        groups: dict[Hashable, list[int]] = {}
+        for index, operation in enumerate(unknown):
+            groups.setdefault(model.alike(operation), []).append(index)
+        self._groups = list(groups.values())
+
+    def following(self, place: Place[S]) -> Iterator[Place[S]]:
+        """Every configuration that is one call further: answered calls first, by their ends."""
+        open_now, horizon = self._open(place)
+        for index in sorted(open_now, key=lambda index: self._answered[index].ended):
+            for state in self._model.after(place.state, self._answered[index]):
+                prefix, beyond = self._advance(place, index)
+                yield Place(prefix, beyond, place.guessed, state)
+        for group in self._groups:
+            first = next((index for index in group if index not in place.guessed), None)
+            if first is None or self._unknown[first].begun > horizon:
+                continue
+            for state in self._model.after(place.state, self._unknown[first]):
+                if state != place.state:
+                    yield Place(place.prefix, place.beyond, place.guessed | {first}, state)
+
+    def explain(self, place: Place[S]) -> str:
+        open_now, _ = self._open(place)
+        calls = "; ".join(_describe(self._answered[index]) for index in open_now[:4])
+        done = place.prefix + len(place.beyond)
+        return f"after {done} calls the state is {place.state}, and none of these can follow: {calls}"
+
+    def _open(self, place: Place[S]) -> tuple[list[int], float]:
+        """The answered calls that may come next: those that began before the first of them ended."""
+        found: list[int] = []
+        horizon = float("inf")
+        for index in range(place.prefix, len(self._answered)):
+            operation = self._answered[index]
+            if operation.begun > horizon:
+                break
+            if index not in place.beyond:
+                found.append(index)
+                horizon = min(horizon, operation.ended)
+        return [index for index in found if self._answered[index].begun <= horizon], horizon
+
+    def _advance(self, place: Place[S], index: int) -> tuple[int, frozenset[int]]:
+        done = place.beyond | {index}
+        prefix = place.prefix
+        while prefix in done:
+            done -= {prefix}
+            prefix += 1
+        return prefix, done
+
+
+def _describe(operation: Operation) -> str:
+    question = ", ".join(f"{name}={value}" for name, value in operation.question.items())
+    return f"{operation.what}({question}) -> {operation.answer}"

@@ -1,0 +1,33 @@
+"""What all processes of a torture have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from types import FrameType
+
+from fencepost.settings import Settings
+
+# Short waits: a server that is away is asked again, instead of being waited for.
+PATIENT = Settings(
+    pool_min=0, pool_max=6, pool_wait_seconds=3.0, connect_seconds=3.0, redis_reply_seconds=2.0
+)
+
+
+def until_told_to_end() -> threading.Event:
+    """Set by SIGTERM. For the main thread of a process."""
+    ending = threading.Event()
+
+    def end(_signum: int, _frame: FrameType | None) -> None:
+        ending.set()
+
+    signal.signal(signal.SIGTERM, end)
+    return ending
+
+
+def told_to_end() -> asyncio.Event:
+    """The same inside an event loop."""
+    ending = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ending.set)
+    return ending

@@ -1,0 +1,130 @@
+"""What a run leaves for people and programs: one file of JSON, and one page that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fencepost.torture.ordeal import Outcome
+from fencepost.torture.page import page_of
+
+LAST = "last.json"
+BLOWS_MAX = 2000
+BREACHES_MAX = 200
+
+
+def facts_of(outcome: Outcome, not_available: Mapping[str, str]) -> dict[str, Any]:
+    """The whole run as plain values. The console reads `name`, `rows` and `goals`."""
+    judgement, tally, plan = outcome.judgement, outcome.tally, outcome.plan
+    effects = sum(outcome.effects.values())
+    return {
+        "name": f"torture, seed {plan.seed}",
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "verdict": judgement.verdict,
+        "effects": effects,
+        "lost": judgement.lost,
+        "doubled": judgement.doubled,
+        "faults": tally.hit.total(),
+        "refusals": sum(outcome.refusals.values()),
+        "ambiguous": outcome.ambiguous,
+        "seed": plan.seed,
+        "seconds": round(outcome.seconds, 1),
+        "settled_after_seconds": round(outcome.settled_after, 1),
+        "systems": list(plan.systems),
+        "effects_by_system": dict(outcome.effects),
+        "faults_by_kind": dict(sorted(tally.hit.items())),
+        "faults_scheduled": dict(sorted(tally.struck.items())),
+        "crash_points": dict(sorted(tally.points.items())),
+        "refusals_by_reason": dict(outcome.refusals),
+        "restarts": outcome.restarts,
+        "ended_by_themselves": outcome.ended_by_themselves,
+        "violations": [
+            {"system": system, "rule": breach.rule, "key": breach.key, "what": breach.what}
+            for system, breach in judgement.breaches[:BREACHES_MAX]
+        ],
+        "void_because": list(judgement.too_easy),
+        "not_available": dict(not_available),
+        "replay": replay_command(outcome),
+        "machine": _machine(),
+        "rows": _rows(outcome),
+        "goals": _goals(outcome),
+        "moments": [[round(moment.at, 1), sum(moment.effects.values())] for moment in outcome.moments],
+        "schedule": [
+            {"at": round(struck.at, 2), **struck.blow.facts()} for struck in tally.blows[:BLOWS_MAX]
+        ],
+        "log": outcome.log,
+    }
+
+
+def replay_command(outcome: Outcome) -> str:
+    plan = outcome.plan
+    return (
+        f"fencepost torture --seed {plan.seed} --seconds {plan.seconds:g} --systems {','.join(plan.systems)}"
+        f" --faults {','.join(plan.kinds)}"
+    )
+
+
+def write(facts: Mapping[str, Any], directory: Path, page: Path | None = None) -> Path:
+    """`last.json` is of the newest run. Page and figures lie beside it, or also where somebody wants them."""
+    text = json.dumps(facts, indent=2) + "\n"
+    _put(directory / LAST, text)
+    if page is not None:
+        _put(page.with_suffix(".json"), text)
+    page = page or directory / "last.html"
+    _put(page, page_of(facts))
+    return page
+
+
+def _put(path: Path, text: str) -> None:
+    """A reader sees the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text, encoding="utf-8")
+    draft.replace(path)
+
+
+def _rows(outcome: Outcome) -> list[dict[str, Any]]:
+    broken = [system for system, _ in outcome.judgement.breaches]
+    return [
+        {
+            "system": system,
+            "effects": effects,
+            "effects_per_second": round(effects / outcome.seconds, 1),
+            "violations": broken.count(system),
+        }
+        for system, effects in outcome.effects.items()
+    ]
+
+
+def _goals(outcome: Outcome) -> list[dict[str, Any]]:
+    floors, seconds = outcome.plan.floors, outcome.seconds
+    figures = (
+        ("effects", sum(outcome.effects.values()), floors.effects_per_second * seconds, False),
+        ("faults that hit", outcome.tally.hit.total(), floors.hits_per_second * seconds, False),
+        ("ambiguous outcomes", outcome.ambiguous, floors.ambiguous_per_second * seconds, False),
+        ("violations", len(outcome.judgement.breaches), 0, True),
+    )
+    return [
+        {
+            "name": name,
+            "measured": float(measured),
+            "goal": round(float(goal), 1),
+            "at_most": at_most,
+            "met": measured <= goal if at_most else measured >= goal,
+        }
+        for name, measured, goal, at_most in figures
+    ]
+
+
+def _machine() -> dict[str, Any]:
+    return {
+        "cores": os.cpu_count() or 0,
+        "load_1m": round(os.getloadavg()[0], 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }

@@ -1,0 +1,115 @@
+"""Which fault comes when, and to whom: a function of the seed, so that a run can be had again.
+
+The schedule has no end and does not look at the clock or at the system. A slow machine gets less far in it,
+but the nth blow of a seed is the same blow everywhere.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+# How often each kind comes, by family. `--faults` takes families and kinds.
+FAMILIES: Mapping[str, Mapping[str, int]] = {
+    "process": {"kill": 5, "crash": 8, "pause": 4, "stall": 4},
+    "postgres": {"postgres-kill": 1, "postgres-restart": 1, "postgres-freeze": 1},
+    "redis": {"redis-kill": 1, "redis-restart": 1, "redis-wipe": 2, "redis-freeze": 1},
+    "network": {
+        "net-delay": 2,
+        "net-cut": 2,
+        "net-half-open": 2,
+        "net-refuse": 1,
+        "net-lost-reply": 3,
+        "net-lost-commit": 2,
+    },
+    "clock": {"clock-jump": 2},
+    "disk": {"disk-full": 1},
+}
+KINDS: Mapping[str, int] = {kind: weight for kinds in FAMILIES.values() for kind, weight in kinds.items()}
+NTHS = (1, 1, 2, 3, 5, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What the schedule must know of one system: how many processes it has, and its crash points."""
+
+    name: str
+    processes: int
+    points: Sequence[str]
+    bears_clock_jumps: bool = True
+    uses_redis: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """One fault: how long after the one before, of which kind, at whom, where and for how long."""
+
+    number: int
+    gap_seconds: float
+    kind: str
+    system: str
+    place: int
+    point: str
+    nth: int
+    leases: float
+    """How long it lasts, in lease periods: a pause is always longer than one."""
+    at_redis: bool
+    """For the network: which of the two servers it is cut off from."""
+
+    def facts(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def chosen_kinds(names: Sequence[str]) -> list[str]:
+    """The kinds that families and kinds by name stand for, in the order of the table."""
+    unknown = [name for name in names if name not in FAMILIES and name not in KINDS]
+    if unknown:
+        raise ValueError(f"There is no fault {', '.join(unknown)}; allowed: {', '.join([*FAMILIES, *KINDS])}")
+    return [
+        kind
+        for family, kinds in FAMILIES.items()
+        for kind in kinds
+        if not names or family in names or kind in names
+    ]
+
+
+def schedule(seed: int, kinds: Sequence[str], roles: Sequence[Role], *, gap_seconds: float) -> Iterator[Blow]:
+    """The blows of a seed, one after another, for ever."""
+    # One draw is one draw whatever it is used for, so that a new system moves nothing but its own blows.
+    chance = random.Random(seed)  # noqa: S311 - Repeatable, no secret.
+    # What nobody of the cast can suffer never comes.
+    possible = [kind for kind in kinds if any(_bears(role, kind) for role in roles)]
+    weights = [KINDS[kind] for kind in possible]
+    number = 0
+    while possible:
+        number += 1
+        gap = chance.uniform(0.3, 1.7) * gap_seconds
+        [kind] = chance.choices(possible, weights)
+        fitting = [role for role in roles if _bears(role, kind)]
+        role = fitting[int(chance.random() * len(fitting))]
+        place, point, at_redis = chance.random(), chance.random(), chance.random()
+        yield Blow(
+            number=number,
+            gap_seconds=round(gap, 3),
+            kind=kind,
+            system=role.name,
+            place=int(place * role.processes),
+            point=role.points[int(point * len(role.points))] if role.points else "",
+            nth=NTHS[int(chance.random() * len(NTHS))],
+            leases=round(chance.uniform(1.2, 2.5), 2),
+            at_redis=role.uses_redis and kind in AT_EITHER and at_redis < 0.35,
+        )
+
+
+# A commit is PostgreSQL's: the two kinds that lose one are for its wire alone.
+AT_EITHER = {"net-delay", "net-cut", "net-half-open", "net-refuse", "net-lost-reply"}
+
+
+def _bears(role: Role, kind: str) -> bool:
+    if kind in FAMILIES["clock"]:
+        return role.bears_clock_jumps
+    if kind in ("crash", "stall"):
+        return bool(role.points)
+    return role.uses_redis if kind in FAMILIES["redis"] else True

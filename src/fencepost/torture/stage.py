@@ -1,0 +1,136 @@
+"""Where one system plays: its database, the wires to it, and what its callers write down."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, LiteralString, Protocol, TypeVar
+
+import psycopg
+
+from fencepost.embedded import Database
+from fencepost.testing import Breach, Clock, Proxy
+from fencepost.torture.chronicle import Chronicle
+
+T = TypeVar("T")
+
+LEASE_SECONDS = 2.0
+INSIST_SECONDS = 120.0
+"""For hangs only: a server that is killed or frozen is back long before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What a process is told: plain values, because it is another process."""
+
+    system: str
+    place: int
+    boot: int
+    database_url: str
+    redis_url: str
+    chronicle: str
+    lease_seconds: float
+    more: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """How much was asked for, and how much of it is done."""
+
+    asked: int
+    done: int
+
+    @property
+    def open(self) -> int:
+        return max(0, self.asked - self.done)
+
+
+@dataclass
+class Stage:
+    """One system's place in a run. The processes and the askers come through the proxies, we do not."""
+
+    name: str
+    database: Database
+    postgres_wire: Proxy
+    redis_wire: Proxy
+    clock: Clock
+    directory: Path
+    chance: random.Random
+    lease_seconds: float = LEASE_SECONDS
+    ambiguous: int = 0
+    """Calls of the askers whose outcome they could not know at first."""
+    chronicle: Chronicle = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.chronicle = Chronicle(self.directory / "chronicle.jsonl")
+
+    @property
+    def url(self) -> str:
+        return self.postgres_wire.url
+
+    def rows(self, query: LiteralString, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """What the database holds, read past the wire. Waits for a server that is away."""
+        return self.insist(lambda: self._rows(query, parameters))
+
+    def value(self, query: LiteralString, parameters: Sequence[Any] = ()) -> Any:
+        return self.rows(query, parameters)[0][0]
+
+    def insist(self, act: Callable[[], T]) -> T:
+        """Again and again until the server answers. Only for what may be done twice."""
+        give_up = time.monotonic() + INSIST_SECONDS
+        while True:
+            try:
+                return act()
+            except psycopg.OperationalError:
+                self.ambiguous += 1
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(0.05)
+
+    def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
+        """As an asker, by the wire. A half-open wire answers nothing, so nobody waits for ever."""
+        return psycopg.connect(self.url, connect_timeout=3, application_name="torture-asker")
+
+    def _rows(self, query: LiteralString, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self.database.admin_url, autocommit=True, connect_timeout=3) as admin:
+            return admin.execute(query, parameters).fetchall()
+
+
+class System(Protocol):
+    """What can be tortured. One value of it lives in the run, another in each process.
+
+    A system of your own has these members, and is named by its place: `--systems shop.torture:SHOP`.
+    """
+
+    name: str
+    processes: int
+    points: Sequence[str]
+    uses_redis: bool
+    bears_clock_jumps: bool
+
+    def load(self) -> None:
+        """Import what `serve` needs, so that a process that is forked has it."""
+
+    def open(self, stage: Stage) -> AbstractContextManager[Mapping[str, Any]]:
+        """Make tables and whatever stands beside the system; what each process is told of it."""
+        ...
+
+    def serve(self, errand: Errand) -> None:
+        """The life of one process, until SIGTERM."""
+
+    def ask(self, stage: Stage, turn: int) -> None:
+        """One helping of work; returns when it is certain that it was asked for, once."""
+
+    def account(self, stage: Stage) -> Account: ...
+
+    def judge(self, stage: Stage) -> Iterable[Breach]:
+        """Every promise that the history breaks; called when everything is done and everybody gone."""
+        ...
+
+    def remains(self, stage: Stage) -> Iterable[Breach]:
+        """What the living must still clear away by themselves when all is done: entries, handles."""
+        ...

@@ -1,0 +1,200 @@
+"""Leases and fences, bare: holders take turns at a few resources and write under the fence.
+
+What is written is chosen before the fence and without any lock, as an application does that reads, computes
+and writes. So the fence alone keeps a holder that was paused, or whose commit is still under way, from
+writing what its successor writes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
+
+from fencepost import Fencepost, FencepostError, IndeterminateCommit, Lease, Refusal, SyncFencepost
+from fencepost.kernel import lease as kernel_lease
+from fencepost.testing import Breach
+from fencepost.torture.chronicle import Chronicle, Operation
+from fencepost.torture.effects import exactly_once, in_order
+from fencepost.torture.linearizability import linearize
+from fencepost.torture.manners import PATIENT, until_told_to_end
+from fencepost.torture.models import LeaseModel
+from fencepost.torture.stage import Account, Errand, Stage
+
+RESOURCES = 3
+WRITES_MAX = 5
+HELPING = 20
+NOTHING = "nothing was done"
+
+SCHEMA: LiteralString = """
+    create table wish (id bigint primary key, resource text not null);
+    create index on wish (resource, id);
+    create table effect (id bigint generated always as identity primary key, resource text not null,
+                         wish bigint not null, token bigint not null, value bigint not null);
+    create index on effect (resource, wish);
+    grant select, insert on wish, effect to fencepost_app;
+"""
+NEXT: LiteralString = """
+    select min(w.id) from wish w where w.resource = %s
+    and w.id > (select coalesce(max(e.wish), 0) from effect e where e.resource = %s)
+"""
+WRITE: LiteralString = """
+    insert into effect (resource, wish, token, value)
+    select %s, %s, %s, coalesce(max(e.value), 0) + 1 from effect e where e.resource = %s
+    returning value
+"""
+
+
+class Leases:
+    """A few resources that everybody wants."""
+
+    name = "leases"
+    processes = 3
+    points = ()
+    uses_redis = False
+    bears_clock_jumps = True
+
+    def load(self) -> None:
+        """Everything is loaded with this module."""
+
+    @contextmanager
+    def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
+        with stage.database.connect_admin() as admin:
+            admin.execute(SCHEMA)
+        self._asked = 0
+        yield {}
+
+    def serve(self, errand: Errand) -> None:
+        ending = until_told_to_end()
+        chronicle = Chronicle(Path(errand.chronicle), f"holder-{errand.boot}")
+        with Fencepost(errand.database_url, settings=PATIENT).sync() as fp:
+            holder = Holder(fp, chronicle, errand)
+            while not ending.is_set():
+                holder.take_a_turn(ending)
+
+    def ask(self, stage: Stage, turn: int) -> None:
+        resource = f"printer-{stage.chance.randrange(RESOURCES)}"
+        ids = list(range(turn * HELPING + 1, (turn + 1) * HELPING + 1))
+        stage.insist(lambda: _wish(stage, resource, ids))
+        self._asked += HELPING
+
+    def account(self, stage: Stage) -> Account:
+        return Account(self._asked, int(stage.value("select count(*) from effect")))
+
+    def judge(self, stage: Stage) -> Iterable[Breach]:
+        asked = [str(wish) for (wish,) in stage.rows("select id from wish")]
+        done = stage.rows("select wish, resource, token from effect order by id")
+        yield from exactly_once(asked, [str(wish) for wish, _, _ in done])
+        yield from in_order("tokens grow", [(resource, token) for _, resource, token in done])
+        yield from in_order("order of a key", [(resource, wish) for wish, resource, _ in done])
+        yield from linearizable(stage.chronicle.operations())
+
+    def remains(self, stage: Stage) -> Iterable[Breach]:
+        return ()
+
+
+def linearizable(operations: Iterable[Operation]) -> Iterable[Breach]:
+    """Each resource is a thing of its own, so each has a history of its own."""
+    by_subject: dict[str, list[Operation]] = {}
+    for operation in operations:
+        if operation.answer != NOTHING:
+            by_subject.setdefault(operation.subject, []).append(operation)
+    for subject, history in sorted(by_subject.items()):
+        finding = linearize(history, LeaseModel())
+        if not finding.holds:
+            yield Breach("linearizable", subject, finding.explanation)
+
+
+class Holder:
+    """One process that holds now this resource, now that one."""
+
+    def __init__(self, fp: SyncFencepost, chronicle: Chronicle, errand: Errand) -> None:
+        self._fp = fp
+        self._chronicle = chronicle
+        self._errand = errand
+        self._turns = count(1)
+
+    def take_a_turn(self, ending: threading.Event) -> None:
+        """Acquire, write a few times, release. Whatever is unknown ends the turn: the next has a new token.
+
+        A new acquisition waits for every fenced transaction before it, also for one of ours whose COMMIT is
+        still under way.
+        """
+        turn = next(self._turns)
+        resource = f"printer-{(turn + self._errand.place) % RESOURCES}"
+        # A new name each time, as after a restart.
+        lease = self._acquire(resource, f"holder-{self._errand.boot}-{turn}")
+        if lease is None:
+            ending.wait(0.02)
+            return
+        for _ in range(WRITES_MAX):
+            if ending.is_set() or not self._write(lease):
+                break
+        self._release(lease)
+
+    def _acquire(self, resource: str, owner: str) -> Lease | None:
+        operation = self._chronicle.begin("acquire", resource, owner=owner)
+        try:
+            lease = self._fp.run(kernel_lease.acquire(resource, owner, self._errand.lease_seconds))
+        except (FencepostError, psycopg.Error) as error:
+            self._not_done(operation, error)
+            return None
+        self._chronicle.end(operation, lease.token)
+        return lease
+
+    def _write(self, lease: Lease) -> bool:
+        """False when there is nothing to write, or nothing may be written any more."""
+        try:
+            with self._fp.transaction() as tx:
+                row = tx.execute(NEXT, (lease.resource, lease.resource)).fetchone()
+        except (FencepostError, psycopg.Error):
+            return False
+        if row is None or row[0] is None:
+            return False
+        operation = self._chronicle.begin("write", lease.resource, owner=lease.owner, token=lease.token)
+        try:
+            value = self._write_fenced(lease, row[0])
+        except (FencepostError, psycopg.Error) as error:
+            self._not_done(operation, error)
+            return False
+        self._chronicle.end(operation, value)
+        return True
+
+    def _write_fenced(self, lease: Lease, wish: int) -> int:
+        with self._fp.transaction() as tx:
+            tx.run(kernel_lease.fence(lease.resource, lease.token))
+            row = tx.execute(WRITE, (lease.resource, wish, lease.token, lease.resource)).fetchone()
+            assert row is not None
+            return int(row[0])
+
+    def _release(self, lease: Lease) -> None:
+        operation = self._chronicle.begin("release", lease.resource, owner=lease.owner, token=lease.token)
+        try:
+            self._fp.run(kernel_lease.release(lease))
+        except (FencepostError, psycopg.Error) as error:
+            self._not_done(operation, error)
+        else:
+            self._chronicle.end(operation, "released")
+
+    def _not_done(self, operation: str, error: Exception) -> None:
+        """A refusal is an answer; a lost commit is unknown; every other error says that nothing was done."""
+        if isinstance(error, Refusal):
+            self._chronicle.end(operation, error.reason)
+        elif not isinstance(error, IndeterminateCommit):
+            self._chronicle.end(operation, NOTHING)
+
+
+def _wish(stage: Stage, resource: str, ids: list[int]) -> None:
+    """By their numbers: what was written by a try that looked lost is not written again."""
+    with stage.connect() as connection:
+        connection.execute(
+            "insert into wish select unnest(%s::bigint[]), %s on conflict do nothing", (ids, resource)
+        )
+
+
+LEASES = Leases

@@ -1,0 +1,200 @@
+"""Players over HTTP: requests sent one to three times to nodes that die, until each copy has its answer.
+
+What the copies were answered makes the model: a player holds what was answered, each request counted once.
+"""
+
+from __future__ import annotations
+
+import http.client
+import itertools
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, LiteralString
+from urllib.parse import urlsplit
+
+from fencepost import Fencepost
+from fencepost.kernel.drivers import run
+from fencepost.logs import configure_logging
+from fencepost.mutations.settings import MutationSettings
+from fencepost.players import catalog, reading
+from fencepost.players.api import make_router
+from fencepost.players.service import Players as PlayersService
+from fencepost.testing import Breach
+from fencepost.torture.effects import exactly_once
+from fencepost.torture.manners import PATIENT, until_told_to_end
+from fencepost.torture.stage import INSIST_SECONDS, Account, Errand, Stage
+from fencepost.web.app import make_app
+from fencepost.web.part import Part
+from fencepost.web.server import WebServer
+from fencepost.web.settings import WebSettings
+
+NODES = 2
+CROWD = 12
+COPIES_MAX = 3
+REPLY_SECONDS = 10.0
+AGAIN = {409, 503}
+
+CREATE: LiteralString = """
+    select fencepost.player_execute('player:p' || n, 'create', 'd', null, 'CreatePlayer', null, null,
+      jsonb_build_object('create', true, 'parties', jsonb_build_array(jsonb_build_object(
+        'player', 'p' || n, 'change', '{"resources": {"gold": 1000000}}'::jsonb))))
+    from generate_series(0, %s - 1) n
+"""
+# A transfer has a record on both sides; the giver's is the one that loses.
+RECORDS: LiteralString = """
+    select player_id || '/' || request_id from fencepost.player_audit
+    where request_id <> 'create' and (method <> 'Transfer' or (changes #>> '{resources,gold}')::int < 0)
+"""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One request, what it takes from a player and gives to another."""
+
+    player: str
+    request: str
+    path: str
+    body: Mapping[str, Any]
+    other: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.player}/{self.request}"
+
+
+class Players:
+    """Nodes of the service, and a crowd that does not take silence for an answer."""
+
+    name = "players"
+    processes = NODES
+    uses_redis = True
+    bears_clock_jumps = True
+    points = (
+        "mutations.after_announce",
+        "mutations.after_look",
+        "mutations.before_execute",
+        "mutations.after_commit",
+        "mutations.after_answer",
+    )
+
+    def load(self) -> None:
+        """Everything is loaded with this module."""
+
+    @contextmanager
+    def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
+        self._begun = 0
+        self._asked: list[str] = []
+        self._differing: list[str] = []
+        self._model: dict[str, Counter[str]] = {f"p{n}": Counter(gold=1_000_000) for n in range(CROWD)}
+        self._folder = stage.directory
+        with stage.database.connect() as connection:
+            run(connection, reading.define("resource", "gold", catalog.Resource()))
+            run(connection, reading.define("resource", "gem", catalog.Resource()))
+            connection.execute(CREATE, (CROWD,))
+        with ThreadPoolExecutor(CROWD * COPIES_MAX, "torture-crowd") as self._crowd:
+            yield {"folder": str(stage.directory)}
+
+    def serve(self, errand: Errand) -> None:
+        configure_logging(level="error", form="json")
+        ending = until_told_to_end()
+        fp = Fencepost(errand.database_url, redis_url=errand.redis_url, settings=PATIENT)
+        # Short, because the callers wait for a dead node's announcement to end.
+        players = PlayersService(fp, MutationSettings(pending_seconds=0.5, cache_wait_seconds=0.2))
+        part = Part("players", make_router(players), players.running)
+        server = WebServer(make_app([part], WebSettings(), ground=lambda: fp), address="127.0.0.1", port=0)
+        server.start()
+        address = Path(errand.more["folder"]) / f"node-{errand.place}"
+        draft = address.with_suffix(f".{errand.boot}")
+        draft.write_text(server.url)
+        draft.replace(address)
+        ending.wait()
+        server.stop()
+
+    def ask(self, stage: Stage, turn: int) -> None:
+        """A request of every player of the crowd at once; each copy goes to any node, until one answers."""
+        wishes = [make_wish(stage.chance, f"p{n}", f"w{turn}") for n in range(CROWD)]
+        self._begun += len(wishes)
+        sending = [
+            [self._crowd.submit(self._send, wish) for _ in range(stage.chance.randrange(1, COPIES_MAX + 1))]
+            for wish in wishes
+        ]
+        for wish, copies in zip(wishes, sending, strict=True):
+            answers = {json.dumps(copy.result(), sort_keys=True) for copy in copies}
+            if len(answers) != 1:
+                self._differing.append(wish.name)
+            self._believe(wish)
+            self._asked.append(wish.name)
+
+    def account(self, stage: Stage) -> Account:
+        return Account(self._begun, len(self._asked))
+
+    def judge(self, stage: Stage) -> Iterable[Breach]:
+        yield from exactly_once(self._asked, [name for (name,) in stage.rows(RECORDS)])
+        yield from (Breach("one answer", name, "was answered in two ways") for name in self._differing)
+        with stage.database.connect() as connection:
+            for player, model in self._model.items():
+                found = run(connection, reading.state(player))
+                held = Counter[str](found.state["resources"]) if found else Counter[str]()
+                if held != +model:
+                    yield Breach("holds what was answered", player, f"holds {dict(held)}, not {dict(model)}")
+                for discrepancy in run(connection, reading.audit_check(player)):
+                    yield Breach("audit", player, str(discrepancy))
+
+    def remains(self, stage: Stage) -> Iterable[Breach]:
+        return ()
+
+    def _send(self, wish: Wish) -> Any:
+        """One copy, to one node after another, until one of them answers."""
+        give_up = time.monotonic() + INSIST_SECONDS
+        for node in itertools.cycle(range(NODES)):
+            try:
+                status, answer = _post(
+                    (self._folder / f"node-{node}").read_text(),
+                    f"/players/{wish.player}/{wish.path}",
+                    {**wish.body, "request_id": wish.request},
+                )
+            except (OSError, http.client.HTTPException, ValueError):
+                status, answer = 0, None
+            if status == 200:
+                return answer
+            assert status in {0, *AGAIN}, (wish, status, answer)
+            assert time.monotonic() < give_up, f"nobody answers {wish}"
+            time.sleep(0.1)
+        raise AssertionError
+
+    def _believe(self, wish: Wish) -> None:
+        for resource, count in wish.body["resources"].items():
+            if wish.other is None:
+                self._model[wish.player][resource] += count
+            else:
+                self._model[wish.player][resource] -= count
+                self._model[wish.other][resource] += count
+
+
+def make_wish(chance: random.Random, player: str, request: str) -> Wish:
+    """Anything that can always be done."""
+    if chance.random() < 0.5:
+        return Wish(player, request, "grant-items", {"resources": {"gem": chance.randrange(1, 5)}})
+    other = chance.choice([f"p{n}" for n in range(CROWD) if f"p{n}" != player])
+    body = {"to_player_id": other, "resources": {"gold": chance.randrange(1, 5)}}
+    return Wish(player, request, "transfer", body, other)
+
+
+def _post(url: str, path: str, body: Any) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=REPLY_SECONDS)
+    try:
+        connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
+        reply = connection.getresponse()
+        return reply.status, json.loads(reply.read())
+    finally:
+        connection.close()
+
+
+PLAYERS = Players

@@ -1,0 +1,59 @@
+"""`fencepost torture`: its exit codes, and the files that it leaves."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from fencepost.cli.exits import ExitCode
+
+ROOT = Path(__file__).parents[3]
+PROGRAM = "import sys; from fencepost.cli.app import main; sys.argv[0] = 'fencepost'; main()"
+
+
+def torture(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "torture", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=110,
+    )
+    last = folder / ".fencepost" / "torture" / "last.json"
+    return done.returncode, json.loads(last.read_text()) if last.exists() else {"output": done.stderr}
+
+
+def test_a_run_that_proves_nothing_is_void(tmp_path: Path) -> None:
+    code, facts = torture(
+        tmp_path, "--seconds", "1", "--systems", "leases", "--faults", "clock", "--seed", "3"
+    )
+
+    assert (code, facts["verdict"]) == (ExitCode.VOID, "void"), facts
+    assert any("ambiguous outcomes" in reason for reason in facts["void_because"])
+    assert facts["effects"] > 0
+    assert (tmp_path / ".fencepost" / "torture" / "last.html").exists()
+
+
+def test_a_system_of_ones_own_that_loses_an_effect_is_a_violation(tmp_path: Path) -> None:
+    code, facts = torture(
+        tmp_path,
+        "--seconds",
+        "1",
+        "--systems",
+        "tests.acceptance.torture.broken:Forgetful",
+        "--faults",
+        "kill",
+    )
+
+    assert (code, facts["verdict"], facts["lost"]) == (ExitCode.PROBLEM, "violated", 1), facts
+
+
+def test_a_wrong_name_is_a_wrong_command_line(tmp_path: Path) -> None:
+    for arguments in (("--faults", "flood"), ("--systems", "moon"), ("--minutes", "1", "--seconds", "5")):
+        code, facts = torture(tmp_path, *arguments)
+
+        assert code == ExitCode.USAGE, facts

@@ -1,0 +1,37 @@
+"""Short tortures: nothing breaks, and a planted bug does."""
+
+import json
+
+import pytest
+
+from fencepost.torture.ordeal import Ordeal, Outcome, Plan
+from fencepost.torture.schedule import chosen_kinds
+
+KINDS = [kind for kind in chosen_kinds([]) if kind != "disk-full"]
+
+
+def run(*systems: str, seconds: float, seed: int, kinds: list[str] = KINDS) -> Outcome:
+    # How fast this machine is must not decide: what is late here is late, and what hangs is lost.
+    plan = Plan(seed, seconds, systems, kinds, gap_seconds=0.3, durable=False, liveness_leases=30)
+    return Ordeal(plan).run()
+
+
+def story(outcome: Outcome) -> str:
+    return json.dumps(
+        {
+            "breaches": [f"{system}: {breach}" for system, breach in outcome.judgement.breaches[:20]],
+            "effects": dict(outcome.effects),
+            "hit": dict(outcome.tally.hit),
+            "log": outcome.log[-4000:],
+        },
+        indent=2,
+    )
+
+
+@pytest.mark.parametrize("systems", [("leases", "jobs")], ids=" ".join)
+def test_a_short_torture_breaks_nothing(systems: tuple[str, ...]) -> None:
+    outcome = run(*systems, seconds=8, seed=7)
+
+    assert outcome.judgement.breaches == [], story(outcome)
+    assert min(outcome.effects.values()) > 0
+    assert outcome.tally.hit.total() > 0

@@ -1,0 +1,194 @@
+"""The checker accepts what one thing after another can have answered, and nothing else."""
+
+import itertools
+import math
+import random
+from typing import Any
+
+import pytest
+
+from fencepost.torture.chronicle import Operation
+from fencepost.torture.linearizability import linearize
+from fencepost.torture.models import Held, LeaseModel, NonceModel
+
+
+def acquire(begun: float, ended: float, owner: str, answer: Any) -> Operation:
+    return Operation("acquire", "r", begun, ended, {"owner": owner}, answer)
+
+
+def write(begun: float, ended: float, owner: str, token: int, answer: Any) -> Operation:
+    return Operation("write", "r", begun, ended, {"owner": owner, "token": token}, answer)
+
+
+def release(begun: float, ended: float, owner: str, token: int, answer: Any) -> Operation:
+    return Operation("release", "r", begun, ended, {"owner": owner, "token": token}, answer)
+
+
+def reserve(begun: float, ended: float, answer: int | None) -> Operation:
+    return Operation("reserve", "s", begun, ended, {}, answer)
+
+
+def give_back(begun: float, ended: float, nonce: int) -> Operation:
+    return Operation("release", "s", begun, ended, {"nonce": nonce}, "released")
+
+
+FINE = {
+    "one after another": [
+        acquire(0, 1, "a", 1),
+        write(2, 3, "a", 1, 1),
+        release(4, 5, "a", 1, "released"),
+        acquire(6, 7, "b", 2),
+        write(8, 9, "b", 2, 2),
+    ],
+    "a takeover at the same time as the last write": [
+        acquire(0, 1, "a", 1),
+        write(2, 6, "a", 1, 1),
+        acquire(3, 5, "b", 2),
+        write(7, 8, "b", 2, 2),
+    ],
+    "a late write that is refused": [
+        acquire(0, 1, "a", 1),
+        acquire(2, 3, "b", 2),
+        write(4, 5, "a", 1, "not_owner"),
+        write(6, 7, "b", 2, 1),
+    ],
+    "an unknown write that happened": [
+        acquire(0, 1, "a", 1),
+        write(2, math.inf, "a", 1, None),
+        acquire(4, 5, "b", 2),
+        write(6, 7, "b", 2, 2),
+    ],
+    "an unknown write that did not": [
+        acquire(0, 1, "a", 1),
+        write(2, math.inf, "a", 1, None),
+        acquire(4, 5, "b", 2),
+        write(6, 7, "b", 2, 1),
+    ],
+    "an unknown acquisition that took a token": [
+        acquire(0, math.inf, "a", None),
+        acquire(1, 2, "b", 2),
+    ],
+    "an expired lease": [acquire(0, 1, "a", 1), write(2, 3, "a", 1, "lease_expired")],
+}
+BROKEN = {
+    "a zombie writes after its successor": [
+        acquire(0, 1, "a", 1),
+        acquire(2, 3, "b", 2),
+        write(4, 5, "b", 2, 1),
+        write(6, 7, "a", 1, 2),
+    ],
+    "two writes see the same value": [
+        acquire(0, 1, "a", 1),
+        write(2, 3, "a", 1, 1),
+        write(4, 5, "a", 1, 1),
+    ],
+    "a token comes back": [acquire(0, 1, "a", 1), acquire(2, 3, "b", 1)],
+    "a token is left out": [acquire(0, 1, "a", 1), acquire(2, 3, "b", 3)],
+    "the holder is refused as a stranger": [acquire(0, 1, "a", 1), write(2, 3, "a", 1, "not_owner")],
+    "a free lease is refused as held": [acquire(0, 1, "a", "not_owner")],
+    "an unknown write happens before it began": [
+        acquire(0, 1, "a", 1),
+        write(2, 3, "a", 1, 2),
+        write(4, math.inf, "a", 1, None),
+    ],
+}
+
+
+@pytest.mark.parametrize("history", FINE.values(), ids=FINE)
+def test_a_history_that_one_lease_can_have_is_accepted(history: list[Operation]) -> None:
+    assert linearize(history, LeaseModel()).holds
+
+
+@pytest.mark.parametrize("history", BROKEN.values(), ids=BROKEN)
+def test_a_history_that_no_lease_can_have_is_refused(history: list[Operation]) -> None:
+    finding = linearize(history, LeaseModel())
+
+    assert not finding.holds
+    assert "none of these can follow" in finding.explanation
+
+
+def test_nonces_fill_gaps_first_and_go_on_behind_the_last() -> None:
+    first = [reserve(0, 1, 0), reserve(2, 3, 1), give_back(4, 5, 0)]
+
+    assert linearize([*first, reserve(6, 7, 0), reserve(8, 9, 2)], NonceModel()).holds
+    assert not linearize([*first, reserve(6, 7, 2)], NonceModel()).holds
+    assert not linearize([*first, reserve(6, 7, 0), reserve(8, 9, 0)], NonceModel()).holds
+    assert linearize([reserve(0, math.inf, None), reserve(1, 2, 1)], NonceModel()).holds
+    assert not linearize([reserve(0, 1, 1)], NonceModel()).holds
+
+
+def everything_tried(history: list[Operation]) -> bool:
+    """The definition itself: some order of the answered calls that keeps to real time and to the model."""
+    for order in itertools.permutations(history):
+        if any(later.ended < earlier.begun for earlier, later in itertools.combinations(order, 2)):
+            continue
+        states = [LeaseModel().start()]
+        for operation in order:
+            states = [after for state in states for after in LeaseModel().after(state, operation)]
+        if states:
+            return True
+    return False
+
+
+def some_history(chance: random.Random) -> list[Operation]:
+    """Six calls at once, answered by chance: right often enough, wrong often enough."""
+    history: list[Operation] = []
+    for _ in range(6):
+        begun = chance.uniform(0, 6)
+        ended = begun + chance.uniform(0.1, 3)
+        owner = chance.choice("ab")
+        token = chance.choice([1, 1, 2])
+        history.append(
+            chance.choice(
+                [
+                    acquire(begun, ended, owner, chance.choice([1, 2, "not_owner"])),
+                    write(begun, ended, owner, token, chance.choice([1, 2, "not_owner"])),
+                    release(begun, ended, owner, token, chance.choice(["released", "not_owner"])),
+                ]
+            )
+        )
+    return history
+
+
+def test_the_search_agrees_with_trying_every_order() -> None:
+    chance = random.Random(7)  # noqa: S311
+    verdicts = [
+        (linearize(history, LeaseModel()).holds, everything_tried(history))
+        for history in (some_history(chance) for _ in range(400))
+    ]
+
+    assert [found for found, truth in verdicts if found != truth] == []
+    assert {truth for _, truth in verdicts} == {True, False}
+
+
+def test_a_long_history_with_many_unknown_calls_is_decided() -> None:
+    history: list[Operation] = []
+    value, now = 0, 0.0
+    for token in range(1, 1501):
+        owner = f"o{token}"
+        if token % 3 == 1:
+            history.append(acquire(now, math.inf, owner, None))
+        else:
+            value += 1
+            history += [acquire(now, now + 1, owner, token), write(now + 2, now + 3, owner, token, value)]
+        now += 4
+
+    assert linearize(history, LeaseModel()) == linearize([], LeaseModel())
+    history.append(write(now, now + 1, "o2", 2, value + 1))
+    finding = linearize(history, LeaseModel())
+    assert finding.decided
+    assert not finding.holds
+
+
+def test_a_search_that_gives_up_says_so() -> None:
+    history = [acquire(n, n + 1, f"o{n}", n + 1) for n in range(10)]
+
+    finding = linearize(history, LeaseModel(), configurations_max=3)
+
+    assert (finding.holds, finding.decided) == (True, False)
+
+
+def test_the_state_of_a_lease_is_what_the_model_says() -> None:
+    [held] = LeaseModel().after(Held(1, None, 4), acquire(0, 1, "b", 2))
+
+    assert held == Held(2, "b", 4)

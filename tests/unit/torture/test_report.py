@@ -1,0 +1,76 @@
+"""The report: a file for programs, a page that needs nothing from elsewhere."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from fencepost.console.reports import read_reports
+from fencepost.testing import Breach
+from fencepost.torture.faults import Tally
+from fencepost.torture.ordeal import Moment, Outcome, Plan
+from fencepost.torture.report import facts_of, write
+from fencepost.torture.schedule import Role, schedule
+from fencepost.torture.verdict import Hardness, judge
+
+
+def outcome(**changes: Any) -> Outcome:
+    plan = Plan(7, 10, ["jobs"], ["kill", "crash"])
+    tally = Tally(hit=Counter(kill=3), struck=Counter(kill=4))
+    tally.strike(next(schedule(7, ["kill"], [Role("jobs", 1, ())], gap_seconds=1)), 0.5)
+    breaches = [("jobs", Breach("lost", "<script>alert(1)</script>", "was lost"))]
+    facts: dict[str, Any] = {
+        "plan": plan,
+        "seconds": 10.0,
+        "tally": tally,
+        "effects": {"jobs": 200},
+        "refusals": {"stale_attempt": 2},
+        "ambiguous": 4,
+        "restarts": 1,
+        "ended_by_themselves": 0,
+        "settled_after": 1.0,
+        "judgement": judge(breaches, Hardness(10.0, {"jobs": 200}, 3, 4), plan.floors),
+        "moments": [Moment(0.5, {"jobs": 100}, 1, {}), Moment(10, {"jobs": 200}, 3, {})],
+        "log": "a line",
+    }
+    return Outcome(**(facts | changes))
+
+
+def test_the_last_run_can_be_read_by_a_program(tmp_path: Path) -> None:
+    write(facts_of(outcome(), {"power cut": "no file system"}), tmp_path / "torture")
+
+    facts = json.loads((tmp_path / "torture" / "last.json").read_text())
+
+    figures = {name: facts[name] for name in ("effects", "lost", "doubled", "faults", "refusals", "verdict")}
+    assert figures == {
+        "effects": 200,
+        "lost": 1,
+        "doubled": 0,
+        "faults": 3,
+        "refusals": 2,
+        "verdict": "violated",
+    }
+    assert facts["replay"].startswith("fencepost torture --seed 7 --seconds 10 --systems jobs --faults kill")
+    assert [struck["kind"] for struck in facts["schedule"]] == ["kill"]
+
+
+def test_the_console_shows_the_run(tmp_path: Path) -> None:
+    write(facts_of(outcome(), {}), tmp_path / "torture")
+
+    assert [report["name"] for report in read_reports(tmp_path)] == ["torture, seed 7"]
+
+
+def test_the_page_needs_nothing_from_elsewhere_and_believes_nothing(tmp_path: Path) -> None:
+    page = write(
+        facts_of(outcome(), {"power cut": "no file system"}), tmp_path, tmp_path / "sub" / "page.html"
+    )
+    text = page.read_text()
+
+    assert page == tmp_path / "sub" / "page.html"
+    assert json.loads(page.with_suffix(".json").read_text())["seed"] == 7
+    assert not re.search(r"https?:|src=|href=|@import|url\(", text)
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+    assert "power cut" in text
+    assert "violated" in text

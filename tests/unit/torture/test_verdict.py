@@ -1,0 +1,47 @@
+"""A run counts only if it was hard enough, and a violation always counts."""
+
+from fencepost.testing import Breach
+from fencepost.torture.effects import exactly_once, in_order
+from fencepost.torture.verdict import Floors, Hardness, judge
+
+HARD = Hardness(10.0, {"jobs": 100, "leases": 50}, hits=10, ambiguous=5)
+FLOORS = Floors()
+
+
+def test_a_hard_run_without_a_breach_has_passed() -> None:
+    assert judge([], HARD, FLOORS).verdict == "passed"
+
+
+def test_an_easy_run_is_void_and_says_why() -> None:
+    easy = Hardness(10.0, {"jobs": 100, "leases": 0}, hits=1, ambiguous=0)
+
+    judgement = judge([], easy, FLOORS)
+
+    assert judgement.verdict == "void"
+    assert judgement.too_easy == [
+        "leases made no effect",
+        "1 faults that hit, at least 3 were needed",
+        "0 ambiguous outcomes, at least 1 were needed",
+    ]
+
+
+def test_a_slow_run_is_void() -> None:
+    slow = Hardness(10.0, {"jobs": 49}, hits=10, ambiguous=5)
+
+    assert judge([], slow, FLOORS).too_easy == ["49 effects, at least 50 were needed"]
+
+
+def test_a_breach_counts_however_easy_the_run_was() -> None:
+    breaches = [("jobs", breach) for breach in exactly_once(["a", "b"], ["b", "b", "c"])]
+
+    judgement = judge(breaches, Hardness(10.0, {"jobs": 0}, 0, 0), FLOORS)
+
+    assert judgement.verdict == "violated"
+    assert (judgement.lost, judgement.doubled, len(judgement.breaches)) == (1, 1, 3)
+
+
+def test_order_is_kept_for_each_key_alone() -> None:
+    assert in_order("order", [("a", 1), ("b", 5), ("a", 2), ("b", 6), ("a", 2)]) == []
+    assert in_order("order", [("a", 1), ("b", 5), ("a", 3), ("a", 2)]) == [
+        Breach("order", "a", "2 came after 3")
+    ]
