@@ -38,6 +38,10 @@ from fencepost.settings import Settings
 from fencepost.whereabouts import of_this_directory
 
 if TYPE_CHECKING:
+    from fencepost.flows.graph import Flow
+    from fencepost.flows.metrics import FlowMetrics
+    from fencepost.flows.settings import FlowSettings
+    from fencepost.flows.worker import FlowWorker
     from fencepost.kernel.drivers import AsyncConnection, SyncConnection
     from fencepost.transaction import SyncTransaction, Transaction
 
@@ -252,6 +256,23 @@ class Fencepost(client.Fencepost):
             prepare=lambda: declare(self, handlers, self.schedules, self.owner),
             chores={"schedule": Scheduler(self).tick, "prune": Pruner(self, fitting).tick},
         )
+
+    def flow_worker(self, flow: Flow, settings: FlowSettings | None = None) -> FlowWorker:
+        """A worker of a flow; `run` it while this client is open. Any number of them share the flow's tasks.
+
+        await fp.flow_worker(totals).run(stop)
+        """
+        # Most programs have no flow: they need not load what reads and writes streams.
+        from fencepost.flows.worker import FlowWorker  # noqa: PLC0415
+
+        return FlowWorker(self, flow, redis_url=self.redis_url, settings=settings, metrics=self._flow_metrics)
+
+    @cached_property
+    def _flow_metrics(self) -> FlowMetrics:
+        """Made once, as those of the jobs."""
+        from fencepost.flows.metrics import FlowMetrics  # noqa: PLC0415 - As above.
+
+        return FlowMetrics.on(self.metrics)
 
     @cached_property
     def _job_metrics(self) -> JobMetrics:

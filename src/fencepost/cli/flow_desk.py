@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from fencepost.cli.exits import Complaint, ExitCode
-from fencepost.cli.job_desk import acting, looking
+from fencepost.cli.job_desk import acting, looking, somebody
 from fencepost.cli.reading import Reader
 from fencepost.cli.terminal import answer, answer_json, answer_rich
-from fencepost.flows import ledger
+from fencepost.flows import dead_letters, ledger
 from fencepost.kernel.drivers import run
 
 LOOK_SECONDS = 0.2
@@ -69,6 +70,36 @@ def drain(name: str, *, undo: bool, within: float) -> None:
     answer(f"Nobody holds a task of {name}.")
 
 
+def dead(name: str, *, step: str | None, limit: int, as_json: bool) -> None:
+    with looking() as connection:
+        rows = connection.execute(_DEAD, (name, step, step, limit)).fetchall()
+    letters: list[dict[str, Any]] = [dict(zip(_DEAD_COLUMNS, row, strict=True)) for row in rows]
+    if as_json:
+        answer_json({"flow": name, "dead": letters})
+        return
+    _table(f"dead letters of {name}", letters, ("id", "step", "died_at", "error", "preview"))
+
+
+def replay(name: str, step: str, ids: Sequence[int], *, everything: bool, limit: int) -> None:
+    wanted = _wanted(ids, everything=everything)
+    with acting() as connection:
+        count = run(connection, dead_letters.replay(name, step, ids=wanted, limit=limit, by=somebody(None)))
+    answer(f"{count} dead letters go back to {step} of {name}.")
+
+
+def discard(name: str, step: str, ids: Sequence[int], *, everything: bool, limit: int) -> None:
+    wanted = _wanted(ids, everything=everything)
+    with acting() as connection:
+        count = run(connection, dead_letters.discard(name, step, ids=wanted, limit=limit))
+    answer(f"{count} dead letters of {step} of {name} are gone.")
+
+
+def _wanted(ids: Sequence[int], *, everything: bool) -> Sequence[int] | None:
+    if bool(ids) == everything:
+        raise Complaint("Say which: their ids, or --all.", ExitCode.USAGE)
+    return ids or None
+
+
 def _held(connection: Reader, name: str) -> list[str]:
     holders = run(connection, ledger.holders(name))
     return [holder.resource for holder in holders if holder.held and "/seat/" not in holder.resource]
@@ -121,4 +152,8 @@ def _table(title: str, rows: list[dict[str, Any]], columns: tuple[str, ...]) -> 
 _FLOWS = """
     select f.name, f.draining_at, (select count(*) from fencepost.flow_savepoints s where s.flow = f.name)
     from fencepost.flows f order by f.name"""
+_DEAD = """
+    select id, step, died_at, error, preview, resource from fencepost.flow_dead_letters
+    where flow = %s and replay is null and (%s::text is null or step = %s) order by id limit %s"""
+_DEAD_COLUMNS = ("id", "step", "died_at", "error", "preview", "resource")
 _PLAN = "select plan from fencepost.flows where name = %s"

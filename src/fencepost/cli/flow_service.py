@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import importlib
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import ModuleType
 
+import psycopg
+
 from fencepost.cli.ending import Ending
 from fencepost.cli.exits import Complaint, ExitCode
+from fencepost.cli.flow_progress import ProgressBars, progress_bars
 from fencepost.cli.terminal import answer, answer_json, remark
 from fencepost.endpoint import Endpoint
-from fencepost.flows import Flow
+from fencepost.errors import ServerUnavailable
+from fencepost.flows import Flow, ledger
+from fencepost.flows.progress import progress_of
 from fencepost.flows.settings import FlowSettings
 from fencepost.flows.units import divide
 from fencepost.flows.worker import FlowWorker
@@ -44,7 +49,7 @@ async def _serve(
 ) -> None:
     stop = asyncio.Event()
     async with fp:
-        worker = FlowWorker(fp, flow, redis_url=fp.redis_url, settings=FlowSettings.load())
+        worker = fp.flow_worker(flow, FlowSettings.load())
         units = [unit.resource for unit in divide(worker.program)]
         if as_json:
             answer_json({"flow": flow.name, "worker": worker.owner, "url": url, "tasks": units}, indent=None)
@@ -54,10 +59,20 @@ async def _serve(
                 f"at {url}/metrics"
             )
         working = asyncio.create_task(worker.run(stop, until_done=until_done))
-        while not working.done() and not ending.wait(0):
-            await asyncio.wait([working], timeout=LOOK_SECONDS)
+        with progress_bars() as bars:
+            while not working.done() and not ending.wait(0):
+                await asyncio.wait([working], timeout=LOOK_SECONDS)
+                await _show_progress(fp, worker, bars)
         stop.set()
         await working
+
+
+async def _show_progress(fp: Fencepost, worker: FlowWorker, bars: ProgressBars) -> None:
+    """What is committed, by whomever; a database that is away for a while is the worker's business."""
+    with suppress(ServerUnavailable, psycopg.Error):
+        if bars.are_shown:
+            frontiers = await fp.run(ledger.frontiers(worker.program.flow.name))
+            bars.show(progress_of(worker.program, frontiers))
 
 
 def find_flow(target: str) -> Flow:

@@ -10,6 +10,10 @@ from fencepost.cli.terminal import JsonOption
 
 Name = Annotated[str, typer.Argument(metavar="FLOW", help="Its name.")]
 Savepoint = Annotated[str, typer.Argument(metavar="SAVEPOINT", help="A name for the savepoint.")]
+DeadStep = Annotated[str, typer.Argument(metavar="STEP", help="The name that was given to dead_letters.")]
+DeadIds = Annotated[list[int] | None, typer.Argument(metavar="[ID]...", help="Which, by id.")]
+All = Annotated[bool, typer.Option("--all", help="All of them, the oldest first.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, help="So many at most.")]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -24,6 +28,8 @@ app = typer.Typer(
       fencepost flows savepoint totals before-v2    keep what is committed now, under a name
       fencepost flows drain totals                  workers commit and let go; --undo lets them go on
       fencepost flows restore totals before-v2      put every task back; nobody may hold one
+      fencepost flows dead totals                   what a step could not take, and why
+      fencepost flows replay totals unreadable --all    give it to the step again
     """,
 )
 
@@ -132,3 +138,54 @@ def drain(
     from fencepost.cli import flow_desk  # noqa: PLC0415 - As above.
 
     flow_desk.drain(name, undo=undo, within=within)
+
+
+@app.command()
+def dead(
+    name: Name,
+    step: Annotated[str | None, typer.Option("--step", help="Of this name of dead_letters only.")] = None,
+    limit: Limit = 100,
+    json_output: JsonOption = False,
+) -> None:
+    """Records that steps could not take, the oldest first, with the error of each.
+
+    \b
+    Examples:
+      fencepost flows dead totals
+      fencepost flows dead totals --step unreadable --json | jq -r '.dead[].id'
+    """
+    from fencepost.cli import flow_desk  # noqa: PLC0415 - As above.
+
+    flow_desk.dead(name, step=step, limit=limit, as_json=json_output)
+
+
+@app.command()
+def replay(
+    name: Name, step: DeadStep, ids: DeadIds = None, everything: All = False, limit: Limit = 10_000
+) -> None:
+    """Give dead letters to their step again. Each comes back once; one that fails again is dead again.
+
+    \b
+    Examples:
+      fencepost flows replay totals unreadable 17 18
+      fencepost flows replay totals unreadable --all
+    """
+    from fencepost.cli import flow_desk  # noqa: PLC0415 - As above.
+
+    flow_desk.replay(name, step, ids or [], everything=everything, limit=limit)
+
+
+@app.command()
+def discard(
+    name: Name, step: DeadStep, ids: DeadIds = None, everything: All = False, limit: Limit = 10_000
+) -> None:
+    """Throw dead letters away. What was asked for again stays.
+
+    \b
+    Examples:
+      fencepost flows discard totals unreadable 17
+      fencepost flows discard totals unreadable --all
+    """
+    from fencepost.cli import flow_desk  # noqa: PLC0415 - As above.
+
+    flow_desk.discard(name, step, ids or [], everything=everything, limit=limit)

@@ -145,7 +145,7 @@ def entries_for(
             by_group.setdefault(group, []).append((value, key, moment, offsets[at]))
         for group, members in by_group.items():
             parts[group].append((entrance, members))
-    head = [after, mark.at, watermark, mark.ended, mark.watermark]
+    head = [after, mark.at, watermark, mark.ended, mark.watermark, mark.count]
     return {group: [b"h", pack(head), b"d", pack(part)] for group, part in enumerate(parts)}
 
 
@@ -156,7 +156,9 @@ class ChannelIntake:
         self._redis = redis
         flow = program.flow.name
         self._keys = {sender.name: ChannelKeys(flow, group, sender.name) for sender in senders}
-        self._timed = {s.name: Head(program, s.node).watermark is not None for s in senders}
+        self._timed = {
+            s.name: not s.timeless and Head(program, s.node).watermark is not None for s in senders
+        }
         self._revive: list[Callable[[Any], Any]] = program.revivers()
         self._marks = Frontier()
         self._durable: dict[str, Offset | None] = {}
@@ -234,8 +236,13 @@ class ChannelIntake:
                 pipe.xdel(self._keys[name].stream, *gone)
         await pipe.execute()
 
-    async def lag(self) -> int:
-        return sum(len(waiting) for waiting in self._unacknowledged.values())
+    async def lags(self) -> dict[str, int | None]:
+        """Entries, not records: those of the source are counted by whoever reads it."""
+        return {name: len(waiting) for name, waiting in self._unacknowledged.items()}
+
+    @property
+    def heads(self) -> Sequence[Head]:
+        return ()
 
     async def close(self) -> None:
         """The connection is the worker's."""
@@ -247,7 +254,7 @@ class ChannelIntake:
             self._last = dict.fromkeys(self._last, "0")
 
     async def _take(self, name: str, entry_id: str, fields: Sequence[bytes]) -> Arrival | None:
-        after, to, watermark, ended, at_watermark = unpack(fields[1])
+        after, to, watermark, ended, at_watermark, count = unpack(fields[1])
         mark = self._marks.of(name)
         if after is not None and is_after(after, mark.at):
             await self._redis.set(self._keys[name].rewind, "1")
@@ -259,7 +266,7 @@ class ChannelIntake:
             (int(entrance), _records(members, after, mark, self._revive[int(entrance)]))
             for entrance, members in unpack(fields[3])
         ]
-        self._marks[name] = Mark(to if to is not None else mark.at, at_watermark, ended)
+        self._marks[name] = Mark(to if to is not None else mark.at, at_watermark, ended, count)
         return Arrival(name, runs, self._marks[name], watermark, sum(len(records) for _, records in runs))
 
 

@@ -15,12 +15,14 @@ from fencepost.crashpoints import crash_point
 from fencepost.flows import ledger
 from fencepost.flows.channel import ChannelLost, ChannelSender, entries_for
 from fencepost.flows.frontier import Frontier, Mark, least_mark
+from fencepost.flows.intake import opened
 from fencepost.flows.metrics import FlowMetrics
 from fencepost.flows.program import Head, Program
-from fencepost.flows.record import END, Offset
+from fencepost.flows.record import END, Offset, is_after
 from fencepost.flows.settings import FlowSettings
 from fencepost.flows.sinks.sink import Workplace
 from fencepost.flows.sources.source import Chunk, Reader
+from fencepost.flows.traffic import Traffic, UnitClock, counted
 from fencepost.flows.units import Sender
 from fencepost.kernel import lease as kernel_lease
 from fencepost.kernel.lease import Lease
@@ -53,6 +55,10 @@ class Forwarder:
         self._settings = settings
         self._metrics = metrics
         self.ended = False
+        self.reader: Reader | None = None
+        self.head: Head | None = None
+        self.clock = UnitClock()
+        self._count = 0
 
     async def run(self, stopping: asyncio.Event) -> None:
         """Until it is told to stop, or every receiver has committed the end of the partition."""
@@ -63,11 +69,18 @@ class Forwarder:
                 self._metrics.rewinds.labels(flow=self._program.flow.name).inc()
                 announce("flows.rewound")
 
+    async def traffic(self) -> Traffic:
+        """What it has sent so far, for a picture."""
+        reader, head = self.reader, self.head
+        lag = None if reader is None else await reader.lag(self._count)
+        edges = {} if head is None else counted(self._program, head.steps)
+        return Traffic(edges, {self._sender.name: lag}, self.clock.idle_seconds, self.clock.blocked_seconds)
+
     async def _forward(self, stopping: asyncio.Event) -> None:
         fp: Fencepost = self._place.fp
         # A zombie must not empty channels that its successor fills.
         await fp.run(kernel_lease.fence(self._lease.resource, self._lease.token))
-        start = least_mark(await self._taken())
+        start = opened(least_mark(await self._taken()), self._sender)
         self.ended = start.ended
         if self.ended:
             return
@@ -85,8 +98,10 @@ class Forwarder:
         assert self._sender.node.source is not None, "a sender is a partition of a source"
         reader = await self._sender.node.source.open(self._place, self._sender.partition, start.at)
         try:
+            self.reader, self.head, self._count = reader, head, start.count
             await self._pump(reader, head, channel, start.at, stopping)
         finally:
+            self.reader = None
             await reader.close()
 
     async def _pump(
@@ -96,7 +111,8 @@ class Forwarder:
         chunk = Chunk((), ())
         while not stopping.is_set():
             if not chunk.ended:
-                chunk = await reader.read(self._settings.batch, CHECK_SECONDS / 4)
+                with self.clock.idle():
+                    chunk = await reader.read(self._settings.batch, CHECK_SECONDS / 4)
                 if chunk.values or chunk.ended:
                     await self._send(head, channel, chunk, sent, stopping)
                     sent = chunk.offsets[-1] if chunk.values else sent
@@ -106,7 +122,8 @@ class Forwarder:
                 checked_at = time.monotonic()
                 taken = await self._taken()
                 least = least_mark(taken)
-                self.ended = chunk.ended and least.ended
+                # A timeless source may have ended before: that end is over if more was sent since.
+                self.ended = chunk.ended and least.ended and (sent is None or not is_after(sent, least.at))
                 if self.ended:
                     return
                 if least.at is not None:
@@ -118,7 +135,9 @@ class Forwarder:
         self, head: Head, channel: ChannelSender, chunk: Chunk, after: Offset | None, stopping: asyncio.Event
     ) -> None:
         runs = await head.feed(chunk.values) if chunk.values else []
-        mark = Mark(chunk.offsets[-1] if chunk.values else after, head.watermark, chunk.ended)
+        self._count += chunk.skipped + len(chunk.values)
+        at = chunk.offsets[-1] if chunk.values else after
+        mark = Mark(at, head.watermark, chunk.ended, self._count)
         watermark = END if head.watermark is not None and chunk.ended else head.watermark
         left = entries_for(runs, chunk.offsets, self._groups, after, mark, watermark)
         crash_point("flows.forward.before_send")
@@ -126,7 +145,8 @@ class Forwarder:
             full = await channel.send(left)
             left = {group: left[group] for group in full}
             if left:
-                await asyncio.sleep(FULL_SECONDS)
+                with self.clock.blocked():
+                    await asyncio.sleep(FULL_SECONDS)
         crash_point("flows.forward.after_send")
 
     async def _taken(self) -> list[Mark]:

@@ -17,6 +17,8 @@ class Mark:
     at: Offset | None = None
     watermark: float | None = None
     ended: bool = False
+    count: int = 0
+    """How many records of the sender lie at or before `at`, as far as its source can count."""
 
 
 BEGINNING = Mark()
@@ -27,7 +29,12 @@ class Frontier(dict[str, Mark]):
 
     def as_json(self) -> Json:
         return {
-            sender: {"at": mark.at, "watermark": _finite(mark.watermark), "ended": mark.ended}
+            sender: {
+                "at": mark.at,
+                "watermark": _finite(mark.watermark),
+                "ended": mark.ended,
+                "count": mark.count,
+            }
             for sender, mark in self.items()
         }
 
@@ -46,7 +53,7 @@ def least_mark(marks: list[Mark]) -> Mark:
     if not marks or any(mark.at is None for mark in marks):
         return Mark(ended=ended)
     lowest = min(marks, key=lambda mark: order(mark.at if mark.at is not None else 0))
-    return Mark(lowest.at, lowest.watermark, ended)
+    return Mark(lowest.at, lowest.watermark, ended, lowest.count)
 
 
 def _finite(watermark: float | None) -> float | None:

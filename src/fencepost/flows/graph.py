@@ -13,15 +13,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
 from fencepost.flows import keyed_steps, steps, window_steps
+from fencepost.flows.dead_letters import DeadLetterSink
 from fencepost.flows.errors import GraphRefused
 from fencepost.flows.guarantee import EXACTLY_ONCE, Guarantee, require
 from fencepost.flows.node import Node
 from fencepost.flows.record import Failure, WindowResult
+from fencepost.flows.replaying import with_replays
 from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.sources.source import Source
 from fencepost.flows.windows import Session, Tumbling, Window
@@ -60,7 +62,9 @@ class Flow:
                 raise GraphRefused(
                     f"{other.name} and {self.name} are two flows; branches of one have one name."
                 )
-        return replace(self, sinks=(*self.sinks, *(sink for other in others for sink in other.sinks)))
+        sinks = [*self.sinks, *(sink for other in others for sink in other.sinks)]
+        # Branches of one stream have in common what was ended before they parted.
+        return replace(self, sinks=tuple(dict.fromkeys(sinks)))
 
     def nodes(self) -> list[Node]:
         """Every node once, parents first."""
@@ -180,6 +184,15 @@ class Stream(Generic[T]):
         """Records that the last step could not take. Without it, such a record stops its task."""
         return Stream(self._flow, Node("errors", (self._node,), side="errors"))
 
+    def dead_letters(self, name: str, *, value: type[Any] | None = None) -> Self:
+        """Keep what the last step cannot take, under a name; `fencepost flows replay` gives it to the step.
+
+        Records are kept as plain data; `value` is the type that each is made again.
+        """
+        retried = with_replays(self._node, self._flow.name, name, value)
+        failures: Stream[Failure] = Stream(self._flow, Node("errors", (retried,), side="errors"))
+        return type(self)(failures.sink(DeadLetterSink(self._flow.name, name)), retried)
+
     def sink(self, sink: Sink) -> Flow:
         """End the branch. Raises GuaranteeNotMet if the flow was asked for more than this can keep."""
         flow = replace(self._flow, sinks=(*self._flow.sinks, self._next("sink", sink=sink)))
@@ -187,7 +200,9 @@ class Stream(Generic[T]):
         promises = [(f"the source {source.name}", source.promise) for source in sources]
         promises.append((f"the sink {type(sink).__name__}", sink.promise))
         require(Guarantee.named(flow.guarantee), promises)
-        if not sink.keyed and any(node.at_commit for node in self._node.ancestors()):
+        # What fails, fails when it comes: of the step itself only its answers wait for the commit.
+        before = self._node.parents[0].parents if self._node.side == "errors" else (self._node,)
+        if not sink.keyed and any(node.at_commit for last in before for node in last.ancestors()):
             raise GraphRefused(
                 f"A fold that speaks once a commit gives {type(sink).__name__} another number of records in "
                 "every run. Use emit='each', a window, or a sink that replaces by key."

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from fencepost.flows.frontier import Frontier, Mark
-from fencepost.flows.program import Head, Program
+from fencepost.flows.program import Head, Program, least
 from fencepost.flows.record import END
 from fencepost.flows.sinks.sink import Workplace
 from fencepost.flows.sources.source import Reader
@@ -28,13 +28,21 @@ class Arrival:
 
 
 class Intake(Protocol):
+    @property
+    def heads(self) -> Sequence[Head]:
+        """The heads that it feeds itself."""
+        ...
+
     async def read(self, limit: int, wait_seconds: float, only: frozenset[str] | None) -> list[Arrival]:
         """What came; with `only`, of these senders: the others have sent more than can be held."""
         ...
 
     async def acknowledge(self, frontier: Frontier) -> None: ...
 
-    async def lag(self) -> int: ...
+    async def lags(self) -> dict[str, int | None]:
+        """How much waits behind what was read, by sender: in the source, as far as it can tell, or in
+        channels."""
+        ...
 
     async def close(self) -> None: ...
 
@@ -48,6 +56,7 @@ class SourceIntake:
         self._place = place
         self._heads: dict[str, Head] = {}
         self._readers: dict[str, Reader] = {}
+        self._timeless = {sender.name for sender in senders if sender.timeless}
         self._marks: Frontier = Frontier()
 
     async def open(self, frontier: Frontier) -> None:
@@ -62,6 +71,10 @@ class SourceIntake:
                 self._readers[sender.name] = await sender.node.source.open(
                     self._place, sender.partition, mark.at
                 )
+
+    @property
+    def heads(self) -> Sequence[Head]:
+        return list(self._heads.values())
 
     def watermarks(self) -> dict[str, float | None]:
         """Where each sender stands before anything was read."""
@@ -85,9 +98,14 @@ class SourceIntake:
             if at is not None:
                 await reader.acknowledge(at)
 
-    async def lag(self) -> int:
-        lags = [await reader.lag() for reader in list(self._readers.values())]
-        return sum(lag or 0 for lag in lags)
+    async def lags(self) -> dict[str, int | None]:
+        lags: dict[str, int | None] = {}
+        for name in list(self._readers):
+            # Asked for beside the task, which may close its readers meanwhile.
+            reader = self._readers.get(name)
+            if reader is not None:
+                lags[name] = await reader.lag(self._marks[name].count)
+        return lags
 
     async def close(self) -> None:
         while self._readers:
@@ -96,11 +114,21 @@ class SourceIntake:
     async def _take(self, name: str, limit: int, wait_seconds: float) -> Arrival:
         chunk = await self._readers[name].read(limit, wait_seconds)
         head = self._heads[name]
+        if name in self._timeless:
+            # What is late is late for the others: nothing of its own says how far time has come.
+            head.restore(least([self._watermark(other) for other in self._heads]))
         runs = await head.feed(chunk.values) if chunk.values else []
-        at = chunk.offsets[-1] if chunk.values else self._marks[name].at
-        self._marks[name] = Mark(at, head.watermark, chunk.ended)
+        before = self._marks[name]
+        at = chunk.offsets[-1] if chunk.values else before.at
+        count = before.count + chunk.skipped + len(chunk.values)
+        self._marks[name] = Mark(at, head.watermark, chunk.ended, count)
         return Arrival(name, runs, self._marks[name], self._watermark(name), len(chunk.values))
 
     def _watermark(self, name: str) -> float | None:
-        watermark = self._heads[name].watermark
+        watermark = None if name in self._timeless else self._heads[name].watermark
         return END if watermark is not None and self._marks[name].ended else watermark
+
+
+def opened(mark: Mark, sender: Sender) -> Mark:
+    """Where to begin: what a timeless source has ended with, was only the end of that run."""
+    return replace(mark, ended=False) if sender.timeless else mark

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -29,6 +30,17 @@ class Holder:
     token: int
     held: bool
     expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What flows between two nodes of the plan, lately; None where nobody has told."""
+
+    parent: int
+    child: int
+    per_second: float | None
+    lag: int | None
+    backpressure: float | None
 
 
 def register(name: str, plan: Json, by: str) -> Call[None]:
@@ -111,6 +123,27 @@ def rewind(resource: str, token: int, to: int) -> Call[int]:
         "select fencepost.flow_rewind(%s::text, %s::bigint, %s::bigint)",
         (text("resource", resource), token, to),
         scalar,
+    )
+
+
+def report(told: Sequence[tuple[str, int, Json]]) -> Call[int]:
+    """What tasks have done lately: resource, token and activity of each."""
+    return Call(
+        "select fencepost.flow_report(%s::text[], %s::bigint[], %s::jsonb[])",
+        (
+            [text("resource", resource) for resource, _, _ in told],
+            [token for _, token, _ in told],
+            [document("activity", activity) for _, _, activity in told],
+        ),
+        scalar,
+    )
+
+
+def edges(name: str) -> Call[list[Edge]]:
+    return Call(
+        "select parent, child, per_second, lag, backpressure from fencepost.flow_edges(%s::text)",
+        (text("name", name),),
+        each(Edge),
     )
 
 

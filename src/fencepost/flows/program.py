@@ -17,6 +17,7 @@ from fencepost.flows.merge import TimeMerge
 from fencepost.flows.node import Node
 from fencepost.flows.record import END
 from fencepost.flows.sinks.sink import Sink
+from fencepost.flows.sources.source import is_timeless
 from fencepost.flows.state import pack, reviver, unpack
 from fencepost.flows.steps import Batch, Collect, EventTime, Pass, Step
 
@@ -115,6 +116,11 @@ class Program:
                 )
             if groups is None:
                 continue
+            if is_timeless(node.source) and self.has_time:
+                raise GraphRefused(
+                    "Dead letters come back into a flow in event time only without key groups: which windows "
+                    "are closed differs between groups. Leave groups out, or end with .errors.sink(...)."
+                )
             if node.kind == "key_by" and self.sections[node] == BODY:
                 raise GraphRefused(
                     "A second key_by behind key groups would need a second exchange. Leave groups out (one "
@@ -172,6 +178,7 @@ class Head:
         for number, border in enumerate(program.borders):
             if border in reached:
                 self._ends.append((number, self._end_of(border)))
+        self.steps: Mapping[Node, Step] = self._wiring.steps
         self._clocks = [step for step in self._wiring.steps.values() if isinstance(step, EventTime)]
 
     @property
@@ -207,8 +214,9 @@ class Body:
         self._program = program
         self._steps = list(wiring.steps.values())
         self._entrances = [self._entrance(wiring, border) for border in program.borders]
-        collectors = {**wiring.steps, **dict(zip(program.borders, self._entrances, strict=True))}
-        self._sinks = [collectors[node] for node in program.flow.sinks]
+        entrances = dict(zip(program.borders, self._entrances, strict=True))
+        self.steps: Mapping[Node, Step] = {**wiring.steps, **entrances}
+        self._sinks = [self.steps[node] for node in program.flow.sinks]
         self._merge = TimeMerge() if program.must_merge(senders) else None
         self._watermark = float("-inf")
 

@@ -52,3 +52,4 @@ class Failure(NamedTuple):
     value: Any
     error: str
     step: str
+    key: Any = None

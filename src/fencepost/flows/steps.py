@@ -25,6 +25,8 @@ class Step:
     def __init__(self) -> None:
         self.outs: list[tuple[Step, int]] = []
         self.errors: list[tuple[Step, int]] = []
+        self.counts = {"": 0, "errors": 0, "late": 0}
+        """How many records have left, by side."""
 
     @property
     def states(self) -> dict[str, KeyedState]:
@@ -45,8 +47,15 @@ class Step:
 
     async def emit(self, records: Batch) -> None:
         if records:
+            self.counts[""] += len(records)
             for step, port in self.outs:
                 await step.push(records, port)
+
+    async def emit_failures(self, failed: Batch) -> None:
+        if failed:
+            self.counts["errors"] += len(failed)
+            for step, port in self.errors:
+                await step.push(failed, port)
 
     async def each(self, records: Batch, take: Callable[[Record], Iterable[Record]]) -> Batch:
         """One by one, after a batch has failed: what fails goes to `.errors`, or is raised without one."""
@@ -59,13 +68,12 @@ class Step:
                 if not self.errors:
                     raise
                 failed.append(self.failure(record, error))
-        for step, port in self.errors:
-            await step.push(failed, port)
+        await self.emit_failures(failed)
         return taken
 
     def failure(self, record: Record, error: Exception) -> Record:
         value, key, time, at = record
-        return Failure(value, f"{type(error).__name__}: {error}", self.name), key, time, at
+        return Failure(value, f"{type(error).__name__}: {error}", self.name, key), key, time, at
 
 
 class Pass(Step):
@@ -142,8 +150,7 @@ class Enrich(Step):
                 failed.append(self.failure(record, answer))
             else:
                 raise answer
-        for step, out_port in self.errors:
-            await step.push(failed, out_port)
+        await self.emit_failures(failed)
         await self.emit(made)
 
 
@@ -189,6 +196,7 @@ class EventTime(Step):
             kept.append(record)
             watermark = max(watermark, time - lateness)
         self.watermark = watermark
+        self.counts["late"] += len(late)
         for step, out_port in self.late:
             await step.push(late, out_port)
         await self.emit(kept)

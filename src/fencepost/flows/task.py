@@ -11,8 +11,9 @@ from fencepost.flows.committer import Committer
 from fencepost.flows.frontier import Frontier
 from fencepost.flows.intake import Arrival, Intake
 from fencepost.flows.metrics import FlowMetrics
-from fencepost.flows.program import Body, least
+from fencepost.flows.program import Body, Program, least
 from fencepost.flows.settings import FlowSettings
+from fencepost.flows.traffic import Traffic, UnitClock, counted
 from fencepost.signals import announce
 
 
@@ -22,7 +23,7 @@ class Task:
 
     def __init__(
         self,
-        flow: str,
+        program: Program,
         body: Body,
         committer: Committer,
         intake: Intake,
@@ -31,7 +32,8 @@ class Task:
         settings: FlowSettings,
         metrics: FlowMetrics,
     ) -> None:
-        self._flow = flow
+        self._program = program
+        self._flow = program.flow.name
         self._body = body
         self._committer = committer
         self._intake = intake
@@ -43,6 +45,15 @@ class Task:
         self._moved = False
         self._last_commit = time.monotonic()
         self._asked = asyncio.Event()
+        self._clock = UnitClock()
+
+    async def traffic(self) -> Traffic:
+        """What it has done so far, for a picture."""
+        edges = counted(self._program, self._body.steps)
+        for head in self._intake.heads:
+            for edge, count in counted(self._program, head.steps).items():
+                edges[edge] = edges.get(edge, 0) + count
+        return Traffic(edges, await self._intake.lags(), self._clock.idle_seconds)
 
     def ask_to_commit(self) -> None:
         self._asked.set()
@@ -58,7 +69,8 @@ class Task:
         try:
             while not self.ended and not stopping.is_set():
                 reading = reading or self._read()
-                await asyncio.wait([reading], timeout=self._patience())
+                with self._clock.idle():
+                    await asyncio.wait([reading], timeout=self._patience())
                 if reading.done():
                     arrivals, reading = reading.result(), None
                     if not stopping.is_set():
@@ -129,5 +141,4 @@ class Task:
         crash_point("flows.ack.after")
         seconds = self._last_commit - began
         self._metrics.committed(self._flow, records, sum(map(len, outputs)), seconds, size)
-        self._metrics.lag.labels(flow=self._flow).set(await self._intake.lag())
         announce("flows.committed")

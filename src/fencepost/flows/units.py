@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fencepost.flows.node import Node
 from fencepost.flows.program import BODY, Program
+from fencepost.flows.sources.source import is_timeless
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,15 @@ class Sender:
     name: str
     node: Node
     partition: str
+
+    @property
+    def source_name(self) -> str:
+        """The name of its source in the plan."""
+        return self.name.removesuffix(f":{self.partition}")
+
+    @property
+    def timeless(self) -> bool:
+        return is_timeless(self.node.source)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fencepost.client import Fencepost
@@ -21,11 +21,12 @@ from fencepost.flows.committer import Committer
 from fencepost.flows.errors import StartRefused
 from fencepost.flows.forwarder import Forwarder
 from fencepost.flows.graph import Flow
-from fencepost.flows.intake import SourceIntake
+from fencepost.flows.intake import SourceIntake, opened
 from fencepost.flows.leasing import Leasing
 from fencepost.flows.metrics import FlowMetrics
 from fencepost.flows.program import Body, Program
 from fencepost.flows.redis_link import connect_bytes
+from fencepost.flows.reporter import Reporter, Sight
 from fencepost.flows.settings import FlowSettings
 from fencepost.flows.sinks.kinds import TwoPhaseCommitSink
 from fencepost.flows.sinks.sink import Workplace
@@ -51,7 +52,7 @@ class Post:
     lost: bool = False
     error: str | None = None
     running: asyncio.Task[None] | None = None
-    task: Task | None = None
+    work: Task | Forwarder | None = None
 
 
 class FlowWorker:
@@ -89,6 +90,7 @@ class FlowWorker:
         self._seat: str | None = None
         self._redis: Any = None
         self._leasing: Leasing | None = None
+        self._reporter = Reporter(fp, flow.name, self._metrics, self._sights)
 
     @property
     def holds(self) -> list[str]:
@@ -99,11 +101,14 @@ class FlowWorker:
         """What keeps units from going on, by resource."""
         return {name: post.error for name, post in self._posts.items() if post.error is not None}
 
+    def _sights(self) -> list[Sight]:
+        return [Sight(p.unit, p.lease, p.work) for p in self._posts.values() if p.work is not None]
+
     def ask_to_commit(self) -> None:
         """Commit soon, on demand."""
         for post in self._posts.values():
-            if post.task is not None:
-                post.task.ask_to_commit()
+            if isinstance(post.work, Task):
+                post.work.ask_to_commit()
 
     async def run(self, stop: asyncio.Event | None = None, *, until_done: bool = False) -> None:
         """Until `stop`, or with `until_done` until every sender of a bounded flow has ended.
@@ -111,8 +116,10 @@ class FlowWorker:
         Raises StartRefused when the flow must not start.
         """
         stop = stop or asyncio.Event()
+        self._place = replace(self._place, bounded=until_done)
         await self._open()
         announce("flows.started")
+        reporting = asyncio.create_task(self._reporter.run(), name="fencepost-flow-reports")
         try:
             while not stop.is_set():
                 await self._look_around()
@@ -122,6 +129,8 @@ class FlowWorker:
                     async with asyncio.timeout(self.settings.balance_seconds):
                         await self._something(stop)
         finally:
+            reporting.cancel()
+            await asyncio.gather(reporting, return_exceptions=True)
             await self._close()
             announce("flows.stopped")
 
@@ -302,11 +311,12 @@ class FlowWorker:
                 self.program,
                 unit.senders[0],
                 post.lease,
-                self._place,
+                replace(self._place, lease=post.lease),
                 self._redis,
                 self.settings,
                 self._metrics,
             )
+            post.work = forwarder
             await forwarder.run(post.stopping)
             post.ended = forwarder.ended
             return
@@ -317,17 +327,19 @@ class FlowWorker:
         body = Body(self.program, senders=len(unit.senders))
         committer = Committer(self._fp, post.lease, self.program.sinks, self.settings.keep_checkpoints)
         frontier = await committer.restore(body)
+        frontier.update({sender.name: opened(frontier.of(sender.name), sender) for sender in unit.senders})
         announce("flows.restored")
         intake: SourceIntake | ChannelIntake
         if unit.kind == "group":
             intake = ChannelIntake(self._redis, self.program, unit.senders, unit.group)
             intake.open(frontier)
         else:
-            intake = SourceIntake(self.program, unit.senders, self._place)
+            place = replace(self._place, lease=post.lease)
+            intake = SourceIntake(self.program, unit.senders, place)
             await intake.open(frontier)
         try:
-            post.task = Task(
-                self.program.flow.name,
+            post.work = task = Task(
+                self.program,
                 body,
                 committer,
                 intake,
@@ -336,7 +348,8 @@ class FlowWorker:
                 self.settings,
                 self._metrics,
             )
-            await post.task.run(post.stopping)
-            post.ended = post.task.ended
+            await task.run(post.stopping)
+            post.ended = task.ended
         finally:
+            post.work = None
             await intake.close()

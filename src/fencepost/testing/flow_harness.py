@@ -18,6 +18,7 @@ from fencepost.flows.graph import Flow
 from fencepost.flows.program import Body, Head, Program, decode, encode, least
 from fencepost.flows.record import END
 from fencepost.flows.sinks.sink import Sink
+from fencepost.flows.sources.source import is_timeless
 from fencepost.flows.state import as_key, pack, unpack
 from fencepost.flows.steps import Batch
 
@@ -55,7 +56,7 @@ class _Sender:
 
     @property
     def watermark(self) -> float | None:
-        watermark = self.head.watermark
+        watermark = None if is_timeless(self.source.source) else self.head.watermark
         return END if watermark is not None and self.at >= len(self.values) else watermark
 
 
@@ -66,7 +67,10 @@ class _Run:
         self.program = Program(flow)
         self.senders: list[_Sender] = []
         for node in self.program.sources:
-            given = inputs[self.program.names[node]]
+            name = self.program.names[node]
+            if is_timeless(node.source) and name not in inputs:
+                continue
+            given = inputs[name]
             partitions: Partitions = given if isinstance(given, Mapping) else {"0": given}
             for partition, values in sorted(partitions.items()):
                 name = f"{self.program.names[node]}/{partition}"

@@ -6,6 +6,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, LiteralString
 
+from psycopg import sql
+
 from fencepost.drive.connection import connect_sync
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
@@ -18,6 +20,11 @@ SCHEMA: LiteralString = """
     create table fencepost_prepared (gid text primary key, at timestamptz default now());
     grant all on arrival, effect, fencepost_prepared to fencepost_app;
 """
+HANG_UP: LiteralString = """
+    select pg_terminate_backend(pid, 10000) from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'
+"""
+PREPARED: LiteralString = "select gid from pg_prepared_xacts where database = current_database()"
 KEYS = 5
 
 
@@ -47,7 +54,12 @@ class Stage:
         return self._open.enter_context(child)
 
     def close(self) -> None:
+        """Workers are killed wherever they are, and what they had prepared would outlive them."""
         self._open.close()
+        with self.database.connect_admin() as connection:
+            connection.execute(HANG_UP)
+            for [gid] in connection.execute(PREPARED).fetchall():
+                connection.execute(sql.SQL("rollback prepared {}").format(sql.Literal(gid)))
 
     def arrive(self, count: int) -> None:
         keys = [f"k{n % KEYS}" for n in range(self._arrived, self._arrived + count)]

@@ -12,6 +12,7 @@ from fencepost.embedded import Database
 from fencepost.flows import Flow
 from fencepost.flows.metrics import FlowMetrics
 from fencepost.flows.settings import FlowSettings
+from fencepost.flows.sinks.sink import Workplace
 from fencepost.flows.worker import FlowWorker
 from fencepost.house import Fencepost
 from fencepost.metrics import Metrics
@@ -33,6 +34,8 @@ HURRY = FlowSettings(
     drain_seconds=5,
     channel_length=8,
 )
+
+Command = Callable[..., tuple[int, str]]
 
 
 class Scene:
@@ -60,6 +63,10 @@ class Scene:
             settings=HURRY.model_copy(update=changes),
             metrics=FlowMetrics.on(Metrics()),
         )
+
+    def place(self) -> Workplace:
+        """What a source or a sink is opened with."""
+        return Workplace(self.fp, "scene", self.redis_url, 11.05, HURRY.interval_seconds, HURRY.drain_seconds)
 
     async def run(self, flow: Flow, **changes: Any) -> FlowWorker:
         """Run a bounded flow to its end."""

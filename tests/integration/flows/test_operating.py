@@ -5,13 +5,11 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fencepost.cli.app import run
 from fencepost.cli.exits import ExitCode
 from fencepost.embedded import Database
 from fencepost.errors import Duplicate, InFlight, NotFound
@@ -22,7 +20,7 @@ from fencepost.flows.sinks.redis import RedisSink
 from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.flows.worker import FlowWorker
 from fencepost.metrics import Metrics
-from tests.integration.flows.scene import HURRY, Scene
+from tests.integration.flows.scene import HURRY, Command, Scene
 
 BOUNDED = """
 from fencepost.flows import Flow, IterableSource
@@ -30,23 +28,6 @@ from fencepost.flows.sinks.postgres import PostgresRows
 flow = Flow("bounded").source(IterableSource(list(range(10)))).sink(PostgresRows("line", ["value"]))
 """
 MAIN = "from fencepost.cli.app import main; main()"
-Command = Callable[..., tuple[int, str]]
-
-
-@pytest.fixture
-def command(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Command:
-    """A command line on the scene's servers; its exit code and what it answered."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DATABASE_URL", scene.database.url)
-    monkeypatch.setenv("REDIS_URL", scene.redis_url)
-
-    def call(*arguments: str) -> tuple[int, str]:
-        code = run(arguments)
-        return code, capsys.readouterr().out
-
-    return call
 
 
 def totals(groups: int | None = None) -> Flow:

@@ -1,7 +1,6 @@
 """Every sink through the conformance suite, and what each refuses at start."""
 
 import json
-import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -23,14 +22,16 @@ from fencepost.flows import (
     StartRefused,
     TwoPhaseCommitSink,
 )
-from fencepost.flows.sinks.files import JsonLines
+from fencepost.flows.sinks.elsewhere import PostgresElsewhere
+from fencepost.flows.sinks.files import JsonLines, ParquetFiles, arrow_library
 from fencepost.flows.sinks.http import HttpSink
 from fencepost.flows.sinks.postgres import OutboxSink, PostgresRows
 from fencepost.flows.sinks.prepared import PreparedRows
 from fencepost.flows.sinks.redis import RedisIdempotentList, RedisSink
 from fencepost.flows.sources.redis_streams import RedisStreams
-from fencepost.testing.flow_sinks import SinkBroken, check_sink
+from fencepost.testing.flow_sinks import PHASES, SinkBroken, check_sink
 from tests.integration.flows.scene import Scene
+from tests.places import server_directory
 
 # The windows in which a sink and its checkpoint disagree; --full takes every point.
 HARDEST = ("flows.commit.after_pre_commit", "flows.commit.after_store", "flows.commit.before_flag")
@@ -131,6 +132,52 @@ async def test_files_that_appear_whole(scene: Scene, points: Points, tmp_path: P
     await check_sink(scene.fp, lambda: JsonLines(tmp_path), effects, points=points)
 
     assert staged() == []
+
+
+@BOTH
+async def test_parquet_files_that_appear_whole(scene: Scene, points: Points, tmp_path: Path) -> None:
+    def rows() -> list[int]:
+        tables = [arrow_library("pyarrow.parquet").read_table(path) for path in tmp_path.glob("*.parquet")]
+        return [row["n"] for table in tables for row in table.to_pylist()]
+
+    async def effects() -> list[int]:
+        return rows()
+
+    def sink() -> Sink:
+        return ParquetFiles(tmp_path, row=lambda n: {"n": n})
+
+    await check_sink(scene.fp, sink, effects, points=points)
+
+
+@BOTH
+async def test_rows_in_another_database_replaced_by_key(scene: Scene, points: Points) -> None:
+    async def effects() -> list[int]:
+        return [row[0] for row in scene.rows("select value from total")]
+
+    chosen = points or PHASES
+    for number, point in enumerate(chosen):
+        # Each run has keys of its own: a sink that replaces by key shows a repetition only by its number.
+        await check_sink(
+            scene.fp,
+            lambda: PostgresElsewhere(scene.database.admin_url, "total", ["key"], ["value"]),
+            effects,
+            value=lambda n, number=number: (f"{number}-{n}", n),  # type: ignore[misc]
+            points=[point],
+        )
+        with scene.database.connect_admin() as connection:
+            connection.execute("delete from fencepost.checkpoint; delete from fencepost_frontier")
+
+
+async def test_an_older_checkpoint_does_not_replace_newer_rows_elsewhere(scene: Scene) -> None:
+    sink = PostgresElsewhere(scene.database.admin_url, "total", ["key"], ["value"])
+    await sink.open(scene.place())
+    await sink.deliver(CheckpointId("flow:x/all", 2, 8), [("a", 8)])
+
+    await sink.deliver(CheckpointId("flow:x/all", 1, 7), [("a", 7)])
+    await sink.deliver(CheckpointId("flow:x/all", 2, 8), [("a", 0)])
+
+    assert scene.rows("select * from total") == [("a", 8)]
+    assert await sink.position("flow:x/all") == 8
 
 
 @contextmanager
@@ -263,8 +310,13 @@ async def test_a_claim_idle_time_within_the_checkpoints_is_refused(scene: Scene)
         await scene.run(into(PostgresRows("line", ["value"]), source))
 
 
+async def test_a_database_elsewhere_without_the_table_is_refused(scene: Scene) -> None:
+    with pytest.raises(StartRefused, match="Make the table"):
+        await scene.run(into(PostgresElsewhere(scene.database.admin_url, "missing", ["key"], ["value"])))
+
+
 async def test_a_server_that_prepares_nothing_is_refused(scene: Scene) -> None:
-    directory = Path(tempfile.mkdtemp(prefix="fencepost-test-"))
+    directory = server_directory()
     with (
         PostgresServer(directory, settings={"max_prepared_transactions": 0}, ephemeral=True) as server,
         pytest.raises(StartRefused, match="max_prepared_transactions"),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import re
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fencepost.flows.errors import FlowError
+from fencepost.flows.errors import FlowError, StartRefused
 from fencepost.flows.sinks.kinds import TwoPhaseCommitSink
 from fencepost.flows.sinks.redis import as_bytes
 from fencepost.flows.sinks.sink import CheckpointId, Workplace
@@ -17,34 +19,40 @@ from fencepost.flows.sinks.sink import CheckpointId, Workplace
 STAGING = ".staging"
 
 
-class JsonLines(TwoPhaseCommitSink[Any, dict[str, Any]]):
-    """One JSON document a line, in files that appear whole or not at all.
+class StagedFiles(TwoPhaseCommitSink[Any, dict[str, Any]]):
+    """Files that appear whole or not at all. A kind says how its values are written.
 
     A file's name has the task, the checkpoint's number and the token, so that nothing is ever overwritten.
     """
 
-    def __init__(self, directory: Path | str, *, encode: Callable[[Any], bytes] = as_bytes) -> None:
+    suffix: str
+
+    def __init__(self, directory: Path | str) -> None:
         self._directory = Path(directory)
-        self._encode = encode
+        self._values: dict[str, list[Any]] = {}
+
+    @abstractmethod
+    def write_file(self, path: Path, values: Sequence[Any]) -> None: ...
 
     async def open(self, place: Workplace) -> None:
         (self._directory / STAGING).mkdir(parents=True, exist_ok=True)
 
     async def begin_transaction(self, checkpoint: CheckpointId) -> dict[str, Any]:
-        return {"name": f"{_stem(checkpoint.resource)}-{checkpoint.number:012}-{checkpoint.token}.jsonl"}
+        stem = _stem(checkpoint.resource)
+        return {"name": f"{stem}-{checkpoint.number:012}-{checkpoint.token}.{self.suffix}"}
 
     async def invoke(self, value: Any, txn: dict[str, Any]) -> None:
         await self.invoke_many([value], txn)
 
     async def invoke_many(self, values: Sequence[Any], txn: dict[str, Any]) -> None:
-        if values:
-            with self._staged(txn).open("ab") as file:
-                file.writelines(self._encode(value) + b"\n" for value in values)
+        self._values.setdefault(txn["name"], []).extend(values)
 
     async def pre_commit(self, txn: dict[str, Any]) -> None:
-        staged = self._staged(txn)
-        txn["empty"] = not staged.exists()
-        if not txn["empty"]:
+        values = self._values.pop(txn["name"], [])
+        txn["empty"] = not values
+        if values:
+            staged = self._staged(txn)
+            self.write_file(staged, values)
             _keep_on_disk(staged)
             _keep_on_disk(staged.parent)
 
@@ -63,6 +71,7 @@ class JsonLines(TwoPhaseCommitSink[Any, dict[str, Any]]):
         _keep_on_disk(self._directory)
 
     async def abort(self, txn: dict[str, Any]) -> None:
+        self._values.pop(txn["name"], None)
         self._staged(txn).unlink(missing_ok=True)
 
     async def restored(self, resource: str, number: int) -> None:
@@ -72,6 +81,59 @@ class JsonLines(TwoPhaseCommitSink[Any, dict[str, Any]]):
 
     def _staged(self, txn: dict[str, Any]) -> Path:
         return self._directory / STAGING / str(txn["name"])
+
+
+class JsonLines(StagedFiles):
+    """One JSON document a line."""
+
+    suffix = "jsonl"
+
+    def __init__(self, directory: Path | str, *, encode: Callable[[Any], bytes] = as_bytes) -> None:
+        super().__init__(directory)
+        self._encode = encode
+
+    def write_file(self, path: Path, values: Sequence[Any]) -> None:
+        with path.open("wb") as file:
+            file.writelines(self._encode(value) + b"\n" for value in values)
+
+
+class ParquetFiles(StagedFiles):
+    """One row a value. `row` makes a mapping by column of each; `schema` is pyarrow's, or found from them.
+
+    Without a schema the columns of a file are those of its first row, and two files may disagree about types.
+    """
+
+    suffix = "parquet"
+
+    def __init__(
+        self,
+        directory: Path | str,
+        *,
+        row: Callable[[Any], Mapping[str, Any]] = dict,
+        schema: Any = None,
+        compression: str = "zstd",
+    ) -> None:
+        super().__init__(directory)
+        self._row = row
+        self._schema = schema
+        self._compression = compression
+
+    async def open(self, place: Workplace) -> None:
+        arrow_library("pyarrow.parquet")
+        await super().open(place)
+
+    def write_file(self, path: Path, values: Sequence[Any]) -> None:
+        rows = [dict(self._row(value)) for value in values]
+        table = arrow_library("pyarrow").Table.from_pylist(rows, schema=self._schema)
+        arrow_library("pyarrow.parquet").write_table(table, path, compression=self._compression)
+
+
+def arrow_library(module: str) -> Any:
+    """pyarrow, which has no types of its own and is an extra."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError:
+        raise StartRefused("Parquet needs pyarrow: pip install 'fencepost[parquet]'.") from None
 
 
 def _stem(resource: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
@@ -38,22 +39,14 @@ class PostgresRows(TransactionalSink):
                 await copy.write_row([_stored(cell) for cell in self._row(value)])
 
 
-class PostgresUpsert(TransactionalSink):
-    """Replaces rows by key. Of several values of one key in a commit only the last is written.
+class Merge:
+    """Rows that replace rows by key: copied into a temporary table and merged with one statement.
 
-    They are copied into a temporary table and merged with one statement: many times faster than row by row.
+    That is many times faster than row by row. Of several values of one key only the last is written.
     """
 
-    keyed = True
-
     def __init__(
-        self,
-        table: str,
-        key: Sequence[str],
-        columns: Sequence[str],
-        *,
-        row: RowOf = as_row,
-        schema: str = "public",
+        self, table: str, key: Sequence[str], columns: Sequence[str], row: RowOf, schema: str
     ) -> None:
         self._row = row
         self._width = len(key)
@@ -77,9 +70,10 @@ class PostgresUpsert(TransactionalSink):
             ),
         )
 
-    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
+    async def write(self, connection: psycopg.AsyncConnection[Any], values: Sequence[Any]) -> None:
+        """Within a transaction of the connection."""
         rows = {tuple(row[: self._width]): row for row in map(self._row, values)}
-        async with tx.connection.cursor() as cursor:
+        async with connection.cursor() as cursor:
             await cursor.execute(self._stage)
             async with cursor.copy(self._copy) as copy:
                 for row in rows.values():
@@ -87,6 +81,26 @@ class PostgresUpsert(TransactionalSink):
             await cursor.execute(self._merge)
             # A second sink of the flow stages under the same name.
             await cursor.execute("drop table pg_temp.fencepost_staged")
+
+
+class PostgresUpsert(TransactionalSink):
+    """Replaces rows by key. Of several values of one key in a commit only the last is written."""
+
+    keyed = True
+
+    def __init__(
+        self,
+        table: str,
+        key: Sequence[str],
+        columns: Sequence[str],
+        *,
+        row: RowOf = as_row,
+        schema: str = "public",
+    ) -> None:
+        self._merge = Merge(table, key, columns, row, schema)
+
+    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
+        await self._merge.write(tx.connection, values)
 
 
 class OutboxSink(TransactionalSink):

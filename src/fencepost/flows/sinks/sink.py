@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from fencepost.client import Fencepost
 from fencepost.flows.guarantee import Promise
 from fencepost.kernel.call import Json
+from fencepost.kernel.lease import Lease
 from fencepost.transaction import Transaction
 
 
@@ -45,6 +46,10 @@ class Workplace:
     """How long ago a record may have been delivered that is delivered again: lease, interval and drain."""
     interval_seconds: float
     drain_seconds: float
+    lease: Lease | None = None
+    """Under which the unit works that a source is opened for."""
+    bounded: bool = False
+    """Whether the flow is run until its sources have ended: then what waits for people does not wait."""
 
 
 class Sink:

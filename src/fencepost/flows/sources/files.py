@@ -31,6 +31,9 @@ class FileLines:
     def partitions(self) -> Sequence[str]:
         return list(self._paths)
 
+    def extent(self, partition: str) -> int | None:
+        return None if self._follow else self._paths[partition].stat().st_size
+
     async def open(self, place: Workplace, partition: str, after: Offset | None) -> FileReader:
         path = self._paths[partition]
         position = int(after or 0)
@@ -67,7 +70,7 @@ class FileReader:
     async def acknowledge(self, offset: Offset) -> None:
         """The file stays."""
 
-    async def lag(self) -> int | None:
+    async def lag(self, count: int) -> int | None:
         return None
 
     async def close(self) -> None:

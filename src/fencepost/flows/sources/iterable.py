@@ -16,6 +16,7 @@ Values = Sequence[Any] | Callable[[], Iterable[Any]]
 
 class IterableReader:
     def __init__(self, values: Iterable[Any], after: int) -> None:
+        self._length = len(values) if isinstance(values, Sequence) else None  # pyright: ignore[reportUnknownArgumentType]
         self._values = islice(iter(values), after, None)
         self._at = after
 
@@ -28,8 +29,8 @@ class IterableReader:
     async def acknowledge(self, offset: Offset) -> None:
         """Nobody waits for it."""
 
-    async def lag(self) -> int | None:
-        return None
+    async def lag(self, count: int) -> int | None:
+        return None if self._length is None else self._length - count
 
     async def close(self) -> None:
         """Nothing is open."""
@@ -48,6 +49,10 @@ class IterableSource:
     @property
     def partitions(self) -> Sequence[str]:
         return sorted(self._values)
+
+    def extent(self, partition: str) -> int | None:
+        values = self._values[partition]
+        return None if callable(values) else len(values)
 
     async def open(self, place: Workplace, partition: str, after: Offset | None) -> IterableReader:
         values = self._values[partition]

@@ -84,8 +84,12 @@ class KafkaReader:
     async def acknowledge(self, offset: Offset) -> None:
         """The checkpoint has it."""
 
-    async def lag(self) -> int | None:
-        return None
+    async def lag(self, count: int) -> int | None:
+        """What the client heard last, without asking the broker."""
+        [assigned] = self._consumer.assignment()
+        _, end = self._consumer.get_watermark_offsets(assigned, cached=True)
+        position = self._consumer.position([assigned])[0].offset
+        return max(0, end - position) if position >= 0 and end >= 0 else None
 
     async def close(self) -> None:
         await asyncio.to_thread(self._consumer.close)

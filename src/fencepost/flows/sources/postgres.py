@@ -1,8 +1,9 @@
 """Rows of a PostgreSQL table as a source, in order of a growing id.
 
-A lower id can commit after a higher one was read. So the reader goes no further than a horizon: the
-highest id at a moment when no writer was under way, which a SHARE lock on the table makes sure of. The
-lock is held for one query; it waits for open writers, and only when the reader has come to the last horizon.
+A lower id can commit after a higher one was read. So the reader goes no further than a horizon: the highest
+id that it saw at some moment, once every transaction has ended that was writing to the table at that moment.
+Who that is, the lock table tells: an insert has its lock before it has its id. Nothing is locked for it, so
+neither a slow reader nor one that stands still holds up a writer.
 """
 
 from __future__ import annotations
@@ -19,6 +20,22 @@ from fencepost.flows.record import Offset
 from fencepost.flows.sinks.sink import Workplace
 from fencepost.flows.sources.source import Chunk
 
+POLL_SECONDS = 0.01
+_READ = sql.SQL(
+    "select {id}, row_to_json(t) from {table} t where {id} > %s and {id} <= %s order by {id} limit %s"
+)
+_WRITERS = sql.SQL("""
+    select l.virtualtransaction from pg_locks l
+    where l.locktype = 'relation' and l.granted and l.pid is distinct from pg_backend_pid()
+      and l.database = (select d.oid from pg_database d where d.datname = current_database())
+      and (l.relation = {name}::regclass
+           or l.relation in (select p.relid from pg_partition_tree({name}::regclass) p))
+      and l.mode in ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')""")
+# One statement: the snapshot that sees the ids is older than the look at the locks. Whoever writes in between
+# is either seen writing, or has ended by then.
+_LOOK = sql.SQL("select coalesce((select max({id}) from {table}), 0), array({writers})")
+_STILL = sql.SQL("select exists (select 1 from ({writers}) w where w.virtualtransaction = any (%s::text[]))")
+
 
 class PostgresTable:
     """The rows of an append-only table (or an outbox table of your own), each as a dict."""
@@ -31,62 +48,72 @@ class PostgresTable:
         self.name = name or table
         self._table = sql.Identifier(schema, table)
         self._id = sql.Identifier(id_column)
-        self._id_column = id_column
 
     @property
     def partitions(self) -> Sequence[str]:
         return ["0"]
 
     async def open(self, place: Workplace, partition: str, after: Offset | None) -> TableReader:
-        read = sql.SQL(
-            "select {id}, row_to_json(t) from {table} t where {id} > %s and {id} <= %s order by {id} limit %s"
-        )
-        lock = sql.SQL("lock table {table} in share mode")
-        horizon = sql.SQL("select coalesce(max({id}), 0) from {table}")
         names = {"id": self._id, "table": self._table}
+        writers = _WRITERS.format(name=sql.Literal(self._table.as_string(None)))
         return TableReader(
-            place.fp, read.format(**names), lock.format(**names), horizon.format(**names), int(after or 0)
+            place.fp,
+            _READ.format(**names),
+            _LOOK.format(writers=writers, **names),
+            _STILL.format(writers=writers),
+            int(after or 0),
         )
 
 
 class TableReader:
     def __init__(
-        self, fp: Fencepost, read: sql.Composed, lock: sql.Composed, horizon: sql.Composed, after: int
+        self, fp: Fencepost, read: sql.Composed, look: sql.Composed, still: sql.Composed, after: int
     ) -> None:
         self._fp = fp
         self._read = read
-        self._lock = lock
-        self._find_horizon = horizon
+        self._look_around = look
+        self._still = still
         self._last = after
         self._horizon = after
+        self._next: int | None = None
+        """What is to be the horizon when `_writers` have ended."""
+        self._writers: list[str] = []
 
     async def read(self, limit: int, wait_seconds: float) -> Chunk:
-        if self._last >= self._horizon:
-            self._horizon = await self._look()
-        if self._last >= self._horizon:
-            await asyncio.sleep(wait_seconds)
-            return Chunk((), ())
-        async with self._fp.transaction() as tx:
-            cursor = await tx.connection.execute(self._read, (self._last, self._horizon, limit))
-            rows: list[tuple[int, Any]] = await cursor.fetchall()
-        if len(rows) < limit:
-            self._last = self._horizon
-        else:
-            self._last = rows[-1][0]
+        deadline = asyncio.get_running_loop().time() + wait_seconds
+        while not await self._sees_more():
+            left = deadline - asyncio.get_running_loop().time()
+            if left <= 0:
+                return Chunk((), ())
+            # Whoever writes will be done soon; for whoever has not begun yet, there is time.
+            await asyncio.sleep(min(left, POLL_SECONDS if self._next is not None else wait_seconds))
+        rows = await self._rows(self._read, (self._last, self._horizon, limit))
+        self._last = self._horizon if len(rows) < limit else rows[-1][0]
         return Chunk([row for _, row in rows], [number for number, _ in rows])
 
     async def acknowledge(self, offset: Offset) -> None:
         """The rows stay."""
 
-    async def lag(self) -> int | None:
-        return max(0, self._horizon - self._last)
+    async def lag(self, count: int) -> int | None:
+        return max(0, max(self._horizon, self._next or 0) - self._last)
 
     async def close(self) -> None:
         """Connections are the client's."""
 
-    async def _look(self) -> int:
+    async def _sees_more(self) -> bool:
+        if self._last < self._horizon:
+            return True
+        if self._next is None:
+            [[highest, self._writers]] = await self._rows(self._look_around)
+            self._next = int(highest) if highest > self._last else None
+        elif self._writers:
+            [[still]] = await self._rows(self._still, (self._writers,))
+            self._writers = self._writers if still else []
+        if self._next is None or self._writers:
+            return False
+        self._horizon, self._next = self._next, None
+        return True
+
+    async def _rows(self, query: sql.Composed, arguments: Sequence[Any] = ()) -> list[Any]:
         async with self._fp.transaction() as tx:
-            await tx.connection.execute(self._lock)
-            cursor = await tx.connection.execute(self._find_horizon)
-            [[highest]] = await cursor.fetchall()
-            return int(highest)
+            return await (await tx.connection.execute(query, arguments)).fetchall()

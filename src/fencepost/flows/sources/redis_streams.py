@@ -101,10 +101,13 @@ class RedisStreamReader:
         self._with_id = with_id
         self._trim = trim
         self._pending: list[str] = []
+        self._gone = 0
 
     async def check(self, after: str | None) -> None:
         """Whether everything behind `after` is still there: the entry at it, or one before it, must be."""
         if after is None:
+            length, added, _ = await self._figures()
+            self._gone = added - length
             return
         first = await self._redis.xrange(self._stream, count=1)
         if first and order(first[0][0].decode()) <= order(after):
@@ -132,7 +135,8 @@ class RedisStreamReader:
         self._last = offsets[-1]
         if self._group is not None:
             await self._show_pending(offsets)
-        return Chunk(self._values(entries), offsets)
+        gone, self._gone = self._gone, 0
+        return Chunk(self._values(entries), offsets, skipped=gone)
 
     async def acknowledge(self, offset: Offset) -> None:
         if self._group is not None:
@@ -144,11 +148,10 @@ class RedisStreamReader:
         if self._trim:
             await self._redis.xtrim(self._stream, minid=offset, approximate=False)
 
-    async def lag(self) -> int | None:
-        """Entries behind the last one that was read: all that are there, less those before it."""
-        if self._trim:
-            return int(await self._redis.xlen(self._stream))
-        return None
+    async def lag(self, count: int) -> int | None:
+        """Entries that were ever added, less those that we have counted; somebody may have deleted some."""
+        length, added, _ = await self._figures()
+        return max(0, min(length, added - count))
 
     async def close(self) -> None:
         await self._redis.aclose()

@@ -19,6 +19,8 @@ class Chunk:
     offsets: Sequence[Offset]
     ended: bool = False
     """Nothing will ever follow."""
+    skipped: int = 0
+    """Records before these that were gone when the flow began: they count, as the source counts them."""
 
 
 class Reader(Protocol):
@@ -33,15 +35,19 @@ class Reader(Protocol):
         checkpoint's."""
         ...
 
-    async def lag(self) -> int | None:
-        """How many records are waiting behind the last one that was read, if that can be told."""
+    async def lag(self, count: int) -> int | None:
+        """How many records are waiting behind the first `count`, if that can be told."""
         ...
 
     async def close(self) -> None: ...
 
 
 class Source(Protocol):
-    """A place with partitions. A partition's records have one order, and offsets that grow."""
+    """A place with partitions. A partition's records have one order, and offsets that grow.
+
+    Two things more may be there: `extent(partition)`, the offset at which it ends, for a progress bar; and
+    `timeless = True`, for one that holds no window open (nobody knows when it will speak next).
+    """
 
     name: str
     promise: Promise
@@ -52,3 +58,12 @@ class Source(Protocol):
     async def open(self, place: Workplace, partition: str, after: Offset | None) -> Reader:
         """Open behind `after`. Raises SourceTrimmed when records behind it are gone."""
         ...
+
+
+def is_timeless(source: Source | None) -> bool:
+    return getattr(source, "timeless", False)
+
+
+def extent_of(source: Source | None, partition: str) -> int | None:
+    extent = getattr(source, "extent", None)
+    return None if extent is None else extent(partition)

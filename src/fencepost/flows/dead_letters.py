@@ -1,0 +1,173 @@
+"""Dead letters: what a step could not take is kept in a table, and comes back when a person asks for it.
+
+They are written in the commit that passes them by (`DeadLetterSink`). A replay numbers them, and the flow
+reads them by number (`DeadLetterSource`), as it reads any source: so each comes back once, whatever happens
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from fencepost.client import Fencepost
+from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
+from fencepost.flows.record import Failure, Offset
+from fencepost.flows.sinks.kinds import TransactionalSink
+from fencepost.flows.sinks.sink import CheckpointId, Workplace
+from fencepost.flows.sources.source import Chunk
+from fencepost.flows.state import as_key, pack, reviver, unpack
+from fencepost.kernel.call import Call, each, scalar, text
+from fencepost.transaction import Transaction
+
+PREVIEW_LENGTH = 500
+ERROR_LENGTH = 2000
+
+
+class DeadLetter(NamedTuple):
+    """A record on its way back."""
+
+    key: Any
+    value: Any
+
+
+class DeadLetterSink(TransactionalSink):
+    """Keeps failures in the table of dead letters, under the flow and a name."""
+
+    def __init__(self, flow: str, step: str) -> None:
+        self._flow = flow
+        self._step = step
+
+    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Failure]) -> None:
+        await tx.run(bury(self._flow, self._step, checkpoint.resource, checkpoint.token, values))
+
+
+class DeadLetterSource:
+    """What a person has asked for, in the order in which he did. It holds no window open."""
+
+    promise = Promise(
+        EXACTLY_ONCE, "dead letters stay, and can be read again from the number in the checkpoint"
+    )
+    timeless = True
+
+    def __init__(self, flow: str, step: str) -> None:
+        self.name = f"dead-{step}"
+        self._flow = flow
+        self._step = step
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        return ["0"]
+
+    async def open(self, place: Workplace, partition: str, after: Offset | None) -> DeadLetterReader:
+        return DeadLetterReader(place.fp, self._flow, self._step, int(after or 0), bounded=place.bounded)
+
+
+class DeadLetterReader:
+    def __init__(self, fp: Fencepost, flow: str, step: str, after: int, *, bounded: bool) -> None:
+        self._fp = fp
+        self._flow = flow
+        self._step = step
+        self._last = after
+        self._bounded = bounded
+
+    async def read(self, limit: int, wait_seconds: float) -> Chunk:
+        found = await self._fp.run(replays(self._flow, self._step, self._last, limit))
+        if not found:
+            if not self._bounded:
+                await asyncio.sleep(wait_seconds)
+            return Chunk((), (), ended=self._bounded)
+        self._last = found[-1][0]
+        return Chunk([unpack(record) for _, record in found], [number for number, _ in found])
+
+    async def acknowledge(self, offset: Offset) -> None:
+        """They stay: a savepoint may want them again."""
+
+    async def lag(self, count: int) -> int | None:
+        return None
+
+    async def close(self) -> None:
+        """Connections are the client's."""
+
+
+def key_of(stored: Any) -> Any:
+    return as_key(stored[0])
+
+
+def value_of(kind: type[Any] | None) -> Callable[[Any], Any]:
+    revive = reviver(kind)
+    return lambda stored: revive(stored[1])
+
+
+def bury(flow: str, step: str, resource: str, token: int, failures: Sequence[Failure]) -> Call[int]:
+    return Call(
+        "select fencepost.flow_bury"
+        "(%s::text, %s::text, %s::text, %s::bigint, %s::bytea[], %s::text[], %s::text[])",
+        (
+            text("flow", flow),
+            text("step", step),
+            text("resource", resource),
+            token,
+            [pack((failure.key, failure.value)) for failure in failures],
+            [preview(failure.value) for failure in failures],
+            [_fitting(failure.error, ERROR_LENGTH) for failure in failures],
+        ),
+        scalar,
+    )
+
+
+def replays(flow: str, step: str, after: int, limit: int) -> Call[list[tuple[int, bytes]]]:
+    return Call(
+        "select replay, record from fencepost.flow_replays(%s::text, %s::text, %s::bigint, %s::integer)",
+        (text("flow", flow), text("step", step), after, limit),
+        each(_replay),
+    )
+
+
+def replay(flow: str, step: str, *, ids: Sequence[int] | None, limit: int, by: str) -> Call[int]:
+    """Ask for dead letters again, the oldest first; answers how many."""
+    return Call(
+        "select fencepost.flow_replay(%s::text, %s::text, %s::bigint[], %s::integer, %s::text)",
+        (
+            text("flow", flow),
+            text("step", step),
+            None if ids is None else list(ids),
+            limit,
+            text("by", by),
+        ),
+        scalar,
+    )
+
+
+def discard(flow: str, step: str, *, ids: Sequence[int] | None, limit: int) -> Call[int]:
+    """Throw dead letters away that nobody has asked for; answers how many."""
+    return Call(
+        "select fencepost.flow_discard(%s::text, %s::text, %s::bigint[], %s::integer)",
+        (text("flow", flow), text("step", step), None if ids is None else list(ids), limit),
+        scalar,
+    )
+
+
+def preview(value: Any) -> str:
+    """A value in words, for people: bytes as the text that they probably are."""
+    if isinstance(value, bytes):
+        return _fitting(value.decode(errors="replace"), PREVIEW_LENGTH)
+    if isinstance(value, str):
+        return _fitting(value, PREVIEW_LENGTH)
+    try:
+        return _fitting(msgspec.json.encode(value).decode(), PREVIEW_LENGTH)
+    except (TypeError, ValueError):
+        return _fitting(repr(value), PREVIEW_LENGTH)
+
+
+def _fitting(words: str, length: int) -> str:
+    """PostgreSQL stores neither a NUL nor half of a pair of surrogates."""
+    clean = words.replace("\0", "\ufffd").encode(errors="replace").decode()
+    return clean if len(clean) <= length else clean[: length - 1] + "…"
+
+
+def _replay(number: int, record: bytes) -> tuple[int, bytes]:
+    return number, bytes(record)

@@ -1,0 +1,100 @@
+-- Dead letters of flows: kept with the commit that passes them by, asked for again by a person, read again by number.
+--
+--   from        event     to          guard
+--   (none)      bury      waiting     the lease's token of the task that commits
+--   waiting     replay    asked       a person; once: asked ones are passed over
+--   waiting     discard   (none)      a person
+--
+-- What was asked for stays, because the flow may read it again: its frontier says how far it has come.
+
+-- Keep what a step could not take. Called inside the transaction of the task's commit; fenced by its lease.
+create or replace function fencepost.flow_bury(
+  p_flow text, p_step text, p_resource text, p_token bigint, p_records bytea[], p_previews text[], p_errors text[]
+) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_count bigint;
+begin
+  perform fencepost._check_text('flow', p_flow, 128);
+  perform fencepost._check_text('step', p_step, 128);
+  perform fencepost._check_lengths('previews', cardinality(p_records), cardinality(p_previews));
+  perform fencepost._check_lengths('errors', cardinality(p_records), cardinality(p_errors));
+  perform fencepost.lease_fence(p_resource, p_token);
+  insert into fencepost.flow_dead (flow, step, resource, record, preview, error, died_at)
+  select p_flow, p_step, p_resource, a.record, a.preview, a.error, fencepost.clock()
+  from unnest(p_records, p_previews, p_errors) with ordinality a (record, preview, error, place)
+  order by a.place;
+  get diagnostics v_count = row_count;
+  return v_count;
+end $$;
+
+-- Ask for dead letters again, the oldest first: of one step, or those with these ids. Answers how many; those that were
+-- asked for before are passed over. Takes a transaction-scoped lock on (flow, step) before its first number, so that a
+-- number is never seen before a lower one: the flow would pass the lower one by. Served by flow_dead_waiting.
+create or replace function fencepost.flow_replay(
+  p_flow text, p_step text, p_ids bigint[], p_limit integer, p_by text
+) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_now    timestamptz;
+  v_number bigint;
+  v_id     bigint;
+  v_count  bigint := 0;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('flow', p_flow, 128);
+  perform fencepost._check_text('step', p_step, 128);
+  perform fencepost._check_text('by', p_by, 256);
+  perform fencepost._check_limit(p_limit);
+  perform pg_advisory_xact_lock(hashtextextended(p_flow || '/' || p_step, 6091));
+  v_now := fencepost.clock();
+  v_number := coalesce((select d.replay from fencepost.flow_dead d where d.flow = p_flow and d.step = p_step
+                        and d.replay is not null order by d.replay desc limit 1), 0);
+  for v_id in select d.id from fencepost.flow_dead d
+              where d.flow = p_flow and d.step = p_step and d.replay is null and (p_ids is null or d.id = any (p_ids))
+              order by d.id limit p_limit for update loop
+    v_number := v_number + 1;
+    update fencepost.flow_dead d set replay = v_number, replay_at = v_now, replay_by = p_by where d.id = v_id;
+    v_count := v_count + 1;
+  end loop;
+  return v_count;
+end $$;
+
+-- What was asked for behind a number, in order: a source of the flow. Served by flow_dead_replays.
+create or replace function fencepost.flow_replays(p_flow text, p_step text, p_after bigint, p_limit integer)
+returns table (replay bigint, record bytea)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  perform fencepost._check_limit(p_limit);
+  return query
+  select d.replay, d.record from fencepost.flow_dead d
+  where d.flow = p_flow and d.step = p_step and d.replay is not null and d.replay > p_after
+  order by d.replay limit p_limit;
+end $$;
+
+-- Throw dead letters away that nobody has asked for, the oldest first. Answers how many.
+create or replace function fencepost.flow_discard(p_flow text, p_step text, p_ids bigint[], p_limit integer) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_count bigint;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('flow', p_flow, 128);
+  perform fencepost._check_text('step', p_step, 128);
+  perform fencepost._check_limit(p_limit);
+  delete from fencepost.flow_dead d where d.id = any (array(
+    select o.id from fencepost.flow_dead o
+    where o.flow = p_flow and o.step = p_step and o.replay is null and (p_ids is null or o.id = any (p_ids))
+    order by o.id limit p_limit for update));
+  get diagnostics v_count = row_count;
+  return v_count;
+end $$;
+
+create or replace view fencepost.flow_dead_letters as
+  select d.id, d.flow, d.step, d.resource, d.preview, d.error, d.died_at, d.replay, d.replay_at, d.replay_by
+  from fencepost.flow_dead d;

@@ -1,0 +1,39 @@
+"""How far a flow has come in the sources that end: from what is committed, whoever committed it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fencepost.flows.frontier import Frontier, least_mark
+from fencepost.flows.ledger import TaskFrontier
+from fencepost.flows.program import Program
+from fencepost.flows.sources.source import extent_of
+from fencepost.flows.units import divide, senders_of
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Of one partition of a source: the offset that all effects have passed, and the one at which it ends."""
+
+    sender: str
+    at: int
+    extent: int
+    ended: bool
+
+
+def progress_of(program: Program, frontiers: Sequence[TaskFrontier]) -> list[Progress]:
+    """For each partition whose end is known; what nobody has committed yet stands at 0."""
+    stored = {each.resource: Frontier.from_json(each.frontier) for each in frontiers}
+    units = [unit for unit in divide(program) if unit.commits]
+    found: list[Progress] = []
+    for sender in senders_of(program):
+        extent = extent_of(sender.node.source, sender.partition)
+        if extent is None:
+            continue
+        marks = [
+            stored.get(unit.resource, Frontier()).of(sender.name) for unit in units if sender in unit.senders
+        ]
+        mark = least_mark(marks)
+        found.append(Progress(sender.name, extent if mark.ended else int(mark.at or 0), extent, mark.ended))
+    return found

@@ -1,0 +1,34 @@
+"""Where dead letters come back into a graph: in front of the step that could not take them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from fencepost.flows.dead_letters import DeadLetterSource, key_of, value_of
+from fencepost.flows.errors import GraphRefused
+from fencepost.flows.node import Node
+from fencepost.flows.steps import KeyBy, Map
+
+
+def with_replays(step: Node, flow: str, name: str, kind: type[Any] | None) -> Node:
+    """The same step, which also takes what comes back. Behind key_by it comes back under its key."""
+    if not step.parents:
+        raise GraphRefused("dead_letters stands behind the step whose failures it keeps.")
+    parent, *others = step.parents
+    again = Node("source", source=DeadLetterSource(flow, name), name=f"dead-{name}")
+    if parent.is_behind("key_by"):
+        again = _keyed(again, parent, name)
+    revive = value_of(kind)
+    values = Node("map", (again,), lambda: Map(revive), name=f"dead-{name}-value")
+    return replace(step, parents=(Node("union", (parent, values)), *others))
+
+
+def _keyed(again: Node, parent: Node, name: str) -> Node:
+    if parent.is_behind("event_time"):
+        raise GraphRefused(
+            "dead_letters stands behind key_by in event time: a record that comes back has no place in "
+            "windows that are closed. Do what may fail before key_by, or end with .errors.sink(...)."
+        )
+    groups = next(node.groups for node in parent.ancestors() if node.kind == "key_by")
+    return Node("key_by", (again,), lambda: KeyBy(key_of), groups=groups, name=f"dead-{name}-key")

@@ -1,0 +1,75 @@
+"""Tells what the units of a worker do: to the database for the console, and to the metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fencepost.client import Fencepost
+from fencepost.flows import ledger
+from fencepost.flows.metrics import FlowMetrics
+from fencepost.flows.traffic import Traffic, activity
+from fencepost.flows.units import Unit
+from fencepost.kernel.lease import Lease
+from fencepost.logs import get_logger
+from fencepost.signals import announce
+
+_log = get_logger(__name__)
+REPORT_SECONDS = 2.0
+
+
+class Working(Protocol):
+    async def traffic(self) -> Traffic: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """A unit at work. A unit that began again is another sight: its counts begin at 0."""
+
+    unit: Unit
+    lease: Lease
+    work: Working
+
+
+class Reporter:
+    """A loop beside the worker's own. What it cannot tell is told next time: nothing depends on it."""
+
+    def __init__(
+        self, fp: Fencepost, flow: str, metrics: FlowMetrics, look: Callable[[], Sequence[Sight]]
+    ) -> None:
+        self._fp = fp
+        self._flow = flow
+        self._metrics = metrics
+        self._look = look
+        self._before: dict[Working, tuple[float, Traffic]] = {}
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            try:
+                await self.tick()
+            except Exception as error:
+                self._metrics.loop_errors.labels(flow=self._flow).inc()
+                _log.warning("flow_not_reported", error=f"{type(error).__name__}: {error}")
+            await asyncio.sleep(REPORT_SECONDS)
+
+    async def tick(self) -> None:
+        before, self._before = self._before, {}
+        told: list[tuple[str, int, object]] = []
+        lag = 0
+        for sight in self._look():
+            now, traffic = time.monotonic(), await sight.work.traffic()
+            self._before[sight.work] = (now, traffic)
+            reads = [] if sight.unit.kind == "group" else [s.source_name for s in sight.unit.senders]
+            lag += sum(waiting or 0 for waiting in traffic.lags.values()) if reads else 0
+            if sight.work in before:
+                then, earlier = before[sight.work]
+                news = activity(earlier, traffic, max(0.001, now - then), reads=reads)
+                told.append((sight.lease.resource, sight.lease.token, news))
+        self._metrics.lag.labels(flow=self._flow).set(lag)
+        if told:
+            await self._fp.run(ledger.report(told))
+            announce("flows.reported")

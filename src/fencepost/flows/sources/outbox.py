@@ -1,0 +1,178 @@
+"""An outbox channel as a source: the flow is whom its messages are delivered to.
+
+A message leaves the outbox once, in no order that could be come back to. So messages are moved into a log of
+the flow's own, in one transaction each batch, and read from there by number. Several flows on one channel
+share its messages, as several relays would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fencepost.client import Fencepost
+from fencepost.flows.errors import SourceTrimmed
+from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
+from fencepost.flows.record import IdempotentRecord, Offset
+from fencepost.flows.sinks.sink import Workplace
+from fencepost.flows.sources.source import Chunk
+from fencepost.kernel.call import Call, Json, each, one, parsed, scalar, text
+from fencepost.kernel.lease import Lease
+
+TRIMMED_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message of the channel, with its number in the log."""
+
+    number: int
+    message_id: int
+    key: str | None
+    payload: Json
+    headers: Json
+
+
+class OutboxChannel:
+    """The payloads of a channel's messages, in order for each key.
+
+    `with_id` makes each an IdempotentRecord under its message's id. `trim` removes messages from the log once
+    they are committed; then a savepoint from before cannot be restored.
+    """
+
+    promise = Promise(
+        EXACTLY_ONCE, "messages lie in a log, and can be read again from the number in the checkpoint"
+    )
+
+    def __init__(
+        self, channel: str, *, with_id: bool = False, trim: bool = True, name: str | None = None
+    ) -> None:
+        self.name = name or channel.replace(":", "-").replace("/", "-")
+        self._channel = channel
+        self._with_id = with_id
+        self._trim = trim
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        return ["0"]
+
+    async def open(self, place: Workplace, partition: str, after: Offset | None) -> OutboxReader:
+        lowest, last = await place.fp.run(log_range(place.flow, self.name))
+        if after is not None and (last if lowest is None else lowest - 1) > int(after):
+            raise SourceTrimmed(
+                f"The log of the outbox channel {self._channel} begins behind {after}, where this flow has "
+                "come to: what lay between was removed behind a later commit. Restore a later savepoint, or "
+                "use OutboxChannel(trim=False)."
+            )
+        return OutboxReader(
+            place.fp,
+            place.flow,
+            self.name,
+            self._channel,
+            int(after or 0),
+            place.lease if self._trim else None,
+            with_id=self._with_id,
+        )
+
+
+class OutboxReader:
+    def __init__(
+        self,
+        fp: Fencepost,
+        flow: str,
+        source: str,
+        channel: str,
+        after: int,
+        trims_under: Lease | None,
+        *,
+        with_id: bool,
+    ) -> None:
+        self._fp = fp
+        self._flow = flow
+        self._source = source
+        self._channel = channel
+        self._last = after
+        self._trims_under = trims_under
+        self._with_id = with_id
+
+    async def read(self, limit: int, wait_seconds: float) -> Chunk:
+        found = await self._fp.run(read_log(self._flow, self._source, self._last, limit))
+        if not found:
+            await self._fp.run(gather(self._flow, self._source, self._channel, limit))
+            found = await self._fp.run(read_log(self._flow, self._source, self._last, limit))
+        if not found:
+            await asyncio.sleep(wait_seconds)
+            return Chunk((), ())
+        self._last = found[-1].number
+        return Chunk([self._value(letter) for letter in found], [letter.number for letter in found])
+
+    async def acknowledge(self, offset: Offset) -> None:
+        lease = self._trims_under
+        if lease is not None:
+            await self._fp.run(trim(self._flow, self._source, lease, int(offset), TRIMMED_AT_ONCE))
+
+    async def lag(self, count: int) -> int | None:
+        """What lies in the log: how long the outbox's own queue is, the outbox tells."""
+        _, last = await self._fp.run(log_range(self._flow, self._source))
+        return max(0, last - self._last)
+
+    async def close(self) -> None:
+        """Connections are the client's."""
+
+    def _value(self, letter: Letter) -> Any:
+        if self._with_id:
+            return IdempotentRecord(f"outbox-{letter.message_id}", letter.payload)
+        return letter.payload
+
+
+def gather(flow: str, source: str, channel: str, limit: int) -> Call[int]:
+    """Move due messages into the log; answers how many."""
+    return Call(
+        "select fencepost.flow_gather(%s::text, %s::text, %s::text, %s::integer)",
+        (text("flow", flow), text("source", source), text("channel", channel), limit),
+        scalar,
+    )
+
+
+def read_log(flow: str, source: str, after: int, limit: int) -> Call[list[Letter]]:
+    return Call(
+        "select number, message_id, key, payload::text, headers::text"
+        " from fencepost.flow_inbox_read(%s::text, %s::text, %s::bigint, %s::integer)",
+        (text("flow", flow), text("source", source), after, limit),
+        each(_letter),
+    )
+
+
+def log_range(flow: str, source: str) -> Call[tuple[int | None, int]]:
+    """The lowest number that is there, and the highest that ever was."""
+    return Call(
+        "select lowest, last from fencepost.flow_inbox_range(%s::text, %s::text)",
+        (text("flow", flow), text("source", source)),
+        one(_range),
+    )
+
+
+def trim(flow: str, source: str, lease: Lease, upto: int, limit: int) -> Call[int]:
+    """Remove what is committed, under the lease of whoever committed it; answers how many."""
+    return Call(
+        "select fencepost.flow_inbox_trim(%s::text, %s::text, %s::text, %s::bigint, %s::bigint, %s::integer)",
+        (
+            text("flow", flow),
+            text("source", source),
+            text("resource", lease.resource),
+            lease.token,
+            upto,
+            limit,
+        ),
+        scalar,
+    )
+
+
+def _letter(number: int, message_id: int, key: str | None, payload: str, headers: str) -> Letter:
+    return Letter(number, message_id, key, parsed(payload), parsed(headers))
+
+
+def _range(lowest: int | None, last: int) -> tuple[int | None, int]:
+    return lowest, last

@@ -1,0 +1,190 @@
+"""Records that a step cannot take: kept with the commit that passes them by, given back when asked for."""
+
+import asyncio
+import json
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from fencepost.errors import NotOwner
+from fencepost.flows import Flow, GraphRefused, IterableSource, ListSink, Tumbling, dead_letters
+from fencepost.flows.program import Program
+from fencepost.flows.record import Failure
+from fencepost.flows.sinks.postgres import PostgresRows, PostgresUpsert
+from fencepost.flows.sources.redis_streams import RedisStreams
+from fencepost.kernel import lease
+from fencepost.testing import PlannedCrash, crash_at
+from tests.integration.flows.scene import Command, Scene
+
+WORDS = [b"1", b"2", b"three", b"4", b"five"]
+
+
+class Reader:
+    """Reads numbers, and words only when it has learned them."""
+
+    def __init__(self) -> None:
+        self.known: dict[bytes, int] = {}
+
+    def __call__(self, word: bytes) -> int:
+        return self.known[word] if word in self.known else int(word)
+
+
+def numbers(read: Reader, name: str = "letters") -> Flow:
+    stream = Flow(name).source(IterableSource(WORDS)).map(read).dead_letters("unreadable")
+    return stream.sink(PostgresRows("line", ["value"]))
+
+
+def lines(scene: Scene) -> list[int]:
+    return sorted(row[0] for row in scene.rows("select value from line"))
+
+
+def dead(scene: Scene) -> list[Any]:
+    return scene.rows(
+        "select preview, error from fencepost.flow_dead_letters where replay is null order by id"
+    )
+
+
+async def ask(scene: Scene, name: str = "letters") -> int:
+    return await scene.fp.run(dead_letters.replay(name, "unreadable", ids=None, limit=100, by="test"))
+
+
+async def test_what_a_step_cannot_take_is_kept_and_the_rest_goes_on(scene: Scene) -> None:
+    await scene.run(numbers(Reader()))
+
+    assert lines(scene) == [1, 2, 4]
+    assert dead(scene) == [
+        ("three", "ValueError: invalid literal for int() with base 10: b'three'"),
+        ("five", "ValueError: invalid literal for int() with base 10: b'five'"),
+    ]
+
+
+async def test_what_is_asked_for_comes_back_once(scene: Scene) -> None:
+    read = Reader()
+    await scene.run(numbers(read))
+    read.known = {b"three": 3, b"five": 5}
+    assert await ask(scene) == 2
+    assert await ask(scene) == 0
+
+    await scene.run(numbers(read))
+    await scene.run(numbers(read))
+
+    assert lines(scene) == [1, 2, 3, 4, 5]
+    assert dead(scene) == []
+
+
+async def test_what_fails_again_is_dead_again(scene: Scene) -> None:
+    read = Reader()
+    await scene.run(numbers(read))
+    read.known = {b"three": 3}
+    await ask(scene)
+
+    await scene.run(numbers(read))
+
+    assert lines(scene) == [1, 2, 3, 4]
+    assert [row[0] for row in dead(scene)] == ["five"]
+
+
+@pytest.mark.parametrize("point", ["flows.commit.before_commit", "flows.commit.after_commit"])
+async def test_a_crash_neither_loses_nor_doubles_a_dead_letter(scene: Scene, point: str) -> None:
+    read = Reader()
+    with pytest.raises(PlannedCrash), crash_at(point):
+        await scene.run(numbers(read))
+    await scene.run(numbers(read))
+    assert len(dead(scene)) == 2
+    read.known = {b"three": 3, b"five": 5}
+    await ask(scene)
+    with pytest.raises(PlannedCrash), crash_at(point):
+        await scene.run(numbers(read))
+
+    await scene.run(numbers(read))
+
+    assert lines(scene) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("groups", [None, 3])
+async def test_behind_a_key_they_come_back_under_it(scene: Scene, groups: int | None) -> None:
+    broken = [True]
+
+    def add(total: int | None, value: int) -> tuple[int, list[Any]]:
+        if value == 7 and broken[0]:
+            raise ValueError("not this one")
+        new = (total or 0) + value
+        return new, [(str(value % 3), new)]
+
+    numbered = Flow("keyed").source(IterableSource(list(range(10)))).key_by(lambda n: n % 3, groups=groups)
+    flow = numbered.stateful(add).dead_letters("odd").sink(PostgresUpsert("total", ["key"], ["value"]))
+    await scene.run(flow)
+    assert dict(scene.rows("select * from total")) == {"0": 18, "1": 5, "2": 15}
+    broken[0] = False
+    await scene.fp.run(dead_letters.replay("keyed", "odd", ids=None, limit=100, by="test"))
+
+    await scene.run(flow)
+
+    assert dict(scene.rows("select * from total")) == {"0": 18, "1": 12, "2": 15}
+
+
+async def test_in_event_time_one_comes_back_as_late_when_its_window_is_closed(scene: Scene) -> None:
+    broken = [True]
+
+    def read(record: Any) -> Any:
+        if record["n"] in (2, 4) and broken[0]:
+            raise ValueError("not yet")
+        return record
+
+    stream = Flow("timed").source(RedisStreams("in")).json().map(read).dead_letters("unread")
+    timed = stream.event_time(lambda r: r["t"])
+    counts = timed.key_by(lambda r: "all").window(Tumbling(10)).count()
+    sink = PostgresRows("closed", ["key", "start", "value"], row=lambda r: (r.key, r.start, r.value))
+    late = timed.late.map(lambda r: r["n"]).sink(PostgresRows("line", ["value"]))
+    flow = counts.sink(sink).also(late)
+    for n, t in enumerate((1, 12, 3, 25, 26), start=1):
+        scene.redis.xadd("in", {"data": json.dumps({"n": n, "t": t})})
+
+    async with scene.running(scene.worker(flow)):
+        # 3 at 3 s is late already; 2 at 12 s and 4 at 25 s were not read, so 5 at 26 s closed the first two.
+        await scene.until(lambda: lines(scene) == [] and len(dead(scene)) == 2)
+        broken[0] = False
+        await scene.fp.run(dead_letters.replay("timed", "unread", ids=None, limit=100, by="test"))
+        await scene.until(lambda: len(lines(scene)) == 2)
+        scene.redis.xadd("in", {"data": json.dumps({"n": 6, "t": 41})})
+        await scene.until(lambda: len(scene.rows("select * from closed")) == 2)
+
+    assert scene.rows("select start, value from closed order by start") == [(0, 2), (20, 1)]
+    assert lines(scene) == [2, 4]
+
+
+def test_where_a_dead_letter_could_not_come_back_is_refused() -> None:
+    timed = Flow("grouped").source(IterableSource([])).map(len).dead_letters("x").event_time(float)
+    with pytest.raises(GraphRefused, match="without key groups"):
+        Program(timed.key_by(str, groups=2).window(Tumbling(1)).count().sink(ListSink()))
+
+    keyed = Flow("keyed").source(IterableSource([])).event_time(float).key_by(str)
+    with pytest.raises(GraphRefused, match="before key_by"):
+        keyed.stateful(lambda state, value: (state, [value])).dead_letters("x")
+
+
+async def test_a_zombie_buries_nothing(scene: Scene) -> None:
+    held = await scene.fp.run(lease.acquire("flow:letters/all", "a", 60))
+    letters = [Failure(b"x", "broken", "map-1")]
+
+    with pytest.raises(NotOwner):
+        await scene.fp.run(dead_letters.bury("letters", "unreadable", held.resource, held.token + 1, letters))
+
+    assert dead(scene) == []
+
+
+async def test_an_operator_sees_replays_and_discards_them(scene: Scene, command: Command) -> None:
+    await scene.run(numbers(Reader()))
+
+    code, said = await asyncio.to_thread(command, "flows", "dead", "letters", "--json")
+    first, second = json.loads(said)["dead"]
+    assert (code, first["step"], first["preview"]) == (0, "unreadable", "three")
+    _, said = await asyncio.to_thread(command, "flows", "replay", "letters", "unreadable", str(first["id"]))
+    assert said == "1 dead letters go back to unreadable of letters.\n"
+    _, said = await asyncio.to_thread(command, "flows", "discard", "letters", "unreadable", "--all")
+    assert said == "1 dead letters of unreadable of letters are gone.\n"
+    code, _ = await asyncio.to_thread(command, "flows", "replay", "letters", "unreadable")
+    assert code == 2
+    assert Counter(row[0] for row in scene.rows("select id from fencepost.flow_dead")) == {first["id"]: 1}
+    assert second["preview"] == "five"
