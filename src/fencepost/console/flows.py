@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Path, Query, Request
 from pydantic import BaseModel, Field
 
-from fencepost.console.graph import lay_out
+from fencepost.console.graph import edge_words, lay_out
 from fencepost.console.place import Limit, Name, Place, wanted
 from fencepost.console.sheet import Done, Sheet
 from fencepost.console.stationery import quoted
@@ -65,8 +65,27 @@ def add_pages(place: Place) -> None:
             " order by made_at desc limit 100",
             name,
         )
+        edges = await place.reading.rows(
+            "select parent, child, per_second, lag, backpressure from fencepost.flow_edges(%s)", name
+        )
+        edges = [
+            {**edge, "edge": f"{edge['parent']}-{edge['child']}", "words": edge_words(edge)} for edge in edges
+        ]
+        dead = await place.reading.rows(
+            "select id, step, error, preview, died_at from fencepost.flow_dead_letters"
+            " where flow = %s and replay is null order by id limit 100",
+            name,
+        )
         picture = lay_out(row["plan"]) if request.url.path.startswith("/console") else None
-        facts = {"title": name, "flow": row, "tasks": tasks, "savepoints": savepoints, "graph": picture}
+        facts = {
+            "title": name,
+            "flow": row,
+            "tasks": tasks,
+            "savepoints": savepoints,
+            "edges": edges,
+            "dead": dead,
+            "graph": picture,
+        }
         return Sheet(facts, rows="tasks")
 
     @place.desk.page("/checkpoints", "checkpoints.html", "Checkpoints")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 BOX_WIDTH, BOX_HEIGHT = 150, 46
-GAP_X, GAP_Y = 50, 18
+GAP_X, GAP_Y = 110, 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,19 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrow:
+    """From one box to another, and where words about it stand."""
+
+    edge: str
+    path: str
+    x: int
+    y: int
+
+
+@dataclass(frozen=True, slots=True)
 class Graph:
     boxes: Sequence[Box]
-    arrows: Sequence[str]
+    arrows: Sequence[Arrow]
     width: int
     height: int
 
@@ -38,7 +48,7 @@ def lay_out(picture: Mapping[str, Any]) -> Graph:
         rows[depth] = row + 1
         place = (depth * (BOX_WIDTH + GAP_X), row * (BOX_HEIGHT + GAP_Y))
         boxes.append(Box(str(node["name"]), str(node["kind"]), str(node.get("section", "")), *place))
-    arrows = [_arrow(boxes[a], boxes[b]) for a, b in edges]
+    arrows = [_arrow(f"{a}-{b}", boxes[a], boxes[b]) for a, b in edges]
     width = (max(depths, default=0) + 1) * (BOX_WIDTH + GAP_X) - GAP_X
     height = max(rows.values(), default=1) * (BOX_HEIGHT + GAP_Y) - GAP_Y
     return Graph(boxes, arrows, width, height)
@@ -52,8 +62,19 @@ def _depths(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
     return depths
 
 
-def _arrow(start: Box, end: Box) -> str:
+def edge_words(edge: Mapping[str, Any]) -> str:
+    """What flows over an edge lately: a rate, what waits in the source, and how busy the receiver is."""
+    told = [f"{edge['per_second']:,.0f}/s"] if edge["per_second"] is not None else []
+    if edge["lag"]:
+        told.append(f"{edge['lag']:,} wait")
+    if edge["backpressure"]:
+        told.append(f"{edge['backpressure']:.0%} busy")
+    return " · ".join(told)
+
+
+def _arrow(edge: str, start: Box, end: Box) -> Arrow:
     x, y = start.x + BOX_WIDTH, start.y + BOX_HEIGHT // 2
     to_x, to_y = end.x, end.y + BOX_HEIGHT // 2
     bend = (x + to_x) // 2
-    return f"M{x} {y}C{bend} {y} {bend} {to_y} {to_x} {to_y}m-7 -4l7 4l-7 4"
+    path = f"M{x} {y}C{bend} {y} {bend} {to_y} {to_x} {to_y}m-7 -4l7 4l-7 4"
+    return Arrow(edge, path, bend, (y + to_y) // 2 - 5)

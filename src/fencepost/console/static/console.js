@@ -3,11 +3,13 @@
 import { showTimes } from "./times.js";
 import { readCharts } from "./charts.js";
 import { watch } from "./live.js";
+import { followFlow } from "./flow.js";
 
 showTimes(document);
 readCharts(document);
 askFirst(document);
 watch();
+followFlow(document);
 
 function askFirst(root) {
   for (const form of root.querySelectorAll("form[data-confirm]")) {
