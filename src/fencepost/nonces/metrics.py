@@ -24,6 +24,8 @@ class NonceMetrics:
     nodes: Gauge
     stuck_seconds: Gauge
     gaps: Gauge
+    recovering: Gauge
+    in_doubt: Gauge
     transactions: Counter
     loop_errors: Counter
 
@@ -54,6 +56,14 @@ class NonceMetrics:
                 "fencepost_nonces_stuck_seconds", "Age of the oldest transaction that is sent and not mined."
             ),
             gaps=metrics.gauge("fencepost_nonces_gaps", "Gaps below the end of the sequences of this node."),
+            recovering=metrics.gauge(
+                "fencepost_nonces_recovering",
+                "Signers of a restored backup for which nobody has said where they go on.",
+            ),
+            in_doubt=metrics.gauge(
+                "fencepost_nonces_in_doubt",
+                "Transactions of a restored backup that may have been sent since.",
+            ),
             transactions=metrics.counter(
                 "fencepost_nonces_transactions",
                 "Managed transactions that came to an end.",

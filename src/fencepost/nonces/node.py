@@ -8,6 +8,7 @@ Both are the same writes under the same fence, so nodes of both modes may run be
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
@@ -19,7 +20,7 @@ from fencepost.kernel.call import Call
 from fencepost.kernel.lease import Lease, owner_name
 from fencepost.listener import Listener
 from fencepost.loop import Loop
-from fencepost.nonces import allocation
+from fencepost.nonces import allocation, reading
 from fencepost.nonces.allocation import Answer, Ending, Reservation
 from fencepost.nonces.errors import SignerElsewhere
 from fencepost.nonces.metrics import NonceMetrics
@@ -34,6 +35,7 @@ TRIES = 3
 # In queue mode a signer stays at its home; a long silence still frees its lease from being renewed.
 QUEUE_IDLE_SECONDS = 60.0
 NODE_PREFIX = "nonces:node:"
+MEASURE_SECONDS = 10.0
 
 
 class Node:
@@ -56,6 +58,7 @@ class Node:
         self._queues: dict[Signer, SignerQueue] = {}
         self._addresses: tuple[str, ...] = (self.address,)
         self._self_lease: Lease | None = None
+        self._measured_at = float("-inf")
         self._keeper = Loop("nonces", self._keep, self.metrics.loop_errors)
         self._tenures.on_wanted = self._keeper.wake
         self._listening: asyncio.Task[None] | None = None
@@ -150,6 +153,7 @@ class Node:
                 self.metrics,
                 queue_max=self.settings.queue_max,
                 batch_max=self.settings.batch_max,
+                wait_seconds=self.settings.wait_seconds,
             )
         return queue
 
@@ -158,7 +162,18 @@ class Node:
         await self._tenures.renew()
         await self._stay()
         await self._tenures.tidy(self._leaves)
+        await self._measure()
         return min(self.settings.renew_seconds / 2, self.settings.idle_seconds / 2, 1.0)
+
+    async def _measure(self) -> None:
+        now = time.monotonic()
+        if now < self._measured_at + MEASURE_SECONDS:
+            return
+        self._measured_at = now
+        seen = await self._fp.run(reading.measures(self.owner))
+        self.metrics.gaps.set(seen.gaps)
+        self.metrics.recovering.set(seen.recovering)
+        self.metrics.in_doubt.set(seen.in_doubt)
 
     async def _stay(self) -> None:
         """The lease on our own address makes us a member; that of an earlier boot runs out by itself."""

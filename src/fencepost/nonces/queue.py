@@ -27,11 +27,20 @@ class Waiting:
 class SignerQueue:
     """Serves in the order of arrival. While one batch is under way the next one gathers."""
 
-    def __init__(self, reserve: Reserve, metrics: NonceMetrics, *, queue_max: int, batch_max: int) -> None:
+    def __init__(
+        self,
+        reserve: Reserve,
+        metrics: NonceMetrics,
+        *,
+        queue_max: int,
+        batch_max: int,
+        wait_seconds: float,
+    ) -> None:
         self._reserve = reserve
         self._metrics = metrics
         self._queue_max = queue_max
         self._batch_max = batch_max
+        self._wait_seconds = wait_seconds
         self._waiting: deque[Waiting] = deque()
         self._depth = 0
         self._drain: asyncio.Task[None] | None = None
@@ -54,9 +63,22 @@ class SignerQueue:
         while self._waiting:
             batch = self._next_batch()
             self._count(-sum(len(one.request_ids) for one in batch))
+            self._turn_away(batch)
             wanted = [one for one in batch if not one.answer.done()]
             if wanted:
                 await self._answer(wanted)
+
+    def _turn_away(self, batch: list[Waiting]) -> None:
+        """Who has waited too long is told so, before anything is reserved for him: he asks again."""
+        latest = time.monotonic() - self._wait_seconds
+        for one in batch:
+            if one.since < latest and not one.answer.done():
+                one.answer.set_exception(
+                    Backpressure(
+                        f"It waited more than {self._wait_seconds:g} s in the queue (NONCES_WAIT_SEC). "
+                        "Nothing was reserved: ask again shortly."
+                    )
+                )
 
     def _next_batch(self) -> list[Waiting]:
         """Who waits longest, up to the limit; one caller's block alone may be larger."""

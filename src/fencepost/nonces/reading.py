@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, LiteralString
 
 from fencepost.kernel.call import Call, Row
+from fencepost.kernel.call import one as one_row
 from fencepost.nonces.signer import Signer
 
 Fact = dict[str, Any]
@@ -38,6 +40,26 @@ def recovering() -> Call[list[Fact]]:
     """The signers of a restored backup for which nobody has said yet where they go on."""
     return Call(
         _SIGNERS + " where recovering_since is not null order by chain_id, signer", (), _facts(_SIGNER)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Measures:
+    """What is watched: gaps of the signers of one node; signers and transactions that wait for a person."""
+
+    gaps: int
+    recovering: int
+    in_doubt: int
+
+
+def measures(owner: str) -> Call[Measures]:
+    return Call(
+        "select (select coalesce(sum(gaps), 0)::bigint from fencepost.nonce_signers"
+        " where owner_node = %s and held),"
+        " (select count(*) from fencepost.nonce_signers where recovering_since is not null),"
+        " (select count(*) from fencepost.managed_transaction where in_doubt_since is not null)",
+        (owner,),
+        one_row(Measures),
     )
 
 

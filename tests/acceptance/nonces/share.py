@@ -14,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from fencepost.errors import FencepostError, Refusal
+from fencepost.errors import Backpressure, FencepostError, Refusal
 from fencepost.house import Fencepost
 from fencepost.nonces.allocation import Ending, Reservation
 from fencepost.nonces.errors import SignerElsewhere
@@ -22,7 +22,8 @@ from fencepost.nonces.node import Node
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer
 
-# What a client does that was told to ask again.
+# What tells a client to ask again, and what it waits before it does.
+ASK_AGAIN = (SignerElsewhere, Refusal, Backpressure, TimeoutError)
 RETRY_AFTER_SECONDS = 0.02
 TELL = """insert into told (signer, request_id, nonce, hold, token, begun, ended, boot)
           select * from unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[],
@@ -104,7 +105,7 @@ class Caller:
             begun = time.monotonic()
             try:
                 rows = await self._node.reserve(signer, request_ids)
-            except (SignerElsewhere, Refusal, TimeoutError):
+            except ASK_AGAIN:
                 await asyncio.sleep(RETRY_AFTER_SECONDS)
                 continue
             await self._write_down(signer, rows, begun, time.monotonic())
@@ -114,7 +115,7 @@ class Caller:
         while endings:
             try:
                 answers = await self._node.mark_many(signer, endings)
-            except (SignerElsewhere, Refusal, TimeoutError):
+            except ASK_AGAIN:
                 await asyncio.sleep(RETRY_AFTER_SECONDS)
                 continue
             wrong = [answer for answer in answers if answer.refusal is not None]

@@ -64,12 +64,6 @@ class Seen:
 
 
 @pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock
-
-
-@pytest.fixture
 def anvil() -> Iterator[Anvil]:
     with running_anvil("--gas-limit", "300000000") as anvil:
         yield anvil

@@ -1,26 +1,10 @@
-"""Several endpoints of one chain: dead, of another chain, behind the others, or with replies that get lost."""
-
-from collections.abc import Iterator
-
-import pytest
+"""Several endpoints of one chain: dead, of another chain, behind the others, or their replies are lost."""
 
 from fencepost.embedded import Database
 from fencepost.testing import Clock
 from tests.acceptance.nonces.anvil import Anvil, running_anvil
 from tests.acceptance.nonces.exchange import opened, recipient
 from tests.acceptance.nonces.lossy_rpc import LossyRpc
-
-
-@pytest.fixture
-def anvil() -> Iterator[Anvil]:
-    with running_anvil() as anvil:
-        yield anvil
-
-
-@pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock
 
 
 async def test_a_dead_endpoint_is_passed_over(database: Database, clock: Clock, anvil: Anvil) -> None:

@@ -12,12 +12,6 @@ from tests.acceptance.nonces.exchange import new_account, opened, recipient
 
 
 @pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock
-
-
-@pytest.fixture
 def anvil() -> Iterator[Anvil]:
     with running_anvil("--hardfork", "berlin", "--gas-price", str(2 * GWEI)) as anvil:
         assert "baseFeePerGas" not in anvil.rpc("eth_getBlockByNumber", "latest", False)

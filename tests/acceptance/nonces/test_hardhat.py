@@ -51,12 +51,6 @@ class Hardhat(Anvil):
         return super().rpc(method.replace("anvil_", "hardhat_"), *params)
 
 
-@pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock
-
-
 async def test_a_replacement_of_ours_is_taken_and_a_smaller_one_is_not(hardhat: Anvil) -> None:
     account = new_account(3)
     hardhat.fund(account.address)

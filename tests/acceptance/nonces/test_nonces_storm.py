@@ -1,7 +1,5 @@
 """Many nodes on the same signers, killed, paused and jumped: no repeat, no gap kept, linearizable."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from fencepost.embedded import Database
@@ -9,12 +7,6 @@ from fencepost.testing import Clock
 from tests.acceptance.nonces.ledger import Told, breaches, of_answers, of_rows
 from tests.acceptance.nonces.storm import Plan, Storm
 from tests.isolation.planted_bug import Edit, PlantedBug
-
-
-@pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock
 
 
 def run(database: Database, clock: Clock, plan: Plan, *, seed: int, within: float) -> list[str]:

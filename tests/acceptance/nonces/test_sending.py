@@ -1,8 +1,10 @@
 """Managed transactions on a real chain: mined once, whatever the pool, the blocks and the fees do."""
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 
 import pytest
+import structlog
+from psycopg.sql import SQL, Identifier
 
 from fencepost.cli.app import run
 from fencepost.cli.exits import ExitCode
@@ -12,20 +14,8 @@ from fencepost.kernel import outbox
 from fencepost.nonces.sending.fees import GWEI
 from fencepost.nonces.signer import Signer
 from fencepost.testing import Clock, PlannedCrash, crash_at
-from tests.acceptance.nonces.anvil import CHAIN_ID, ETHER, Anvil, running_anvil
+from tests.acceptance.nonces.anvil import CHAIN_ID, ETHER, Anvil
 from tests.acceptance.nonces.exchange import Exchange, new_account, opened, recipient
-
-
-@pytest.fixture
-def anvil() -> Iterator[Anvil]:
-    with running_anvil() as anvil:
-        yield anvil
-
-
-@pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock
 
 
 @pytest.fixture
@@ -220,6 +210,28 @@ async def test_without_funds_it_waits_and_goes_on_when_they_come(exchange: Excha
     await exchange.mine_and_turn(3)
 
     assert exchange.anvil.balance(recipient(1)) == 1000 * ETHER
+
+
+async def test_the_key_is_in_no_log_and_in_no_row(database: Database, exchange: Exchange) -> None:
+    secret = new_account(0).key.hex().removeprefix("0x")
+    with structlog.testing.capture_logs() as said:
+        await exchange.pay("pay-1", recipient(1), 5, webhook="webhook")
+        exchange.anvil.fund(exchange.signer.name, 0)
+        await exchange.turn()
+        exchange.anvil.fund(exchange.signer.name)
+        await exchange.turn()
+        await exchange.mine_and_turn(3)
+
+    assert said, "nothing was logged: the test has shown nothing"
+    with database.connect_admin() as admin:
+        tables = admin.execute("select tablename from pg_tables where schemaname = 'fencepost'").fetchall()
+        rows = [
+            str(row)
+            for (table,) in tables
+            for row in admin.execute(SQL("select t::text from {} t").format(Identifier("fencepost", table)))
+        ]
+    assert any(exchange.signer.name in row for row in rows)
+    assert not [text for text in (*map(str, said), *rows) if secret in text.lower()]
 
 
 async def turn_and_mine(exchange: Exchange) -> None:

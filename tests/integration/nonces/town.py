@@ -24,7 +24,8 @@ class Town:
         """One more node, which is stopped at the end."""
         fp = Fencepost(self._database.url)
         await self._stack.enter_async_context(fp)
-        node = Node(fp, NoncesSettings(**settings))
+        # Long enough for a machine that stands still: who waits is never turned away for that.
+        node = Node(fp, NoncesSettings.model_validate({"wait_seconds": 60.0, **settings}))
         self.houses[node] = fp
         await node.start()
         self._stack.push_async_callback(node.stop)

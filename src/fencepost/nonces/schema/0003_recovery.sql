@@ -3,6 +3,9 @@
 alter table fencepost.nonce_signer add column recovering_since timestamptz;
 alter table fencepost.nonce_transaction add column in_doubt_since timestamptz;
 
+-- A few, or none: whoever watches counts them.
+create index nonce_transaction_in_doubt on fencepost.nonce_transaction (transaction_id) where in_doubt_since is not null;
+
 -- One row while a recovery is open: a signer that is seen for the first time meanwhile may be one of the lost time.
 create table fencepost.nonce_recovery (
   only_one   boolean not null default true,

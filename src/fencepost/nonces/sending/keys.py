@@ -124,8 +124,8 @@ class RemoteSigner:
     async def sign(self, address: str, fields: Fields) -> Signed:
         wire = {name: hex(value) if isinstance(value, int) else value for name, value in fields.items()}
         answer = await self._ask("eth_signTransaction", {"from": address, **wire})
-        raw: Any = cast("dict[str, Any]", answer)["raw"] if isinstance(answer, dict) else answer
-        return await asyncio.to_thread(verified, address, fields, bytes(HexBytes(raw)))
+        raw: Any = cast("dict[str, Any]", answer).get("raw") if isinstance(answer, dict) else answer
+        return await asyncio.to_thread(verified, address, fields, _bytes(raw))
 
     async def close(self) -> None:
         if self._session is not None:
@@ -137,11 +137,13 @@ class RemoteSigner:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
         try:
             async with self._session.post(self._url, json=body) as answer:
-                reply = await answer.json(content_type=None)
+                read: Any = await answer.json(content_type=None)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise SigningFailed(f"The remote signer does not answer: {type(error).__name__}.") from None
-        if "result" not in reply:
-            raise SigningFailed("The remote signer refused to sign; its own log says why.")
+        reply = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
+        if reply.get("result") is None:
+            # Not what it says: that may quote what it was asked to keep.
+            raise SigningFailed("The remote signer refused; its own log says why.")
         return reply["result"]
 
 
@@ -165,6 +167,14 @@ def verified(address: str, fields: Fields, raw: bytes) -> Signed:
             f"The remote signer signed something else: {', '.join(wrong) or 'as another sender'}."
         )
     return Signed("0x" + keccak256(raw).hex(), raw)
+
+
+def _bytes(given: Any) -> bytes:
+    """What a remote signer calls bytes; nothing that can be read is no signed transaction."""
+    try:
+        return bytes(HexBytes(given))
+    except (TypeError, ValueError):
+        return b""
 
 
 def _plain(value: Any) -> Any:

@@ -255,7 +255,6 @@ class Line:
     async def _fill_gaps(self) -> None:
         """A gap below what is sent jams everything above it. Nobody waits who could use it: a no-op does."""
         gaps = await self._fp.run(reading.jamming_gaps(self._signer))
-        self._metrics.gaps.set(len(gaps))
         for nonce, hold in gaps:
             key = f"fill:{self._signer.resource}:{nonce}:{hold}"
             await self._fp.run(

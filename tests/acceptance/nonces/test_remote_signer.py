@@ -1,0 +1,83 @@
+"""A signer by URL: asked for what was stored, never believed, and asked again for the same after a crash."""
+
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any
+
+import pytest
+
+from fencepost.embedded import Database
+from fencepost.nonces.sending.keys import RemoteSigner
+from fencepost.testing import Clock, PlannedCrash, crash_at
+from tests.acceptance.nonces.anvil import Anvil, running_anvil
+from tests.acceptance.nonces.exchange import Exchange, new_account, opened, recipient
+from tests.acceptance.nonces.remote import Keeper
+
+
+@pytest.fixture
+def anvil(request: pytest.FixtureRequest) -> Iterator[Anvil]:
+    with running_anvil(*getattr(request, "param", ())) as anvil:
+        yield anvil
+
+
+@pytest.fixture
+def keeper() -> Keeper:
+    return Keeper(new_account(4))
+
+
+@pytest.fixture
+async def exchange(
+    database: Database, clock: Clock, anvil: Anvil, keeper: Keeper
+) -> AsyncGenerator[Exchange]:
+    async with keeper.listening() as url:
+        keys = RemoteSigner(url)
+        async with opened(database, anvil, account=keeper.account, keys=keys) as exchange:
+            yield exchange
+        await keys.close()
+
+
+@pytest.mark.parametrize(
+    "anvil", [(), ("--hardfork", "berlin")], indirect=True, ids=["EIP-1559", "gas price"]
+)
+async def test_it_signs_and_the_payment_is_mined(exchange: Exchange) -> None:
+    paid = await exchange.pay("pay-1", recipient(1), 5)
+    await exchange.turn()
+    await exchange.mine_and_turn(3)
+
+    assert await exchange.state(paid) == ("CONFIRMED", "CONSUMED")
+    assert exchange.anvil.balance(recipient(1)) == 5
+
+
+@pytest.mark.parametrize("said", [{"error": {"message": "no"}}, {"result": {}}, "?"], ids=str)
+async def test_whatever_it_says_instead_the_nonce_stays_signing_and_it_is_asked_again(
+    exchange: Exchange, keeper: Keeper, said: Any
+) -> None:
+    """It may have signed: the nonce is not given back, and the next question is the same one."""
+    keeper.answer = lambda _: said
+    paid = await exchange.pay("pay-1", recipient(1), 5)
+    await exchange.turn()
+    assert await exchange.state(paid) == ("BOUND", "SIGNING")
+    keeper.answer = keeper.signed
+
+    await exchange.turn()
+    await exchange.mine_and_turn(3)
+
+    assert await exchange.state(paid) == ("CONFIRMED", "CONSUMED")
+    assert keeper.asked == [keeper.asked[0]] * 2
+
+
+async def test_after_a_crash_the_next_owner_asks_for_the_same(
+    database: Database, clock: Clock, exchange: Exchange, keeper: Keeper
+) -> None:
+    await exchange.pay("pay-1", recipient(1), 5)
+    with pytest.raises(PlannedCrash), crash_at("nonces.before_signed"):
+        await exchange.turn()
+    clock.advance(20)
+    async with keeper.listening() as url:
+        keys = RemoteSigner(url)
+        async with opened(database, exchange.anvil, account=keeper.account, keys=keys) as second:
+            await second.turn()
+            await second.mine_and_turn(3)
+        await keys.close()
+
+    assert keeper.asked == [keeper.asked[0]] * 2
+    assert exchange.anvil.balance(recipient(1)) == 5
