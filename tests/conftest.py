@@ -5,10 +5,8 @@ a template that was migrated once. A test that kills, freezes or wipes a server 
 """
 
 import logging
-import tempfile
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -20,6 +18,7 @@ from tests.matrix import choice
 from tests.matrix.cluster_node import ClusterNode
 from tests.matrix.pooler import PooledDatabase, Pooler
 from tests.matrix.sentinel import Watched, watched
+from tests.places import server_directory
 
 TEMPLATE = "fencepost_template"
 
@@ -57,7 +56,7 @@ def own_logging() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """The shared PostgreSQL. Tests leave it running."""
-    with PostgresServer(_server_directory(), settings=FAST_SETTINGS, ephemeral=True) as server:
+    with PostgresServer(server_directory(), settings=FAST_SETTINGS, ephemeral=True) as server:
         yield server
 
 
@@ -119,7 +118,7 @@ def valkey(group: Watched | None) -> Iterator[ValkeyServer]:
         yield group.primary
         return
     kind = ClusterNode if choice.clustered() else ValkeyServer
-    with kind(_server_directory(), ephemeral=True) as server:
+    with kind(server_directory(), ephemeral=True) as server:
         yield server
 
 
@@ -128,11 +127,6 @@ def redis_url(valkey: ValkeyServer, group: Watched | None) -> str:
     """The shared Valkey, empty."""
     valkey.flush()
     return valkey.url if group is None else group.url
-
-
-def _server_directory() -> Path:
-    """A new directory with a path short enough for a socket; an ephemeral server removes it."""
-    return Path(tempfile.mkdtemp(prefix="fencepost-test-"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

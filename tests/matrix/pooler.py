@@ -15,6 +15,7 @@ from fencepost.embedded import Database, Found, PostgresServer, cluster
 from fencepost.embedded.database import SERVICE, VIEWER
 from fencepost.embedded.deadline import Deadline
 from fencepost.embedded.process import KeptProcess, Plan
+from tests.places import server_place
 
 PORT = 6432
 SECONDS_MAX = 30
@@ -43,7 +44,9 @@ class Pooler:
         self._program = Found(program, "the matrix")
         self._server = server
         self._backends = backends
-        self._directory = tempfile.TemporaryDirectory(prefix="fencepost-test-", ignore_cleanup_errors=True)
+        self._directory = tempfile.TemporaryDirectory(
+            prefix="fencepost-test-", dir=server_place(), ignore_cleanup_errors=True
+        )
         self._process: KeptProcess | None = None
 
     @property

@@ -4,7 +4,6 @@ Three servers on loopback, because a Sentinel speaks to what it watches by TCP. 
 through which the test asks it things.
 """
 
-import tempfile
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from fencepost.drive.connection import connect_sync
 from fencepost.embedded import ValkeyServer
 from fencepost.embedded.deadline import Deadline
 from tests.matrix.ports import free_port
+from tests.places import server_directory
 
 SERVICE = "fencepost"
 DOWN_AFTER_MS = 500
@@ -118,15 +118,11 @@ class Watched:
 def watched() -> Generator[Watched]:
     """A group whose Sentinel is ready to promote the replica."""
     with ExitStack() as stack:
-        primary = stack.enter_context(Member(_directory(), ephemeral=True))
-        replica = stack.enter_context(Member(_directory(), replica_of=primary.port, ephemeral=True))
-        sentinel = stack.enter_context(Sentinel(_directory(), primary, ephemeral=True))
+        primary = stack.enter_context(Member(server_directory(), ephemeral=True))
+        replica = stack.enter_context(Member(server_directory(), replica_of=primary.port, ephemeral=True))
+        sentinel = stack.enter_context(Sentinel(server_directory(), primary, ephemeral=True))
         Deadline(SECONDS_MAX, "the Sentinel knows the replica").wait(sentinel.knows_the_replica)
         yield Watched(primary, replica, sentinel)
-
-
-def _directory() -> Path:
-    return Path(tempfile.mkdtemp(prefix="fencepost-test-"))
 
 
 def _ask(url: str, *command: str) -> Any:

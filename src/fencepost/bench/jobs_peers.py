@@ -40,6 +40,8 @@ class Peer:
 
 
 OURSELVES = Peer("fencepost", "PostgreSQL")
+# Without Redis: what a team has that runs nothing but PostgreSQL.
+ALONE = Peer("fencepost_alone", "PostgreSQL")
 STRANGERS = (
     Peer("procrastinate", "PostgreSQL", ("procrastinate==3.10.0",)),
     Peer("pgqueuer", "PostgreSQL", ("pgqueuer[asyncpg]==1.6.0",)),

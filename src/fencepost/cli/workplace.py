@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -40,8 +41,17 @@ def work(target: str, *, queues: Sequence[str], concurrency: int | None, as_json
         endpoint.start()
         closing.callback(endpoint.stop)
         service = Service(fp, settings, handlers, endpoint.url)
+        spare_the_collector()
         asyncio.run(service.run(ending, as_json=as_json))
     remark("Stopped.")
+
+
+def spare_the_collector() -> None:
+    """What is loaded by now stays: a collector that walks it for every few hundred jobs takes a fifth of
+    their time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
 
 
 class Service:

@@ -50,7 +50,8 @@ class Database:
 
     def create(self, *, template: str = "template1") -> None:
         with psycopg.connect(self.server.url(), autocommit=True) as connection:
-            statement = sql.SQL("create database {} template {}")
+            # By files: to write a whole template through the log takes five times the processor time.
+            statement = sql.SQL("create database {} template {} strategy file_copy")
             connection.execute(statement.format(sql.Identifier(self.name), sql.Identifier(template)))
 
     def drop(self) -> None:

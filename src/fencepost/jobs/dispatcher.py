@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from fencepost.crashpoints import crash_point
@@ -20,6 +21,8 @@ PostgreSQL ends it when it has idled for half of this."""
 CROWDED_SECONDS = 0.1
 """How long to wait when jobs are due and cannot be driven: the stream is full, or another dispatcher has
 them."""
+
+BUSY_AT_ONCE = 2
 
 
 class Dispatcher:
@@ -44,17 +47,32 @@ class Dispatcher:
         """Drive what is due; answers how long to wait for more."""
         streams = self._link.streams
         if streams is None:
+            # There is nothing to drive: workers claim for themselves, and want to be called.
+            await self._fall_asleep()
             return self._settings.poll_seconds
-        if await self._drive(streams) >= self._settings.batch // 2:
+        if await self._drive_some(streams) >= self._settings.batch // 2:
             await self._stay_awake()
             return 0
         if time.monotonic() >= self._asleep_until:
             # Say so before the last look: what is submitted after it notifies, what came before is seen now.
-            # Say it again with every poll: a fellow may have said that he is awake, and died.
-            self._asleep_until = time.monotonic() + self._settings.poll_seconds
-            await self._database.run(wake.sleep_on(self._topic))
+            await self._fall_asleep()
             return 0
         return await self._seconds_until_due()
+
+    async def _drive_some(self, streams: Streams) -> int:
+        """One batch; several at once while there is much to do, because each mostly waits for answers."""
+        driving = [asyncio.create_task(self._drive(streams)) for _ in range(self._at_once)]
+        try:
+            # All of them end before anything is raised: a batch that nobody waits for may hold rows.
+            await asyncio.wait(driving)
+            return sum(task.result() for task in driving)
+        finally:
+            for task in driving:
+                task.cancel()
+
+    @property
+    def _at_once(self) -> int:
+        return 1 if self._asleep_until else BUSY_AT_ONCE
 
     async def _drive(self, streams: Streams) -> int:
         """A batch of every lane that has some: lock, write the entries, record them, in one transaction."""
@@ -92,6 +110,12 @@ class Dispatcher:
             crash_point("jobs.dispatch.before_commit")
         crash_point("jobs.dispatch.after_commit")
         return count
+
+    async def _fall_asleep(self) -> None:
+        """Submitters notify from now on. Said again with every poll: a fellow may have said that he is awake,
+        and died."""
+        self._asleep_until = time.monotonic() + self._settings.poll_seconds
+        await self._database.run(wake.sleep_on(self._topic))
 
     async def _stay_awake(self) -> None:
         """Busy: submitters need not notify."""

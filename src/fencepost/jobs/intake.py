@@ -99,11 +99,15 @@ class Intake:
             taken = await self._claim(entries)
         except Exception:
             self._metrics.claims.labels(status="error", reason="db_error").inc(len(entries))
-            self._unclaimed = list({entry.place: entry for entry in [*self._unclaimed, *entries]}.values())
+            self.keep(entries)
             raise
         claimed = {entry.place for entry in entries}
         self._unclaimed = [entry for entry in self._unclaimed if entry.place not in claimed]
         return taken
+
+    def keep(self, entries: Sequence[Entry]) -> None:
+        """Read, and not claimed: the next read answers them first."""
+        self._unclaimed = list({entry.place: entry for entry in [*self._unclaimed, *entries]}.values())
 
     async def claim_next(self, limit: int) -> Taken:
         """Claim straight from PostgreSQL: by turns, and what one lane leaves is offered to the others."""

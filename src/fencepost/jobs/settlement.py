@@ -33,8 +33,12 @@ UNWRITABLE = (InvalidInput, psycopg.DataError)
 """The database will not take it, now or later."""
 
 
+AT_ONCE = 2
+"""While one batch leaves the streams, another commits, and a third gathers."""
+
+
 class Settler:
-    """Takes outcomes and settles them; while one batch commits, the next one gathers."""
+    """Takes outcomes and settles them in batches."""
 
     def __init__(
         self,
@@ -56,6 +60,7 @@ class Settler:
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._busy = 0
 
     def add(self, active: Active, outcome: Outcome) -> None:
         self._waiting.append((active, outcome))
@@ -64,19 +69,7 @@ class Settler:
 
     async def run(self) -> None:
         """Settle until cancelled."""
-        while True:
-            await self._arrived.wait()
-            batch = self._gather()
-            try:
-                await self._settle(batch)
-            except Exception as error:
-                # Nothing may end this task. The jobs' leases run out, and they are tried again.
-                self._metrics.loop_errors.labels(loop="settle").inc()
-                _log.error("settle_failed", error=describe(error), jobs=len(batch))
-            self._on_settled([active for active, _ in batch])
-            if not self._waiting:
-                self._arrived.clear()
-                self._idle.set()
+        await asyncio.gather(*(self._settle_batches() for _ in range(AT_ONCE)))
 
     async def drain(self) -> None:
         """Wait until everything that was added is settled."""
@@ -106,6 +99,24 @@ class Settler:
             self._metrics.acknowledge_errors.labels(reason="xack_error").inc()
             await streams.settle(stream, entry_ids)
         crash_point("jobs.ack.after")
+
+    async def _settle_batches(self) -> None:
+        while True:
+            await self._arrived.wait()
+            batch = self._gather()
+            if not self._waiting:
+                self._arrived.clear()
+            self._busy += 1
+            try:
+                await self._settle(batch)
+            except Exception as error:
+                # Nothing may end this task. The jobs' leases run out, and they are tried again.
+                self._metrics.loop_errors.labels(loop="settle").inc()
+                _log.error("settle_failed", error=describe(error), jobs=len(batch))
+            self._busy -= 1
+            self._on_settled([active for active, _ in batch])
+            if not self._waiting and not self._busy:
+                self._idle.set()
 
     def _gather(self) -> list[tuple[Active, Outcome]]:
         """The next batch. Two attempts at one job do not go together: answers name the job alone."""

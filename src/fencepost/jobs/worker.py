@@ -84,6 +84,8 @@ class Worker:
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
         self._room = asyncio.Event()
+        self._called = asyncio.Event()
+        self._accepting: asyncio.Task[Taken | None] | None = None
         self._threads = HandlerThreads(self._room.set)
         self._processes = processes
         self._prepare = prepare
@@ -143,11 +145,13 @@ class Worker:
         """Take nothing more in; `run` returns when what is here has ended. Call it on the event loop."""
         self._stopping.set()
         self._room.set()
+        self._called.set()
 
     async def _work(self) -> None:
         failures = 0
         while not self._stopping.is_set():
             self._room.clear()
+            self._called.clear()
             if self._free() <= 0:
                 await self._room.wait()
                 continue
@@ -158,11 +162,11 @@ class Worker:
                 failures += 1
                 self._metrics.loop_errors.labels(loop="intake").inc()
                 _log.warning("intake_failed", error=f"{type(error).__name__}: {error}", failures=failures)
-                await self._pause(min(5.0, 0.1 * 2 ** min(failures, 10)))
+                await self._pause(min(5.0, 0.1 * 2 ** min(failures, 10)), self._stopping)
                 continue
             if not found and self._link.streams is None:
                 announce("worker.idle")
-                await self._pause(self._settings.poll_seconds)
+                await self._pause(self._settings.poll_seconds, self._called)
 
     def _free(self) -> int:
         return 0 if self._stopping.is_set() else self._capacity.free
@@ -170,15 +174,36 @@ class Worker:
     async def _take(self) -> bool:
         """Read and claim, or claim straight from PostgreSQL; answers whether anything was there."""
         held = [active.entry for active in self._active.values() if active.entry is not None]
-        entries = await self._unless_stopped(self._intake.read(self._free(), held))
+        free = min(self._free(), self._settings.batch)
+        entries = await self._unless_stopped(self._intake.read(free, held))
         if entries:
-            await self._accept(entries)
+            await self._accept_beside(entries)
         elif self._link.streams is None and self._free() > 0:
             with self._capacity.reserved(self._free()) as places:
                 taken = await self._intake.claim_next(places)
                 self._begin(taken)
             return bool(taken.claimed)
         return bool(entries)
+
+    async def _accept_beside(self, entries: Sequence[Entry]) -> None:
+        """Let the next entries be read while a whole batch is claimed; a few are claimed at once."""
+        try:
+            await self._accepted()
+        except Exception:
+            self._intake.keep(entries)
+            raise
+        self._accepting = asyncio.create_task(self._accept(entries))
+        if len(entries) < self._settings.batch:
+            await self._accepted()
+        else:
+            # It takes its places before anybody counts what is free.
+            await asyncio.sleep(0)
+
+    async def _accepted(self) -> None:
+        """Wait for the claim that is on its way, and raise what it raised."""
+        accepting, self._accepting = self._accepting, None
+        if accepting is not None:
+            await accepting
 
     async def _accept(self, entries: Sequence[Entry]) -> Taken | None:
         """Claim what the entries name, and begin it; entries that there is no place for are given back."""
@@ -207,10 +232,10 @@ class Worker:
                 task.cancel()
             await asyncio.wait({reading, stopping})
 
-    async def _pause(self, seconds: float) -> None:
+    async def _pause(self, seconds: float, unless: asyncio.Event) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._stopping.wait()
+                await unless.wait()
 
     def _begin(self, taken: Taken) -> None:
         for running, entry in taken.claimed:
@@ -296,6 +321,9 @@ class Worker:
 
     async def _drain(self) -> None:
         """Let handlers end; what does not within the time is given back, its try not counted."""
+        with suppress(Exception):
+            # Entries that could not be claimed are pending for us: `leave` gives them back.
+            await self._accepted()
         await self._wait_for_handlers(self._settings.drain_seconds)
         for active in tuple(self._active.values()):
             self._cancel(active)
@@ -355,5 +383,7 @@ class Worker:
         dispatcher = Dispatcher(queue, self._database, self._link, self._metrics, self._settings)
         loop = Loop("dispatch", dispatcher.tick, self._metrics.loop_errors)
         self._listener.on(f"job:{queue}", loop.wake)
+        self._listener.on(f"job:{queue}", self._called.set)
         self._link.on_change(loop.wake)
+        self._link.on_change(self._called.set)
         return loop

@@ -2,8 +2,6 @@
 
 import json
 import sys
-import tempfile
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +10,7 @@ from fencepost.kernel.migrate import migrate
 from tests.acceptance.jobs.stage import Stage
 from tests.acceptance.jobs.storm import Storm
 from tests.acceptance.jobs.test_crash_points import POINTS
+from tests.places import server_directory
 
 LEASE_SECONDS = 2.0
 
@@ -19,8 +18,8 @@ LEASE_SECONDS = 2.0
 def through_a_storm(jobs: int, faults: int, workers: int, seed: int, *, durable: bool) -> None:
     settings: dict[str, str | int] = {"max_connections": 300} | ({} if durable else {"fsync": "off"})
     with (
-        PostgresServer(_directory(), settings=settings, ephemeral=True) as postgres,
-        ValkeyServer(_directory(), ephemeral=True) as valkey,
+        PostgresServer(server_directory(), settings=settings, ephemeral=True) as postgres,
+        ValkeyServer(server_directory(), ephemeral=True) as valkey,
     ):
         database = Database(postgres, "storm")
         database.create()
@@ -46,7 +45,3 @@ def test_a_storm_loses_and_doubles_nothing() -> None:
 @pytest.mark.parametrize("seed", [11])
 def test_a_long_storm_loses_and_doubles_nothing(seed: int) -> None:
     through_a_storm(jobs=20_000, faults=120, workers=5, seed=seed, durable=True)
-
-
-def _directory() -> Path:
-    return Path(tempfile.mkdtemp(prefix="fencepost-test-"))

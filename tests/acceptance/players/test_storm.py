@@ -2,10 +2,8 @@
 
 import asyncio
 import random
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -16,13 +14,14 @@ from fencepost.testing import Signals
 from tests.acceptance.players.crowd import Crowd
 from tests.acceptance.players.nodes import POINTS, Fleet
 from tests.integration.players import game
+from tests.places import server_directory
 
 STORM_SECONDS_MAX = 1800.0
 
 
 @pytest.fixture
 def own_valkey() -> Iterator[ValkeyServer]:
-    with ValkeyServer(Path(tempfile.mkdtemp(prefix="fencepost-test-")), ephemeral=True) as server:
+    with ValkeyServer(server_directory(), ephemeral=True) as server:
         yield server
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from fencepost.embedded import PostgresServer, ValkeyServer
+from tests.places import server_place
 
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
     """A directory that goes away with the test: pytest's own keeps what is inside, and a server is 40 MB."""
-    with tempfile.TemporaryDirectory(prefix="fencepost-test-") as path:
+    with tempfile.TemporaryDirectory(prefix="fencepost-test-", dir=server_place()) as path:
         yield Path(path)
 
 

@@ -1,9 +1,7 @@
 """Scenes on the shared pair, and servers of one's own for tests that hurt them."""
 
-import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -11,6 +9,7 @@ from fencepost.embedded import Database, PostgresServer, ValkeyServer
 from fencepost.kernel.migrate import migrate
 from fencepost.testing import Clock
 from tests.integration.jobs.scene import Scene, open_scene
+from tests.places import server_directory
 
 
 @pytest.fixture
@@ -35,14 +34,14 @@ def clock(database: Database) -> Iterator[Clock]:
 @pytest.fixture
 def own_valkey() -> Iterator[ValkeyServer]:
     """A Valkey that may be killed and wiped."""
-    with ValkeyServer(Path(tempfile.mkdtemp(prefix="fencepost-test-")), ephemeral=True) as server:
+    with ValkeyServer(server_directory(), ephemeral=True) as server:
         yield server
 
 
 @pytest.fixture
 def own_database() -> Iterator[Database]:
     """A database on a PostgreSQL that may be killed."""
-    directory = Path(tempfile.mkdtemp(prefix="fencepost-test-"))
+    directory = server_directory()
     with PostgresServer(directory, settings={"fsync": "off"}, ephemeral=True) as server:
         database = Database(server, f"t_{uuid.uuid4().hex}")
         database.create()

@@ -15,7 +15,7 @@ from fencepost.house import Fencepost
 from fencepost.jobs.settings import JobSettings
 from fencepost.jobs.worker import Worker
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 
 
 def quick(**changes: Any) -> JobSettings:

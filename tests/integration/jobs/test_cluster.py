@@ -1,8 +1,6 @@
 """Jobs on a Redis Cluster, where one command may touch the keys of one slot only."""
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -10,6 +8,7 @@ from fencepost.embedded import Database
 from fencepost.jobs.job import Job
 from tests.integration.jobs.scene import open_scene, quick
 from tests.matrix.cluster_node import ClusterNode
+from tests.places import server_directory
 
 KEY = "deepoj:jobs"
 TAGGED = "{deepoj:jobs}"
@@ -17,7 +16,7 @@ TAGGED = "{deepoj:jobs}"
 
 @pytest.fixture
 def node() -> Iterator[ClusterNode]:
-    with ClusterNode(Path(tempfile.mkdtemp(prefix="fencepost-test-")), ephemeral=True) as node:
+    with ClusterNode(server_directory(), ephemeral=True) as node:
         yield node
 
 

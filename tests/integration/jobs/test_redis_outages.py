@@ -1,10 +1,8 @@
 """Redis is away, comes back, is wiped, loses its last moments: nothing is lost, and everybody can see it."""
 
 import asyncio
-import tempfile
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 
 import pytest
 import structlog
@@ -14,18 +12,19 @@ from fencepost.embedded import Database, ValkeyServer
 from fencepost.jobs.job import Job
 from fencepost.testing import Proxy, Signals
 from tests.integration.jobs.scene import Scene, open_scene, quick
+from tests.places import server_directory
 
 
 @pytest.fixture
 def persistent_valkey() -> Iterator[ValkeyServer]:
     """A Valkey that comes back with what it had."""
-    directory = Path(tempfile.mkdtemp(prefix="fencepost-test-"))
+    directory = server_directory()
     with ValkeyServer(directory, append_only=True, ephemeral=True) as server:
         yield server
 
 
 @asynccontextmanager
-async def counting(database: Database, redis_url: str) -> AsyncGenerator[tuple[Scene, list[int]]]:
+async def counting(database: Database, redis_url: str | None) -> AsyncGenerator[tuple[Scene, list[int]]]:
     """A scene whose handler writes its job down in the finishing transaction."""
     ran: list[int] = []
     async with open_scene(database, redis_url) as scene:
@@ -73,6 +72,15 @@ async def test_without_redis_at_the_start_work_goes_on_and_returns_to_the_stream
             assert scene.metric("api_outbox_dispatch_total", status="ok", reason="") == 20
     events = [log["event"] for log in logs]
     assert events.index("postgresql_drives_alone") < events.index("redis_drives")
+
+
+async def test_without_redis_a_worker_is_called_when_something_is_submitted(database: Database) -> None:
+    with Signals() as signals:
+        async with counting(database, None) as (scene, _), scene.working(quick(poll_seconds=600)):
+            for moment in ("dispatch.ticked", "listener.listening", "worker.idle"):
+                await signals.wait(moment)
+            await submit(scene, 3)
+            await scene.until_all_ended()
 
 
 async def test_redis_goes_down_in_the_middle_and_comes_back_empty(

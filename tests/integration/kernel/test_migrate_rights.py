@@ -1,11 +1,9 @@
 """Who may migrate, on a server of its own: roles belong to the whole server."""
 
 import subprocess
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +14,7 @@ from fencepost.kernel.migrate import kernel, migrate, schema_version
 from tests.integration.kernel.caller import Caller
 from tests.integration.kernel.catalog import describe
 from tests.integration.kernel.test_migrate import SECONDS_MAX, STEPS, live, start
+from tests.places import server_directory
 
 ROLES = ("fencepost_owner", "fencepost_app", "fencepost_read")
 
@@ -23,7 +22,7 @@ ROLES = ("fencepost_owner", "fencepost_app", "fencepost_read")
 @pytest.fixture
 def virgin() -> Iterator[PostgresServer]:
     """A server that has never seen us: no role of ours is there."""
-    directory = Path(tempfile.mkdtemp(prefix="fencepost-test-"))
+    directory = server_directory()
     with PostgresServer(directory, settings={"fsync": "off"}, ephemeral=True) as server:
         yield server
 

@@ -3,7 +3,6 @@
 They have a server of their own: autovacuum must not come and mend what a test has left out.
 """
 
-import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from fencepost.embedded import Database, PostgresServer
 from fencepost.kernel.migrate import migrate
 from tests.integration.plans.hot_calls import HOT_CALLS
 from tests.integration.plans.observation import Observer, observer
+from tests.places import server_directory
 
 # Rows in each table that grows: few, and many. What a call costs must not depend on which.
 FEW = 1_000
@@ -76,7 +76,7 @@ class Veteran:
 
 @pytest.fixture(scope="session")
 def plan_server() -> Iterator[PostgresServer]:
-    directory = Path(tempfile.mkdtemp(prefix="fencepost-test-"))
+    directory = server_directory()
     with PostgresServer(directory, settings=SETTINGS, ephemeral=True) as server:
         yield server
 

@@ -2,10 +2,8 @@
 
 import asyncio
 import json
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -22,6 +20,7 @@ from fencepost.players.service import Players
 from fencepost.testing import PlannedCrash, Proxy, at_crash_point, crash_at
 from tests.integration.players import game
 from tests.integration.players.conftest import Node, balances, enrol
+from tests.places import server_directory
 
 BOX = UseItem(player_id="ann", item="box", count=20)
 HASTY = MutationSettings(cache_wait_seconds=0.05)
@@ -30,7 +29,7 @@ HASTY = MutationSettings(cache_wait_seconds=0.05)
 @pytest.fixture
 def own_valkey() -> Iterator[ValkeyServer]:
     """A Valkey that a test may kill."""
-    with ValkeyServer(Path(tempfile.mkdtemp(prefix="fencepost-test-")), ephemeral=True) as server:
+    with ValkeyServer(server_directory(), ephemeral=True) as server:
         yield server
 
 

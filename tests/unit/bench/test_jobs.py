@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.bench.jobs import BESIDE, JOBS, goals
+from fencepost.bench.jobs import ALONE_BESIDE, BESIDE, JOBS, goals
 from fencepost.bench.jobs_contest import read_waits
 from fencepost.bench.jobs_scale import QUICK, Held
 from fencepost.bench.jobs_zombie import Ending, verdict
@@ -13,7 +13,7 @@ ACCEPTED = Ending(accepted=True, effects=2, note="")
 
 
 def row(truth: str, rate: float | None, *, beside: float = 6000, **more: Cell) -> Row:
-    rates = {} if rate is None else {JOBS: rate, BESIDE: beside}
+    rates = {} if rate is None else {JOBS: rate, BESIDE: beside, ALONE_BESIDE: beside * 2}
     return {"system": "x", "truth": truth, **rates, **more}
 
 
@@ -25,6 +25,7 @@ def test_we_are_held_against_the_best_of_each_kind() -> None:
     assert [(goal.name, goal.measured, goal.met) for goal in found] == [
         ("p50 from submit to start, ms", 9.5, True),
         ("times the best whose truth is PostgreSQL", 2.4, False),
+        ("the same, ours without Redis too", 4.8, True),
         ("times the best that has only Redis", 0.75, False),
     ]
 
@@ -34,7 +35,7 @@ def test_a_rival_is_held_against_what_we_did_beside_it_and_not_an_hour_before() 
 
     found = goals(ours, [row("PostgreSQL", 100, beside=200), row("PostgreSQL", 3000, beside=9000)])
 
-    assert found[-1].measured == 2
+    assert [goal.measured for goal in found[1:]] == [2, 4]
 
 
 def test_a_redis_is_compared_as_it_is_run_also_when_it_is_faster_than_a_durable_one() -> None:
@@ -50,7 +51,7 @@ def test_a_peer_that_did_not_run_is_no_rival() -> None:
 
     found = goals(ours, [row("PostgreSQL", None, note="cannot be installed"), row("PostgreSQL", 3000)])
 
-    assert [goal.measured for goal in found] == [1.0, 2.0]
+    assert [goal.measured for goal in found] == [1.0, 2.0, 4.0]
 
 
 def test_nobody_to_compare_with_is_no_victory() -> None:

@@ -15,6 +15,7 @@ from handlers import WRITE, AsyncHandlers
 from redis.asyncio import Redis
 from runner import Order, play, run_until_told
 
+from fencepost.cli.workplace import spare_the_collector
 from fencepost.drive.lanes import NORMAL, stream_of
 from fencepost.house import Fencepost
 from fencepost.jobs.job import Job
@@ -34,7 +35,7 @@ def _stream(order: Order) -> str:
 
 
 def _house(order: Order) -> Fencepost:
-    return Fencepost(order.postgres_url, redis_url=order.redis_url)
+    return Fencepost(order.postgres_url, redis_url=order.redis_url or None)
 
 
 class Us:
@@ -56,6 +57,8 @@ class Us:
             concurrency=1000,
         )
         worker = fp.worker(settings)
+        # As `fencepost worker` does.
+        spare_the_collector()
         async with fp:
             await run_until_told(worker.run(), worker.stop)
 
@@ -65,9 +68,10 @@ class Us:
             _house(order) as fp,
             await psycopg.AsyncConnection.connect(order.admin_url, autocommit=True) as admin,
         ):
-            redis = Redis.from_url(order.redis_url)
+            redis = Redis.from_url(order.redis_url) if order.redis_url else None
             yield OurClient(fp, _declare(fp, order), admin, redis, order)
-            await redis.aclose()
+            if redis is not None:
+                await redis.aclose()
 
 
 def _declare(fp: Fencepost, order: Order):
@@ -127,6 +131,8 @@ class OurClient:
 
     async def unfinished(self) -> int:
         rows = await (await self._admin.execute(UNFINISHED)).fetchone()
+        if self._redis is None:
+            return rows[0]
         return rows[0] + await self._redis.xlen(stream_of(_stream(self._order), QUEUE, NORMAL))
 
     async def outcome(self):
