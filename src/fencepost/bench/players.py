@@ -10,7 +10,7 @@ import asyncio
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.resources import as_file, files
 from itertools import count
 from pathlib import Path
@@ -19,6 +19,7 @@ from statistics import median, quantiles
 from fencepost.bench.pgbench import Pgbench
 from fencepost.bench.players_cleaning import Steadiness, steady_state
 from fencepost.bench.players_nodes import NODES, WARM_UP_CALLS, Crew, Done, Errand, crew, work
+from fencepost.bench.processor import parent_of, processor_time
 from fencepost.bench.report import Goal, Report, Row, machine
 from fencepost.bench.stage import migrated_database, server_facts
 from fencepost.embedded import Database, ValkeyServer
@@ -41,7 +42,7 @@ class Length:
     keep_seconds: float
 
 
-QUICK = Length(rounds=3, calls=40, steady_seconds=10, keep_seconds=3)
+QUICK = Length(rounds=2, calls=40, steady_seconds=8, keep_seconds=2)
 WHOLE = Length(rounds=3, calls=150, steady_seconds=300, keep_seconds=60)
 
 
@@ -51,6 +52,8 @@ class Pace:
 
     rate: float
     p99_ms: float | None = None
+    processor_us: float | None = None
+    """Of server and clients together, for one call; connecting included."""
 
 
 @dataclass
@@ -61,12 +64,15 @@ class Arena:
     redis_url: str
     scripts: Path
     nodes: Crew
+    server_pid: int
     bases: count[int] = field(default_factory=lambda: count(0, 1000))
 
     def by_pgbench(self, script: str, calls: int) -> Pace:
         variables = {"base": self._stock(), "i": 0}
         path = self.scripts / f"{script}.sql"
-        return Pace(Pgbench(self.database).rate(path, connections=CLIENTS, calls=calls, variables=variables))
+        with processor_time(self.server_pid) as spent:
+            rate = Pgbench(self.database).rate(path, connections=CLIENTS, calls=calls, variables=variables)
+        return Pace(rate, processor_us=spent.seconds * 1e6 / (CLIENTS * calls))
 
     def by_pipeline(self, calls: int, *, with_redis: bool, repeats: bool = False) -> Pace:
         """All nodes at once. A repeat's first sending executes; the others are answered by Redis."""
@@ -76,8 +82,11 @@ class Arena:
             Errand(self.database.url, redis_url, base + node * share, share, calls, repeats, self.nodes.start)
             for node in range(NODES)
         ]
-        done = list(self.nodes.pool.map(work, errands))
-        return pace_of(done)
+        with processor_time(self.server_pid) as spent:
+            done = list(self.nodes.pool.map(work, errands))
+        by_server = spent.seconds / (CLIENTS * (calls + WARM_UP_CALLS))
+        by_nodes = sum(node.processor_seconds for node in done) / (CLIENTS * calls)
+        return replace(pace_of(done), processor_us=(by_server + by_nodes) * 1e6)
 
     def _stock(self) -> int:
         base = next(self.bases)
@@ -98,7 +107,7 @@ def run(*, quick: bool) -> Report:
         crew() as nodes,
     ):
         facts = machine(**server_facts(database))
-        paces = measure(Arena(database, valkey.url, scripts, nodes), length)
+        paces = measure(Arena(database, valkey.url, scripts, nodes, _server_pid(database)), length)
         steadiness = asyncio.run(
             steady_state(database, seconds=length.steady_seconds, keep_seconds=length.keep_seconds)
         )
@@ -135,7 +144,10 @@ def _side(arena: Arena, script: str) -> Callable[[int], Pace]:
 
 def _middle(paces: list[Pace]) -> Pace:
     slow = [pace.p99_ms for pace in paces if pace.p99_ms is not None]
-    return Pace(median(pace.rate for pace in paces), median(slow) if slow else None)
+    spent = [pace.processor_us for pace in paces if pace.processor_us is not None]
+    return Pace(
+        median(pace.rate for pace in paces), median(slow) if slow else None, median(spent) if spent else None
+    )
 
 
 def _row(name: str, pace: Pace, yardstick: Pace) -> Row:
@@ -144,7 +156,11 @@ def _row(name: str, pace: Pace, yardstick: Pace) -> Row:
         "calls_s": round(pace.rate),
         "share": round(pace.rate / yardstick.rate, 2),
     }
-    return row if pace.p99_ms is None else {**row, "p99_ms": round(pace.p99_ms, 1)}
+    if pace.p99_ms is not None:
+        row["p99_ms"] = round(pace.p99_ms, 1)
+    if pace.processor_us is not None:
+        row["cpu_us"] = round(pace.processor_us)
+    return row
 
 
 def goals(paces: dict[str, Pace], steadiness: Steadiness) -> list[Goal]:
@@ -168,6 +184,12 @@ def goals(paces: dict[str, Pace], steadiness: Steadiness) -> list[Goal]:
 
 def _cost(bare: float, pace: Pace) -> float:
     return round(1 - pace.rate / bare, 2)
+
+
+def _server_pid(database: Database) -> int:
+    """The server's own process: every session's parent."""
+    with database.connect_admin() as admin:
+        return parent_of(admin.info.backend_pid)
 
 
 def _valkey() -> AbstractContextManager[ValkeyServer]:

@@ -25,6 +25,7 @@ from fencepost.mutations.errors import (
     NoSuchThing,
     Unavailable,
 )
+from fencepost.mutations.ferry import Ferry, Passenger
 from fencepost.mutations.ledger import Executed, Ledger, Ticket
 from fencepost.mutations.planning import Planned
 
@@ -63,6 +64,7 @@ class Execution(Generic[P]):
     planned: Planned[P]
     tries_max: int
     on_conflict: Callable[[], None]
+    ferry: Ferry[P] | None = None
     keep: bool = True
 
     async def settle(self, version: int | None) -> Executed:
@@ -86,10 +88,18 @@ class Execution(Generic[P]):
             reason=again.reason,
         )
 
+    async def _execute(self, version: int | None) -> Executed:
+        """With others once, if there is a ferry; then alone."""
+        ferry, self.ferry = self.ferry, None
+        if ferry is not None:
+            carried = await ferry.carry(Passenger(self.ticket, self.planned, version, self.keep))
+            if carried is not None:
+                return carried
+        return await self.sender.run(self.ledger.execute(self.ticket, self.planned, version, keep=self.keep))
+
     async def _try(self, version: int | None) -> Executed | _Again:
-        call = self.ledger.execute(self.ticket, self.planned, version, keep=self.keep)
         try:
-            return await self.sender.run(call)
+            return await self._execute(version)
         except IndeterminateCommit as error:
             if self.ticket.key is None:
                 raise Unavailable(

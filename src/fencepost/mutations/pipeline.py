@@ -32,6 +32,7 @@ from fencepost.mutations.errors import (
     MutationError,
 )
 from fencepost.mutations.execution import Execution, Sender, explaining
+from fencepost.mutations.ferry import CarriesMany, Ferry
 from fencepost.mutations.ledger import Executed, Ledger, Ticket
 from fencepost.mutations.metrics import MutationMetrics
 from fencepost.mutations.planning import Planned, make_plan
@@ -78,6 +79,11 @@ class Pipeline(Generic[S, P]):
         self._settings = settings
         self._metrics = metrics
         self._cache = cache
+        self._ferry: Ferry[P] | None = (
+            Ferry(database, ledger, places=settings.ferry_places)
+            if isinstance(ledger, CarriesMany) and settings.ferry_places > 1
+            else None
+        )
 
     async def run(
         self,
@@ -207,7 +213,14 @@ class Pipeline(Generic[S, P]):
                 planned = _planned(mutation, request, seen.snapshot)
             crash_point("mutations.before_execute")
             execution = Execution(
-                sender, self._ledger, ticket, planned, self._settings.tries_max, self._count_conflict(ticket)
+                sender,
+                self._ledger,
+                ticket,
+                planned,
+                self._settings.tries_max,
+                self._count_conflict(ticket),
+                # Somebody's transaction is nobody else's.
+                self._ferry if sender is self._database else None,
             )
             return _answer(await execution.settle(seen.version))
 

@@ -25,6 +25,9 @@ class MutationSettings(LayeredSettings):
         float, Field(ge=0.005, le=10), From("MUTATION_CACHE_WAIT_SEC", "mutations.cache_wait_sec")
     ] = 0.1
     tries_max: Annotated[int, Field(ge=1, le=100), From("MUTATION_TRIES_MAX", "mutations.tries_max")] = 8
+    ferry_places: Annotated[
+        int, Field(ge=1, le=50), From("MUTATION_FERRY_PLACES", "mutations.ferry_places")
+    ] = 32
     clean_seconds: Annotated[
         float, Field(ge=0.05, le=3600), From("MUTATION_CLEAN_SEC", "mutations.clean_sec")
     ] = 5.0

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from fencepost.kernel.call import Call, document, one, optional_document, optional_text, parsed, text
+from fencepost.kernel.call import Call, Row, document, one, optional_document, optional_text, parsed, text
+from fencepost.mutations.ferry import Passenger
 from fencepost.mutations.ledger import Executed, Look, Ticket
 from fencepost.mutations.planning import Planned
 from fencepost.players.plan import Needs, PlayerPlan
@@ -53,16 +55,43 @@ class PlayerLedger:
             one(read),
         )
 
+    def execute_many(self, passengers: Sequence[Passenger[PlayerPlan]]) -> Call[list[Executed | None]]:
+        """One function and one commit for all of them; whoever would have to wait is None, and goes alone."""
+        responses = [each.planned.plan.response(each.version) for each in passengers]
+
+        def read(rows: Sequence[Row]) -> list[Executed | None]:
+            found: list[Executed | None] = [None] * len(passengers)
+            for number, outcome, stored in rows:
+                place = int(number) - 1
+                found[place] = self._executed(passengers[place].ticket, responses[place], outcome, stored)
+            return found
+
+        return Call(
+            "select place, outcome, response::text from fencepost.player_execute_many(%s::text[], %s::text[],"
+            " %s::text[], %s::jsonb[], %s::text[], %s::text[], %s::bigint[], %s::jsonb[])",
+            (
+                [each.ticket.scope for each in passengers],
+                [each.ticket.key for each in passengers],
+                [each.ticket.digest for each in passengers],
+                [
+                    optional_document("answer", response if each.keep else None)
+                    for each, response in zip(passengers, responses, strict=True)
+                ],
+                [each.ticket.method for each in passengers],
+                [optional_text("actor", each.ticket.actor) for each in passengers],
+                [each.version for each in passengers],
+                [document("plan", each.planned.plan.as_json(each.planned.seed)) for each in passengers],
+            ),
+            read,
+        )
+
     def execute(
         self, ticket: Ticket, planned: Planned[PlayerPlan], version: int | None, *, keep: bool
     ) -> Call[Executed]:
         response = planned.plan.response(version)
 
         def read(outcome: str, stored: str | None) -> Executed:
-            if outcome != "claimed":
-                return Executed(outcome, parsed(stored))
-            self._recollection.raised(ticket.user, response["version"])
-            return Executed(outcome, response)
+            return self._executed(ticket, response, outcome, stored)
 
         return Call(
             "select outcome, response::text from fencepost.player_execute"
@@ -79,3 +108,11 @@ class PlayerLedger:
             ),
             one(read),
         )
+
+    def _executed(
+        self, ticket: Ticket, response: dict[str, Any], outcome: str, stored: str | None
+    ) -> Executed:
+        if outcome != "claimed":
+            return Executed(outcome, parsed(stored))
+        self._recollection.raised(ticket.user, response["version"])
+        return Executed(outcome, response)

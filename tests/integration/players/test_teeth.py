@@ -13,6 +13,7 @@ from fencepost.kernel import marker
 from fencepost.mutations import pipeline
 from fencepost.mutations.errors import AlreadyExists
 from fencepost.mutations.execution import Execution
+from fencepost.mutations.ferry import Ferry
 from fencepost.mutations.planning import make_plan
 from fencepost.players import rules
 from fencepost.players.accounting import PlayerLedger
@@ -21,7 +22,7 @@ from fencepost.players.snapshot import PlayerSnapshot
 from tests.integration.players import game, guards
 from tests.integration.players.conftest import enrol
 
-EXECUTE = "fencepost.player_execute(text,text,text,jsonb,text,text,bigint,jsonb)"
+EXECUTE = "fencepost._player_execute(text,text,text,jsonb,text,text,bigint,jsonb)"
 BOX = {
     ("item", "box"): next(thing for _, name, thing in game.THINGS if name == "box").model_dump(mode="json")
 }
@@ -102,6 +103,9 @@ def planted_marker_outside(database: Database) -> Generator[None]:
             raise AlreadyExists("It was claimed before, in a transaction of its own.")
         return planned
 
+    async def alone(self: Any, passenger: Any) -> None:
+        """The bug is planted in the singular form."""
+
     def unprotected(self: Any, ticket: Any, planned: Any, version: Any, *, keep: bool) -> Any:
         call = right(self, ticket, planned, version, keep=keep)
         return type(call)(call.sql, (call.arguments[0], None, *call.arguments[2:]), call.read)
@@ -109,6 +113,7 @@ def planted_marker_outside(database: Database) -> Generator[None]:
     with (
         mock.patch.object(pipeline, "make_plan", claimed_first),
         mock.patch.object(PlayerLedger, "execute", unprotected),
+        mock.patch.object(Ferry, "carry", alone),
     ):
         yield
 

@@ -36,6 +36,19 @@ def execute(caller: Caller) -> None:
     caller.execute(call, version, json.dumps(PLAN))
 
 
+def execute_many(caller: Caller) -> None:
+    """It does not wait: whoever's row is held has no row in the answer, and nothing of it is written."""
+    (version,) = caller.column("select data_version from fencepost.players where user_id = 'ann'")
+    done = caller.rows(
+        "select * from fencepost.player_execute_many(array['player:ann'], array['k3'], array['d'],"
+        " array[null::jsonb], array['Grant'], array[null], array[%s], array[%s::jsonb])",
+        version,
+        json.dumps(PLAN),
+    )
+    if not done:
+        raise psycopg.errors.LockNotAvailable
+
+
 def distribute(caller: Caller) -> None:
     version = caller.value("select fencepost.player_bump('ann')")
     caller.execute("select fencepost.claim('player:ann', 'k2')")
@@ -47,7 +60,12 @@ def bump(caller: Caller) -> None:
     caller.execute("select fencepost.player_bump('ann')")
 
 
-WRITERS: dict[str, Act] = {"player_execute": execute, "player_distribute": distribute, "player_bump": bump}
+WRITERS: dict[str, Act] = {
+    "player_execute": execute,
+    "player_execute_many": execute_many,
+    "player_distribute": distribute,
+    "player_bump": bump,
+}
 
 
 @pytest.fixture

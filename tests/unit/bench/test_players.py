@@ -8,15 +8,16 @@ from fencepost.bench.players_nodes import Done
 
 
 def test_only_the_time_in_which_all_nodes_worked_counts() -> None:
-    early = Done(0.0, 10.0, [(n / 10, 0.01) for n in range(100)])
-    late = Done(5.0, 15.0, [(5 + n / 10, 0.01) for n in range(100)])
+    early = Done(0.0, 10.0, [(n / 10, 0.01) for n in range(100)], 1.0)
+    late = Done(5.0, 15.0, [(5 + n / 10, 0.01) for n in range(100)], 1.0)
     pace = pace_of([early, late])
     assert pace.rate == pytest.approx(20, rel=0.05)
     assert pace.p99_ms == pytest.approx(10)
 
 
 def test_nodes_that_hardly_met_are_counted_over_the_whole_time() -> None:
-    first, second = Done(0.0, 1.0, [(0.5, 0.1), (1.0, 0.1)]), Done(1.5, 2.0, [(1.6, 0.1), (2.0, 0.1)])
+    first = Done(0.0, 1.0, [(0.5, 0.1), (1.0, 0.1)], 1.0)
+    second = Done(1.5, 2.0, [(1.6, 0.1), (2.0, 0.1)], 1.0)
     assert pace_of([first, second]).rate == pytest.approx(2)
 
 

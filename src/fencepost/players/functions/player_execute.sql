@@ -6,11 +6,10 @@
 --
 -- Answers claimed (done), replay, duplicate, mismatch or in_flight. Raises ZF110, ZF111, ZF112 (mutation.sql) and not_found;
 -- then nothing was written, the marker included. Every access is by a primary key.
-create or replace function fencepost.player_execute(
-  p_scope text, p_key text, p_digest text, p_response jsonb, p_method text, p_actor text, p_version bigint, p_plan jsonb
-) returns table (outcome text, response jsonb)
-language plpgsql volatile security definer
-set search_path = pg_catalog, fencepost, pg_temp set lock_timeout = '5s'
+create or replace function fencepost._player_execute(
+  p_scope text, p_key text, p_digest text, p_response jsonb, p_method text, p_actor text, p_version bigint, p_plan jsonb,
+  out outcome text, out response jsonb
+) language plpgsql volatile
 as $$
 declare
   v_players text[] := array(select distinct x ->> 'player' from jsonb_array_elements(p_plan -> 'parties') x order by 1);
@@ -19,7 +18,6 @@ declare
 begin
   select c.outcome, c.response into outcome, response from fencepost._mutation_claim(p_scope, p_key, p_digest, p_response) c;
   if outcome <> 'claimed' then
-    return next;
     return;
   end if;
   perform fencepost._check_text('method', p_method, 128);
@@ -32,8 +30,58 @@ begin
     perform fencepost._player_distribute(v_party ->> 'player', v_party -> 'change', p_method, p_key,
       coalesce(p_plan ->> 'source', p_method), p_actor, p_plan ->> 'seed');
   end loop;
+end $$;
+
+-- One mutation, which waits for its players' rows for five seconds at most.
+create or replace function fencepost.player_execute(
+  p_scope text, p_key text, p_digest text, p_response jsonb, p_method text, p_actor text, p_version bigint, p_plan jsonb
+) returns table (outcome text, response jsonb)
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp set lock_timeout = '5s'
+as $$
+begin
+  select e.outcome, e.response into outcome, response
+  from fencepost._player_execute(p_scope, p_key, p_digest, p_response, p_method, p_actor, p_version, p_plan) e;
   return next;
 end $$;
+
+-- Many mutations with one commit. Each is undone alone when it cannot be carried out, and then has no row in the answer: it
+-- goes alone, waits where it must, and is told why. Nobody here waits for a row longer than a moment, so one held row does
+-- not hold up the others; and because a wait is given up long before a deadlock would be looked for, two batches that meet
+-- crosswise let go of each other.
+create or replace function fencepost.player_execute_many(
+  p_scopes text[], p_keys text[], p_digests text[], p_responses jsonb[], p_methods text[], p_actors text[], p_versions bigint[],
+  p_plans jsonb[]
+) returns table (place bigint, outcome text, response jsonb)
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp set lock_timeout = '2ms'
+as $$
+declare
+  v record;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_lengths('keys', cardinality(p_scopes), cardinality(p_keys));
+  perform fencepost._check_lengths('digests', cardinality(p_scopes), cardinality(p_digests));
+  perform fencepost._check_lengths('responses', cardinality(p_scopes), cardinality(p_responses));
+  perform fencepost._check_lengths('methods', cardinality(p_scopes), cardinality(p_methods));
+  perform fencepost._check_lengths('actors', cardinality(p_scopes), cardinality(p_actors));
+  perform fencepost._check_lengths('versions', cardinality(p_scopes), cardinality(p_versions));
+  perform fencepost._check_lengths('plans', cardinality(p_scopes), cardinality(p_plans));
+  for v in
+    select a.* from unnest(p_scopes, p_keys, p_digests, p_responses, p_methods, p_actors, p_versions, p_plans)
+      with ordinality a (scope, key, digest, response, method, actor, version, plan, place) order by a.scope, a.place
+  loop
+    begin
+      select e.outcome, e.response into outcome, response
+      from fencepost._player_execute(v.scope, v.key, v.digest, v.response, v.method, v.actor, v.version, v.plan) e;
+      place := v.place;
+      return next;
+    exception when others then
+      null; -- Undone, with its marker: it has no row in the answer.
+    end;
+  end loop;
+end $$;
+
 
 create or replace function fencepost._player_create(p_player text) returns void
 language plpgsql volatile

@@ -1,0 +1,60 @@
+"""Processor time of a server and of whoever uses it: the figure that a busy machine does not blur."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Spent:
+    """Seconds of processor time, known when the block has ended. Only where there is a /proc."""
+
+    seconds: float = 0.0
+
+
+@contextmanager
+def processor_time(server_pid: int) -> Generator[Spent]:
+    """What the server with this pid, its children, and our own ended children spend in the block."""
+    spent = Spent()
+    before = _family_seconds(server_pid) + _children_seconds()
+    yield spent
+    spent.seconds = _family_seconds(server_pid) + _children_seconds() - before
+
+
+def parent_of(pid: int) -> int:
+    """The process that started this one; 0 where that cannot be seen."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def _children_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _family_seconds(pid: int) -> float:
+    """Of the process, of the children that it has reaped, and of those that live."""
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return 0.0
+    # User and system, one's own and that of reaped children.
+    return sum(_fields(pid)[11:15]) + sum(sum(_fields(int(child))[11:13]) for child in children)
+
+
+def _fields(pid: int) -> list[float]:
+    """The fields behind the name, times in seconds where they are times; zeros for one that has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return [0.0] * 20
+    return [0.0, *(int(field) / _TICKS_PER_SECOND for field in stat.rpartition(")")[2].split()[1:20])]
