@@ -48,9 +48,9 @@ class Plan:
     transactions: int
     signers: int
     nodes: int = 3
-    kills: int = 5
+    kills: int = 3
     hits: int = 6
-    within: float = 100.0
+    within: float = 240.0
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,8 @@
 """Many nodes on the same signers, killed, paused and jumped: no repeat, no gap kept, linearizable."""
 
+import time
+from collections import Counter
+
 import pytest
 
 from fencepost.embedded import Database
@@ -9,32 +12,47 @@ from tests.acceptance.nonces.storm import Plan, Storm
 from tests.isolation.planted_bug import Edit, PlantedBug
 
 
-def run(database: Database, clock: Clock, plan: Plan, *, seed: int, within: float) -> list[str]:
+def run(database: Database, clock: Clock, plan: Plan, *, seed: int, within: float = 240.0) -> list[str]:
     Storm(database, clock, plan, seed, within).run()
     return breaches(database, requests=plan.requests, signers=plan.signers, first_boots=len(plan.modes))
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "modes",
-    [("basic",) * 4, ("queue", "basic", "queue", "basic")],
+    [("basic",) * 4, ("queue", "basic", "queue")],
     ids=["basic", "both modes beside each other"],
 )
 def test_no_nonce_is_given_twice_and_none_is_left_out(
     database: Database, clock: Clock, modes: tuple[str, ...]
 ) -> None:
-    plan = Plan(requests=600, signers=2, modes=modes, troubles=6)
+    plan = Plan(requests=600, signers=2, modes=modes, troubles=5)
 
-    assert run(database, clock, plan, seed=11, within=100) == []
+    assert run(database, clock, plan, seed=11) == []
 
 
 @pytest.mark.full
 @pytest.mark.timeout(3600)
-def test_a_million_nonces_over_four_nodes(database: Database, clock: Clock) -> None:
+def test_a_million_nonces_over_four_nodes(
+    database: Database, clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
     plan = Plan(
         requests=250_000, signers=4, block=500, modes=("basic", "queue", "basic", "queue"), troubles=60
     )
+    begun, storm = time.monotonic(), Storm(database, clock, plan, 5, 3000)
 
-    assert run(database, clock, plan, seed=5, within=3000) == []
+    storm.run()
+
+    with capsys.disabled():
+        took, seen = time.monotonic() - begun, Counter(storm.troubles)
+        print(f"\n{took:.0f} s: {seen}, {acquisitions(database)} acquisitions")  # noqa: T201 - The figures.
+    assert breaches(database, requests=plan.requests, signers=plan.signers, first_boots=4) == []
+    assert len(seen) == 4, "some kind of trouble did not happen"
+
+
+def acquisitions(database: Database) -> int:
+    with database.connect_admin() as admin:
+        return int(admin.execute("select sum(fencing_token) from fencepost.nonce_signer").fetchall()[0][0])
 
 
 BUGS = (
@@ -55,12 +73,13 @@ BUGS = (
 )
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.title)
 def test_a_planted_bug_is_seen(database: Database, clock: Clock, bug: PlantedBug) -> None:
     bug.plant(database)
     plan = Plan(requests=60, signers=1, modes=("basic", "basic"), troubles=0)
 
-    found = run(database, clock, plan, seed=1, within=60)
+    found = run(database, clock, plan, seed=1)
 
     assert any(bug.noticed_by in breach for breach in found), found
 

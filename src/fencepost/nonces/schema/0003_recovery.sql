@@ -14,3 +14,6 @@ create table fencepost.nonce_recovery (
   constraint nonce_recovery_pkey primary key (only_one),
   constraint nonce_recovery_is_one check (only_one)
 );
+
+-- It answers something by now, which its successor in functions/ says.
+drop function if exists fencepost._nonce_reserve(bigint, bigint, text[], interval, boolean);
