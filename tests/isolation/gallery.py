@@ -1,5 +1,6 @@
 """Bugs that a kernel like this one can have, noun by noun."""
 
+from tests.isolation.flow_gallery import FLOW
 from tests.isolation.job_gallery import JOB
 from tests.isolation.orders_gallery import ORDERS
 from tests.isolation.planted_bug import Edit, PlantedBug
@@ -211,7 +212,7 @@ CHECKPOINT = (
     ),
 )
 
-GALLERY = (*LEASE, *MARKER, *OUTBOX, *JOB, *CHECKPOINT, *ORDERS)
+GALLERY = (*LEASE, *MARKER, *OUTBOX, *JOB, *CHECKPOINT, *ORDERS, *FLOW)
 
 # Bugs that show only when a call is stopped in its middle.
 INSIDE = (

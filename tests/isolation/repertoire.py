@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from tests.isolation import (
     checkpoint_pairs,
     checkpoint_stories,
+    flow_pairs,
     job_batch_pairs,
     job_features,
     job_fence_stories,
@@ -35,6 +36,7 @@ _PAIRS: Mapping[str, Iterable[Pair]] = {
     "jobs": (*job_key_pairs.PAIRS, *job_batch_pairs.PAIRS, *job_features.PAIRS),
     "checkpoint": checkpoint_pairs.PAIRS,
     "orders": orders_pairs.PAIRS,
+    "flow": flow_pairs.PAIRS,
 }
 _STORIES: Mapping[str, Iterable[Scenario]] = {
     "lease": (*lease_stories.STORIES, *triangles.LEASES),

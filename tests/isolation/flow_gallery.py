@@ -1,0 +1,85 @@
+"""Bugs that the functions of flows can have."""
+
+from tests.isolation.planted_bug import Edit, PlantedBug
+
+FLOW = (
+    PlantedBug(
+        "a commit asks for no token",
+        "flow: a late commit meets a takeover",
+        (Edit("_checkpoint_fence", "perform fencepost.lease_fence(p_resource, p_token);", ""),),
+    ),
+    PlantedBug(
+        "a commit does not compare the frontier",
+        "flow: two commits from one frontier",
+        (
+            Edit(
+                "checkpoint_store",
+                "v_newest.frontier is distinct from p_expected or v_newest.number > p_number",
+                "v_newest.number > p_number",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "a restore does not lock the leases",
+        "flow: a restore meets a worker",
+        (Edit("flow_restore", "order by l.resource for update;", "order by l.resource;"),),
+    ),
+    PlantedBug(
+        "a restore does not look who holds a task",
+        "flow: a restore meets a worker",
+        (Edit("flow_restore", "and l.owner is not null and l.expires_at > v_now", "and false"),),
+    ),
+    PlantedBug(
+        "two savepoints take one name",
+        "flow: two savepoints of one name",
+        (
+            Edit(
+                "flow_save",
+                "perform pg_advisory_xact_lock(hashtextextended(p_name || '/' || p_savepoint, 6090));",
+                "",
+            ),
+        ),
+        ("alter table fencepost.flow_savepoint drop constraint flow_savepoint_pkey",),
+    ),
+    PlantedBug(
+        "a rewind goes on beside a commit",
+        "flow: a commit meets a rewind",
+        (Edit("flow_rewind", "perform pg_advisory_xact_lock(hashtextextended(p_resource, 6089));", ""),),
+    ),
+    PlantedBug(
+        "replays are numbered without a lock",
+        "flow: two replays",
+        (
+            Edit(
+                "flow_replay",
+                "perform pg_advisory_xact_lock(hashtextextended(p_flow || '/' || p_step, 6091));",
+                "",
+            ),
+            Edit(
+                "flow_replay",
+                "order by d.id limit p_limit for update loop",
+                "order by d.id limit p_limit loop",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "what was asked for is thrown away",
+        "flow: a replay meets a discard",
+        (Edit("flow_discard", "and o.replay is null and", "and"),),
+    ),
+    PlantedBug(
+        "a zombie buries",
+        "flow: a late burial meets a takeover",
+        (Edit("flow_bury", "perform fencepost.lease_fence(p_resource, p_token);", ""),),
+    ),
+    PlantedBug(
+        "a zombie trims",
+        "flow: a late trim meets a takeover",
+        (Edit("flow_inbox_trim", "perform fencepost.lease_fence(p_resource, p_token);", ""),),
+    ),
+    PlantedBug(
+        "a zombie tells",
+        "flow: a late report meets a takeover",
+        (Edit("flow_report", "and l.token = v_told.token for key share", "for key share"),),
+    ),
+)

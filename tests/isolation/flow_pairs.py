@@ -1,0 +1,122 @@
+"""Two calls on one flow: commits, savepoints, dead letters and the log of an outbox channel."""
+
+from tests.isolation.pairs import Call, Given, Pair, Second
+
+NEWEST = "select 'newest at ' || frontier::text from fencepost.checkpoint order by number desc limit 1"
+SAVED = "select 'saved ' || count(distinct resource) from fencepost.flow_savepoint having count(*) > 0"
+LETTERS = """
+select row_number() over (order by id) || coalesce(' asked as ' || replay, ' waits')
+from fencepost.flow_dead order by id
+"""
+LETTER_COUNT = "select count(*) || ' letters' from fencepost.flow_dead"
+LOG = "select number || ': ' || (payload #>> '{}') from fencepost.flow_inbox_message order by number"
+TOLD = "select activity::text || ' under ' || token from fencepost.flow_activity"
+
+HOLD = "select fencepost.lease_acquire('flow:f/all', 'a', '1 hour')"
+RELEASE = "select fencepost.lease_release('flow:f/all', 'a', 1)"
+COMMIT_ONE = "select fencepost.flow_commit('flow:f/all', 1, null, '1', null, true)"
+COMMIT_TWO = "select fencepost.flow_commit('flow:f/all', 1, '1', '2', null, true)"
+SAVE_IT = "select fencepost.flow_save('f', 's')"
+EXPIRE = "select isolation.at(3601)"
+BURY_TWO = """
+    select fencepost.flow_bury('f', 'x', 'flow:f/all', 1, '{a, b}'::bytea[], '{a, b}', '{broken, broken}')
+"""
+PUT_THREE = """
+    select count(*) from fencepost.outbox_put_many(
+      'c', array['k', 'k', null], array['"one"', '"two"', '"three"']::jsonb[])
+"""
+GATHER_ALL = "select fencepost.flow_gather('f', 's', 'c', 10)"
+
+HELD = Given((HOLD,), "", NEWEST)
+ONE = Given((HOLD, COMMIT_ONE), "newest at 1", NEWEST)
+ONE_SAVED = Given((HOLD, COMMIT_ONE), "", SAVED)
+TWO = Given((HOLD, COMMIT_ONE, COMMIT_TWO), "newest at 2", NEWEST)
+FREE = Given((HOLD, COMMIT_ONE, SAVE_IT, COMMIT_TWO, RELEASE), "newest at 2", NEWEST)
+BURIED = Given((HOLD, BURY_TWO), "1 waits; 2 waits", LETTERS)
+BURIED_COUNT = Given((HOLD, BURY_TWO), "2 letters", LETTER_COUNT)
+MESSAGES = Given((GATHER_ALL, PUT_THREE), "", LOG)
+LOGGED = Given(
+    (HOLD, PUT_THREE, GATHER_ALL, EXPIRE),
+    "1: one; 2: three; 3: two",
+    LOG,
+)
+LATE_HELD = Given((HOLD, EXPIRE), "", NEWEST)
+LATE_BURIED = Given((HOLD, EXPIRE), "0 letters", LETTER_COUNT)
+LATE_TOLD = Given((HOLD, EXPIRE), "", TOLD)
+
+COMMIT = Call("commit", COMMIT_ONE, "1", {"1": "newest at 1"})
+COMMIT_NEXT = Call("commit", COMMIT_TWO, "2")
+COMMIT_THIRD = Call(
+    "commit",
+    "select fencepost.flow_commit('flow:f/all', 1, '2', '3', null, true)",
+    "3",
+    {"3": "newest at 3", "4": "newest at 3"},
+)
+REWIND = Call(
+    "rewind",
+    "select fencepost.flow_rewind('flow:f/all', 1, 1)",
+    "3",
+    {"3": "newest at 1", "4": "newest at 1"},
+)
+SAVE = Call("save", SAVE_IT, "1", {"1": "saved 1"})
+RESTORE = Call("restore", "select fencepost.flow_restore('f', 's')", "1", {"1": "newest at 1"})
+ACQUIRE = Call("acquire by b", "select token from fencepost.lease_acquire('flow:f/all', 'b', '1 hour')", "2")
+ASK = "select fencepost.flow_replay('f', 'x', null, 10, 'me')"
+REPLAY = Call("replay", ASK, "2", {"2": "1 asked as 1; 2 asked as 2"})
+REPLAY_KEEPS = Call("replay", ASK, "2")
+DISCARD = Call("discard", "select fencepost.flow_discard('f', 'x', null, 10)", "2", {"2": ""})
+BURY = Call(
+    "bury",
+    "select fencepost.flow_bury('f', 'x', 'flow:f/all', 1, array['c']::bytea[], array['c'], array['e'])",
+    "1",
+    {"1": "3 letters"},
+)
+GATHER = Call(
+    "gather",
+    GATHER_ALL,
+    "3",
+    {"3": "1: one; 2: three; 3: two"},
+)
+TAKE = Call(
+    "take", "select payload #>> '{}' from fencepost.outbox_take('c', 'relay', '1 hour', 10)", "one, three"
+)
+TRIM = Call("trim", "select fencepost.flow_inbox_trim('f', 's', 'flow:f/all', 1, 3, 10)", "3", {"3": ""})
+REPORT = Call(
+    "report",
+    "select fencepost.flow_report(array['flow:f/all'], array[1], array['7']::jsonb[])",
+    "1",
+    {"1": "7 under 1"},
+)
+
+MISMATCH = Second(committed="refused: mismatch")
+TAKEN_OVER = Second(committed="refused: not_owner")
+LATE = "refused: lease_expired"
+
+PAIRS = (
+    Pair("two commits from one frontier", HELD, COMMIT, COMMIT, MISMATCH, MISMATCH),
+    Pair("a commit meets a rewind", TWO, COMMIT_THIRD, REWIND, MISMATCH, Second("4")),
+    Pair("a commit meets a savepoint", ONE_SAVED, COMMIT_NEXT, SAVE, Second("2", "2"), Second("1", "1")),
+    Pair(
+        "two savepoints of one name",
+        ONE_SAVED,
+        SAVE,
+        SAVE,
+        Second("refused: duplicate"),
+        Second("refused: duplicate"),
+    ),
+    Pair("a restore meets a worker", FREE, RESTORE, ACQUIRE, Second("refused: in_flight"), Second("2")),
+    Pair("two restores", FREE, RESTORE, RESTORE, Second("1"), Second("1")),
+    Pair("two replays", BURIED, REPLAY, REPLAY, Second("0"), Second("0")),
+    Pair("a replay meets a discard", BURIED, REPLAY, DISCARD, Second("0"), Second("0")),
+    Pair("a burial meets a replay", BURIED_COUNT, BURY, REPLAY_KEEPS, Second("1", "1"), Second("3", "2")),
+    Pair("two move messages into the log", MESSAGES, GATHER, GATHER, Second("0"), Second("0")),
+    Pair("the log meets a relay", MESSAGES, GATHER, TAKE, Second("0", "0"), Second("nothing", "nothing")),
+    Pair(
+        "a late commit meets a takeover", LATE_HELD, COMMIT.answering(LATE), ACQUIRE, TAKEN_OVER, Second("2")
+    ),
+    Pair(
+        "a late burial meets a takeover", LATE_BURIED, BURY.answering(LATE), ACQUIRE, TAKEN_OVER, Second("2")
+    ),
+    Pair("a late trim meets a takeover", LOGGED, TRIM.answering(LATE), ACQUIRE, TAKEN_OVER, Second("2")),
+    Pair("a late report meets a takeover", LATE_TOLD, REPORT, ACQUIRE, Second("0"), Second("2")),
+)
