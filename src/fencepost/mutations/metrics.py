@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeVar, cast
 
 from prometheus_client import Counter, Gauge, Histogram
 
 from fencepost.metrics import Metrics
+
+M = TypeVar("M", Counter, Histogram)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,24 @@ class MutationMetrics:
     marker_lag: Gauge
     markers_cleaned: Counter
     loop_errors: Counter
+
+    # The children by their labels: to look one up costs more than to count with it.
+    _children: dict[tuple[str, ...], Any] = field(default_factory=dict[tuple[str, ...], Any])
+
+    def of_request(self, service: str, method: str, outcome: str) -> Counter:
+        return self._child(self.requests, "requests", service, method, outcome)
+
+    def of_seconds(self, service: str, method: str) -> Histogram:
+        return self._child(self.seconds, "seconds", service, method)
+
+    def of_answer(self, service: str, layer: str, outcome: str) -> Counter:
+        return self._child(self.answers, "answers", service, layer, outcome)
+
+    def _child(self, family: M, *names: str) -> M:
+        child = self._children.get(names)
+        if child is None:
+            child = self._children[names] = family.labels(*names[1:])
+        return cast("M", child)
 
     @classmethod
     def on(cls, metrics: Metrics) -> Self:

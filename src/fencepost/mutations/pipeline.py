@@ -287,9 +287,9 @@ class _Timing:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        service, _ = self._labels
+        service, method = self._labels
         outcome = getattr(error, "code", "internal") if error else "ok"
-        self._metrics.requests.labels(*self._labels, outcome).inc()
-        self._metrics.seconds.labels(*self._labels).observe(time.perf_counter() - self._started)
+        self._metrics.of_request(service, method, outcome).inc()
+        self._metrics.of_seconds(service, method).observe(time.perf_counter() - self._started)
         if self.answer is not None:
-            self._metrics.answers.labels(service, self.answer.layer, outcome).inc()
+            self._metrics.of_answer(service, self.answer.layer, outcome).inc()
