@@ -336,7 +336,7 @@ def _script(stage: Stage, body: str) -> Path:
     return path
 
 
-async def _until(condition: Callable[[], bool], within: float = 20) -> None:
+async def _until(condition: Callable[[], bool], within: float = 60) -> None:
     async with asyncio.timeout(within):
         while not condition():
             await asyncio.sleep(0.005)
