@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,6 +39,9 @@ def torture(
             "--systems", help="Systems, with commas; module:class for your own.", show_default="all"
         ),
     ] = "",
+    points: Annotated[
+        str, typer.Option("--points", help="Crash points, with commas.", show_default="all")
+    ] = "",
     report: Annotated[
         Path | None,
         typer.Option("--report", help="Where the page goes.", show_default=".fencepost/torture/last.html"),
@@ -61,7 +65,9 @@ def torture(
     from fencepost.settings import Settings  # noqa: PLC0415
     from fencepost.torture.report import facts_of, write  # noqa: PLC0415 - Loads every system.
 
-    outcome, not_available = _run(seed, _seconds(minutes, seconds), _names(faults), _names(systems))
+    outcome, not_available = _run(
+        seed, _seconds(minutes, seconds), _names(faults), _names(systems), _names(points)
+    )
     facts = facts_of(outcome, not_available)
     page = write(facts, Settings.load().data_directory / "torture", report)
     if json_output:
@@ -72,7 +78,7 @@ def torture(
 
 
 def _run(
-    seed: int, seconds: float, faults: Sequence[str], systems: Sequence[str]
+    seed: int, seconds: float, faults: Sequence[str], systems: Sequence[str], points: Sequence[str]
 ) -> tuple[Outcome, dict[str, str]]:
     from rich.console import Console  # noqa: PLC0415
 
@@ -83,6 +89,8 @@ def _run(
     from fencepost.torture.small_disk import make_small_disk  # noqa: PLC0415
     from fencepost.torture.systems import PLACES, system_of  # noqa: PLC0415
 
+    # As `python -m` does: what lies in this directory can be imported, by the nursery too.
+    sys.path.insert(0, str(Path.cwd()))
     try:
         kinds = chosen_kinds(faults)
         names = list(systems) or list(PLACES)
@@ -93,7 +101,7 @@ def _run(
     disk = make_small_disk(seconds) if "disk-full" in kinds else None
     if disk is None:
         kinds = [kind for kind in kinds if kind != "disk-full"]
-    plan = Plan(seed, seconds, names, kinds)
+    plan = Plan(seed, seconds, names, kinds, points)
     remark(f"Torture of {', '.join(names)} for {seconds:g} s, seed {seed}.")
     with live_screen(plan, Console(stderr=True)) as watch:
         outcome = Ordeal(plan, disk, watch).run()

@@ -1,30 +1,29 @@
-"""Time that a busy machine did not take away from us."""
+"""Time as the machine gave it to us, for deadlines that must not be missed because others were busy."""
 
 from __future__ import annotations
 
+import os
 import time
-
-STALL_SECONDS = 0.25
 
 
 class MachineTime:
-    """Seconds since the beginning, without those in which the whole machine stood still.
+    """Seconds since the beginning, of a machine that has a core for everybody.
 
-    A deadline in it is missed by a system that hangs, and not by one whose machine was busy elsewhere:
-    whoever sleeps for a moment and wakes up much later was stopped, and so was everybody else.
+    Where twice as many want to run as there are cores, a second counts as half of one. A deadline in it is
+    missed by a system that hangs or crawls, and not by one whose machine had other things to do.
     """
 
     def __init__(self) -> None:
-        self._began = time.monotonic()
-        self._stalled = 0.0
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._began - self._stalled
+        self.seconds = 0.0
 
     def sleep(self, seconds: float) -> None:
         before = time.monotonic()
         time.sleep(seconds)
-        late = time.monotonic() - before - seconds
-        if late > STALL_SECONDS:
-            self._stalled += late
+        # A machine that stood still as a whole gave nobody anything: no nap counts for more than two.
+        napped = min(time.monotonic() - before, 2 * seconds)
+        self.seconds += napped / slowness()
+
+
+def slowness() -> float:
+    """How many want to run for each core, and at least one."""
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))

@@ -65,7 +65,7 @@ def replay_command(outcome: Outcome) -> str:
     plan = outcome.plan
     return (
         f"fencepost torture --seed {plan.seed} --seconds {plan.seconds:g} --systems {','.join(plan.systems)}"
-        f" --faults {','.join(plan.kinds)}"
+        f" --faults {','.join(plan.kinds)}" + (f" --points {','.join(plan.points)}" if plan.points else "")
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from fencepost.cli.exits import ExitCode
 
 ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "how-to" / "torture-your-own-application.md"
 PROGRAM = "import sys; from fencepost.cli.app import main; sys.argv[0] = 'fencepost'; main()"
 
 
@@ -27,10 +29,12 @@ def torture(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(last.read_text()) if last.exists() else {"output": done.stderr}
 
 
-def test_a_run_that_proves_nothing_is_void(tmp_path: Path) -> None:
-    code, facts = torture(
-        tmp_path, "--seconds", "1", "--systems", "leases", "--faults", "clock", "--seed", "3"
-    )
+def test_the_documented_system_runs_as_it_stands_and_an_easy_run_is_void(tmp_path: Path) -> None:
+    block = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert block is not None
+    (tmp_path / "clicks.py").write_text(block[1])
+
+    code, facts = torture(tmp_path, "--seconds", "2", "--systems", "clicks:Clicks", "--faults", "clock")
 
     assert (code, facts["verdict"]) == (ExitCode.VOID, "void"), facts
     assert any("ambiguous outcomes" in reason for reason in facts["void_because"])

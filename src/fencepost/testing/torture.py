@@ -1,0 +1,51 @@
+"""Torture for systems of your own: your processes, your invariants, our faults.
+
+torment("shop.torture:Clicks", seconds=10, seed=7)      raises HistoryBroken when a promise is broken
+System                                                  what such a class must have
+Stage, Errand, Account                                  what it is given, and what it answers
+exactly_once, in_order, linearize                       checkers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fencepost.testing.errors import HistoryBroken
+from fencepost.testing.history import BREACHES_SHOWN, Breach
+from fencepost.torture.chronicle import Chronicle, Operation
+from fencepost.torture.effects import exactly_once, in_order
+from fencepost.torture.linearizability import Model, linearize
+from fencepost.torture.manners import PATIENT, told_to_end, until_told_to_end
+from fencepost.torture.ordeal import Ordeal, Outcome, Plan
+from fencepost.torture.schedule import chosen_kinds
+from fencepost.torture.stage import Account, Errand, Stage, System
+
+__all__ = [
+    "PATIENT",
+    "Account",
+    "Breach",
+    "Chronicle",
+    "Errand",
+    "Model",
+    "Operation",
+    "Outcome",
+    "Stage",
+    "System",
+    "exactly_once",
+    "in_order",
+    "linearize",
+    "told_to_end",
+    "torment",
+    "until_told_to_end",
+]
+
+
+def torment(*systems: str, seconds: float, seed: int = 1, faults: Sequence[str] = ()) -> Outcome:
+    """Torture systems by name, or by place as `module:class`, for a test. A full disk is left out."""
+    kinds = [kind for kind in chosen_kinds(faults) if kind != "disk-full"]
+    outcome = Ordeal(Plan(seed, seconds, systems, kinds)).run()
+    found = outcome.judgement.breaches
+    if found:
+        shown = "\n".join(f"  {system}: {breach}" for system, breach in found[:BREACHES_SHOWN])
+        raise HistoryBroken(f"{len(found)} breaches, seed {seed}:\n{shown}\n{outcome.log}")
+    return outcome
