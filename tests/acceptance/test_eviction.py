@@ -100,7 +100,7 @@ async def test_a_cancelled_takeover_leaves_nobody_waiting(shop: Shop, clock: Clo
         clock.advance(LONG_LEASE_SECONDS + 1)
         patient = Patience(first_pause_seconds=30)
         takeover = asyncio.create_task(take_over(shop.connect_async, LEASE.takeover(0), patient))
-        await asyncio.to_thread(Deadline(10, "the taker waits").wait, lambda: _waits(shop))
+        await asyncio.to_thread(Deadline(60, "the taker waits").wait, lambda: _waits(shop))
         takeover.cancel()
         assert (await asyncio.wait([takeover], timeout=10))[0], "the cancelled takeover still waits"
         assert takeover.cancelled()
@@ -127,7 +127,7 @@ def _wait_in_line(shop: Shop, connection: psycopg.Connection[tuple[object, ...]]
             outcome.set_result("acquired")
 
     threading.Thread(target=acquire).start()
-    Deadline(10, f"{owner} waits").wait(lambda: _waits(shop, connection.info.backend_pid))
+    Deadline(60, f"{owner} waits").wait(lambda: _waits(shop, connection.info.backend_pid))
     return outcome
 
 

@@ -62,7 +62,7 @@ async def test_the_async_form_evicts_as_well(noun: Noun, shop: Shop, clock: Cloc
 @pytest.mark.parametrize("posture", ["idle", "copy", "unread"])
 def test_in_real_time_too_every_paused_holder_loses(noun: Noun, posture: str, shop: Shop) -> None:
     with paused_holder(noun, shop.url, posture, SHORT_LEASE_SECONDS) as holder, shop.connect() as taker:
-        Deadline(10, "the lease has run out").wait(shop.nothing_is_held)
+        Deadline(60, "the lease has run out").wait(shop.nothing_is_held)
         take_over_sync(shop.connect, noun.takeover(0), IMPATIENT)
         noun.work(taker)
         assert outcome_after_waking(holder).startswith("outcome failed")

@@ -72,7 +72,7 @@ class Child:
         """What it printed so far, and what it complained of."""
         return "\n".join([*self._stdout.lines, *self._stderr.lines][-OUTPUT_LINES_SHOWN:])
 
-    def line(self, start: str, *, within: float = 20.0) -> str:
+    def line(self, start: str, *, within: float = 60.0) -> str:
         """The first line that starts so; waits for it."""
         line = self._stdout.find(start, within)
         if line is None:
@@ -90,7 +90,7 @@ class Child:
         self._process.send_signal(signal.SIGSTOP)
         self.wait_until_stopped()
 
-    def wait_until_stopped(self, *, within: float = 20.0) -> None:
+    def wait_until_stopped(self, *, within: float = 60.0) -> None:
         """Wait until it stands still, by `stop` or by an order of its own."""
         try:
             Deadline(within, f"{self.name} stands still").wait(self._stands_still)
@@ -105,20 +105,20 @@ class Child:
         self._process.kill()
         self._process.wait()
 
-    def wait(self, *, within: float = 20.0) -> int:
+    def wait(self, *, within: float = 60.0) -> int:
         """Wait for its end; the exit code, negative for a signal."""
         try:
             return self._process.wait(within)
         except subprocess.TimeoutExpired:
             raise self._failure(f"still runs after {within:g} s") from None
 
-    def succeed(self, *, within: float = 20.0) -> None:
+    def succeed(self, *, within: float = 60.0) -> None:
         """Wait for its end, which must be a good one."""
         code = self.wait(within=within)
         if code != 0:
             raise self._failure(f"ended with {code}")
 
-    def be_killed(self, *, within: float = 20.0) -> None:
+    def be_killed(self, *, within: float = 60.0) -> None:
         """Wait for its end, which must be the SIGKILL that was ordered."""
         code = self.wait(within=within)
         if code != -signal.SIGKILL:

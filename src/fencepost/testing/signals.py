@@ -63,7 +63,7 @@ class Signals:
         """How often it was announced so far."""
         return self._heard[name]
 
-    async def wait(self, name: str, *, count: int = 1, within: float = 10.0) -> None:
+    async def wait(self, name: str, *, count: int = 1, within: float = 30.0) -> None:
         """Return as soon as `name` was announced `count` times; TimeoutError says what was heard instead."""
         loop = asyncio.get_running_loop()
         ripe = asyncio.Event()
@@ -74,7 +74,7 @@ class Signals:
             except TimeoutError:
                 raise self._too_late(name, count, within) from None
 
-    def expect(self, name: str, *, count: int = 1, within: float = 10.0) -> None:
+    def expect(self, name: str, *, count: int = 1, within: float = 30.0) -> None:
         """`wait` for a test without an event loop."""
         ripe = threading.Event()
         with self._waiting(_Waiter(name, count, ripe.set)):

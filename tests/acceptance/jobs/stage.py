@@ -191,10 +191,10 @@ class Stage:
         except TimeoutError as error:
             raise AssertionError(f"{error}\n{self.report()}") from error
 
-    async def until(self, condition: str, holds: Callable[[], bool], *, within: float = 20) -> None:
+    async def until(self, condition: str, holds: Callable[[], bool], *, within: float = 60) -> None:
         await asyncio.to_thread(Deadline(within, condition).wait, holds)
 
-    async def until_nothing_is_left(self, *, within: float = 30) -> None:
+    async def until_nothing_is_left(self, *, within: float = 60) -> None:
         await asyncio.to_thread(self.nothing_is_left, within=within)
 
     def refusals(self) -> list[Refused]:

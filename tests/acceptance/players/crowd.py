@@ -107,7 +107,7 @@ class Crowd:
 async def _post(url: str, path: str, body: Any) -> tuple[int, Any]:
     """No more of HTTP than this needs: thousands of requests on a busy machine."""
     host, _, port = url.removeprefix("http://").partition(":")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         reader, writer = await asyncio.open_connection(host, int(port))
         try:
             content = json.dumps(body).encode()

@@ -135,7 +135,7 @@ def test_a_killed_up_leaves_nothing_and_the_next_start_finds_the_data(
 ) -> None:
     first = up()
     first.end(signal.SIGKILL)
-    Deadline(30, "no process of the killed system is left").wait(lambda: not processes_of(directory))
+    Deadline(60, "no process of the killed system is left").wait(lambda: not processes_of(directory))
     code, _, err = fencepost(directory, environ, "status")
     assert code == ExitCode.UNREACHABLE
     assert "The `fencepost up` in .fencepost has ended. Start it again." in err
@@ -150,7 +150,7 @@ def test_a_server_that_dies_is_started_again(up: Callable[..., Up], directory: P
     running = up(LOG_FORMAT="json")
     postmaster = directory / ".fencepost/postgres/data/postmaster.pid"
     os.kill(int(postmaster.read_text().split()[0]), signal.SIGKILL)
-    Deadline(30, "the system is ready again").wait(lambda: running.get("/readyz")[0] == 200)
+    Deadline(60, "the system is ready again").wait(lambda: running.get("/readyz")[0] == 200)
     code, err = running.end(signal.SIGTERM)
     assert code == ExitCode.OK
     # The services lost their connections at that moment too, and may say so first.

@@ -97,7 +97,7 @@ async def test_a_cancelled_task_rolls_back_and_gives_its_connection_back(
 
         task = asyncio.create_task(work())
         await asyncio.to_thread(
-            Deadline(10, "the task sleeps in the server").wait, lambda: is_sleeping(admin)
+            Deadline(60, "the task sleeps in the server").wait, lambda: is_sleeping(admin)
         )
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -140,7 +140,7 @@ async def test_a_task_that_is_cancelled_while_it_waits_for_a_connection_takes_no
     async with Fencepost(database.url, settings=small_pool) as fp:
         async with fp.transaction():
             waiting = asyncio.create_task(fp.run(lease.acquire("door", "me", 60)))
-            await asyncio.to_thread(Deadline(10, "the task waits").wait, lambda: is_waited_for(fp))
+            await asyncio.to_thread(Deadline(60, "the task waits").wait, lambda: is_waited_for(fp))
             waiting.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await waiting

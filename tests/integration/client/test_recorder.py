@@ -117,7 +117,7 @@ def test_after_a_lost_connection_it_writes_again(
 ) -> None:
     recorder = RefusalRecorder(session_url, "me", on_drop=drops)
     recorder.note(refusal(0))
-    Deadline(10, "the first is recorded").wait(lambda: recorded(admin) == ["door 0"])
+    Deadline(60, "the first is recorded").wait(lambda: recorded(admin) == ["door 0"])
     admin.execute(
         "select pg_terminate_backend(pid, 10000) from pg_stat_activity"
         " where application_name = 'fencepost-refusals' and datname = current_database()"

@@ -93,7 +93,7 @@ def test_a_refusal_is_written_down_and_explained_later(
     def is_recorded() -> bool:
         return any(m.event == "refused:not_owner" for m in facade.run(refusal.explain("lease:door")))
 
-    Deadline(10, "the refusal is recorded").wait(is_recorded)
+    Deadline(60, "the refusal is recorded").wait(is_recorded)
     (moment,) = [m for m in facade.run(refusal.explain("lease:door")) if m.event == "refused:not_owner"]
     assert moment.actor == facade.owner
     assert moment.detail["attempted"] == {"owner": "you"}

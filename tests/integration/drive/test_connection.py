@@ -33,7 +33,7 @@ async def test_the_reply_of_a_cancelled_read_reaches_nobody_else(
     proxy.delay(0.5)
     reading = asyncio.create_task(streams.take({"jobs": 2}, 2, "me"))
     # The command has arrived, and its reply is held by the proxy.
-    await asyncio.to_thread(Deadline(5, "entries are pending").wait, lambda: _pending(redis_url) == 2)
+    await asyncio.to_thread(Deadline(60, "entries are pending").wait, lambda: _pending(redis_url) == 2)
     reading.cancel()
     await asyncio.gather(reading, return_exceptions=True)
     proxy.delay(0)

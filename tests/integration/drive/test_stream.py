@@ -217,4 +217,4 @@ async def _blocked(redis: Any) -> None:
         info = asyncio.run_coroutine_threadsafe(redis.info("clients"), loop).result(5)
         return bool(info["blocked_clients"])
 
-    await asyncio.to_thread(Deadline(5, "a client is blocked").wait, blocked)
+    await asyncio.to_thread(Deadline(60, "a client is blocked").wait, blocked)

@@ -55,7 +55,7 @@ def living(pids: list[int]) -> list[int]:
 
 
 def wait_until_gone(pids: list[int]) -> None:
-    Deadline(30, "no process of the servers is left").wait(lambda: not living(pids))
+    Deadline(60, "no process of the servers is left").wait(lambda: not living(pids))
 
 
 @pytest.mark.parametrize("manner", ["plain", "from-a-thread", "paused", "with-a-fork"])
@@ -97,13 +97,13 @@ def test_a_killed_postmaster_leaves_no_children(directory: Path) -> None:
         pids = pair.postgres.pids
         os.kill(pids[0], signal.SIGKILL)
         wait_until_gone(pids)
-        Deadline(10, "the keeper has seen it").wait(lambda: not pair.postgres.running)
+        Deadline(60, "the keeper has seen it").wait(lambda: not pair.postgres.running)
 
 
 def test_an_ephemeral_pair_vanishes_with_its_starter(directory: Path) -> None:
     with started(directory / "pair", "ephemeral") as starter:
         starter.kill()
-        Deadline(30, "the directories are removed").wait(lambda: not list((directory / "pair").iterdir()))
+        Deadline(60, "the directories are removed").wait(lambda: not list((directory / "pair").iterdir()))
 
 
 def test_the_data_of_a_killed_starter_can_be_used_at_once(directory: Path) -> None:
@@ -121,4 +121,4 @@ def test_a_socket_in_the_temporary_directory_is_removed_for_a_killed_starter(dir
         sockets = Path(parse_qs(urlsplit(starter.admin_url).query)["host"][0])
         assert not sockets.is_relative_to(deep)
         starter.kill()
-        Deadline(30, "the socket's directory is removed").wait(lambda: not sockets.exists())
+        Deadline(60, "the socket's directory is removed").wait(lambda: not sockets.exists())

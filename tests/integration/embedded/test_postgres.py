@@ -160,7 +160,7 @@ def test_a_crashed_server_can_be_restarted(own_postgres: PostgresServer) -> None
 
 def test_a_server_that_ended_by_itself_can_be_started_again(own_postgres: PostgresServer) -> None:
     os.kill(own_postgres.pids[0], signal.SIGQUIT)
-    Deadline(30, "the server has ended").wait(lambda: not own_postgres.running)
+    Deadline(60, "the server has ended").wait(lambda: not own_postgres.running)
     with pytest.raises(NotRunningError):
         own_postgres.pause()
     own_postgres.start()

@@ -95,7 +95,7 @@ class Scene:
         with self.database.connect_admin() as connection:
             return connection.execute(query).fetchall()
 
-    async def until(self, condition: Callable[[], bool], within: float = 30) -> None:
+    async def until(self, condition: Callable[[], bool], within: float = 60) -> None:
         deadline = asyncio.get_running_loop().time() + within
         while not condition():
             assert asyncio.get_running_loop().time() < deadline, "it did not come about in time"

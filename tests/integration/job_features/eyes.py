@@ -8,7 +8,7 @@ from typing import Any, LiteralString
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)

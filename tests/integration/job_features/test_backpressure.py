@@ -83,7 +83,7 @@ async def test_a_worker_makes_room(fp: Fencepost, working: Working) -> None:
     async with working(fp):
         jobs = [await fp.submit(one.submission(n), within=30) for n in range(12)]
         for job in jobs:
-            await fp.result(job, within=20)
+            await fp.result(job, within=60)
 
 
 def test_the_sync_form_waits_alike(database: Database) -> None:

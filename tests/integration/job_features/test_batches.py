@@ -241,7 +241,7 @@ async def test_a_worker_runs_the_jobs_and_then_the_callback(anywhere: Fencepost,
             jobs = await one.submit_many(tx, [{"n": n} for n in range(5)])
             after = await everything.submit(tx, album=77)
             batch_id = await fp.batch(tx, jobs, then=after)
-        told = await fp.result(after, within=20)
+        told = await fp.result(after, within=60)
     assert sorted(order[:5]) == [0, 1, 2, 3, 4]
     assert order[5:] == [77]
     assert told == {"batch_id": batch_id, "finished": 4, "dead": 1, "cancelled": 0}

@@ -53,7 +53,7 @@ async def test_a_notification_that_was_missed_costs_a_poll(fp: Fencepost, eyes: 
         "create or replace function fencepost._result_tell(p_ids bigint[]) returns void language sql as ''"
     )
     job = await running(fp)
-    waiting = asyncio.create_task(fp.result(job.job_id, within=20))
+    waiting = asyncio.create_task(fp.result(job.job_id, within=60))
     await eyes.until("it waits", lambda: eyes.value(SLEEPERS) == 1)
     await end(fp, job, 7)
     assert await waiting == 7
@@ -99,9 +99,9 @@ async def test_a_worker_brings_results(anywhere: Fencepost, working: Working) ->
         async with fp.transaction() as tx:
             jobs = await double.submit_many(tx, [{"n": n} for n in range(20)])
             failing = await fail.submit(tx)
-        assert await asyncio.gather(*(fp.result(job, within=20) for job in jobs)) == list(range(0, 40, 2))
+        assert await asyncio.gather(*(fp.result(job, within=60) for job in jobs)) == list(range(0, 40, 2))
         with pytest.raises(JobFailed, match="PermanentError: on purpose"):
-            await fp.result(failing, within=20)
+            await fp.result(failing, within=60)
 
 
 def test_the_sync_form_waits_and_raises_alike(

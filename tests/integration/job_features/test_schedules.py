@@ -269,7 +269,7 @@ async def test_a_worker_fires_what_its_code_declares(fp: Fencepost, eyes: Eyes, 
 
     with Signals() as signals:
         async with working(fp):
-            await signals.wait("schedule.fired", within=20)
+            await signals.wait("schedule.fired", within=60)
             await asyncio.wait_for(ran.wait(), 20)
 
 

@@ -37,7 +37,7 @@ async def test_a_job_with_a_shorter_lease_than_the_heartbeat_is_renewed_in_time(
         submitted = await long.submit(tx)
     with Signals() as signals:
         async with scene.working(quick(lease_seconds=120, heartbeat_seconds=60)):
-            await signals.wait("heartbeat.beat", count=4, within=20)
+            await signals.wait("heartbeat.beat", count=4, within=60)
             go_on.set()
             seen = await scene.until_state(submitted.job_id, "finished")
     assert seen.attempt == 1

@@ -63,7 +63,7 @@ async def test_without_redis_at_the_start_work_goes_on_and_returns_to_the_stream
                 await scene.until_all_ended()
                 assert scene.metric("worker_drive_up") == 0
                 own_valkey.start()
-                await signals.wait("drive.up", within=10)
+                await signals.wait("drive.up", within=60)
                 assert scene.metric("worker_drive_up") == 1
                 await submit(scene, 20)
                 await scene.until_all_ended()

@@ -18,7 +18,7 @@ from fencepost.orders.settings import OrdersSettings
 from fencepost.outbox.settings import OutboxSettings
 from fencepost.testing.broker import DEADLINE_HEADER, HostileBroker
 
-DEADLINE_SECONDS = 30
+DEADLINE_SECONDS = 60
 QUICK = OutboxSettings(backoff_base_seconds=0.02, idle_sleep_ms=20, stuck_threshold_min=0.05)
 MARGIN_SECONDS = 0.3
 VALID_SECONDS = 1.0

@@ -41,7 +41,7 @@ async def relaying(
 
 async def settled(fp: Fencepost, count: int) -> list[tuple[Any, ...]]:
     """Wait until so many messages have ended."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             async with fp.transaction() as tx:
                 cursor = await tx.execute(

@@ -41,8 +41,8 @@ async def test_no_table_of_the_players_is_scanned(players: Players, database: Da
     await players.fp.close()
     with database.connect_admin() as admin:
         admin.autocommit = True
-        Deadline(30, "the counts are told").wait(lambda: admin.execute(READ).fetchone() == (True,))
+        Deadline(60, "the counts are told").wait(lambda: admin.execute(READ).fetchone() == (True,))
         assert admin.execute(SCANS).fetchall() == []
         with database.connect_admin() as careless:
             careless.execute("select from fencepost.player_stack")
-        Deadline(30, "a scan is seen").wait(lambda: admin.execute(SCANS).fetchall() == [("player_stack",)])
+        Deadline(60, "a scan is seen").wait(lambda: admin.execute(SCANS).fetchall() == [("player_stack",)])

@@ -153,7 +153,7 @@ def test_a_delay_is_felt_and_healed(proxy: Proxy) -> None:
 
 def test_closed_connections_are_forgotten(proxy: Proxy) -> None:
     write(proxy, "a")
-    Deadline(10, "no connection is left").wait(lambda: proxy.connections == 0)
+    Deadline(60, "no connection is left").wait(lambda: proxy.connections == 0)
 
 
 def test_a_server_that_is_away_looks_away(database: Database) -> None:

@@ -95,12 +95,12 @@ def test_a_function_inside_another_cannot_be_a_child() -> None:
 
 async def test_announcements_of_a_child_are_heard(tmp_path: Path) -> None:
     with Signals() as signals, Child(actors.three_turns, str(tmp_path / "log"), signals=signals):
-        await signals.wait("actor.turned", count=3, within=20)
+        await signals.wait("actor.turned", count=3, within=60)
 
 
 def test_announcements_of_a_grandchild_are_heard() -> None:
     with Signals() as signals, Child(actors.start_another_that_announces, signals=signals) as child:
-        signals.expect("grandchild.spoke", within=20)
+        signals.expect("grandchild.spoke", within=60)
         child.succeed()
 
 
@@ -116,7 +116,7 @@ def test_a_stopped_child_does_not_outlive_a_parent_that_was_killed() -> None:
     with Child(actors.parent_of_a_sleeper) as parent:
         sleeper = int(parent.line("sleeper").split()[1])
         os.kill(parent.pid, signal.SIGKILL)
-        Deadline(10, "the sleeper is gone").wait(lambda: not _is_alive(sleeper))
+        Deadline(60, "the sleeper is gone").wait(lambda: not _is_alive(sleeper))
 
 
 def _is_alive(pid: int) -> bool:
