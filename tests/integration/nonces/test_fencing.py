@@ -1,6 +1,7 @@
 """Nobody writes after he was taken over: not a fresh nonce, not an old one, not after a restart."""
 
 from collections.abc import Callable
+from typing import LiteralString
 
 import pytest
 
@@ -69,28 +70,44 @@ def test_the_old_owner_cannot_insert_a_fresh_nonce(old: Desk, new: Desk, clock: 
     assert new.reserve("r2") == [1]
 
 
-@pytest.mark.parametrize(
-    ("query", "more"),
-    [
-        (USED, (0, 1, "0xaa")),
-        (RECYCLABLE, (0, 1)),
-        (SIGNING, (0, 1)),
-        (SIGNED, (0, 1, "0xaa", b"bytes")),
-        (BROADCAST, (0, 1)),
-        ("select * from fencepost.nonce_recycle(%s, %s, %s, %s)", ()),
-        ("select * from fencepost.nonce_floor(%s, %s, %s, %s, %s)", (5,)),
-        ("select * from fencepost.nonce_mark_many(%s, %s, %s, %s, '{0}', '{1}', '{used}')", ()),
-        ("select fencepost.nonce_tx_take(%s, %s, %s, %s, 10, 10)", ()),
-    ],
-)
-def test_every_write_of_the_old_owner_is_refused(
-    old: Desk, new: Desk, clock: Clock, query: str, more: tuple[object, ...]
-) -> None:
+WRITES: dict[str, tuple[LiteralString, tuple[object, ...]]] = {
+    "nonce_hand_over": ("select fencepost.nonce_hand_over(%s, %s, %s, %s)", ()),
+    "nonce_reserve": (RESERVE, (["r2"],)),
+    "nonce_mark_used": (USED, (0, 1, "0xaa")),
+    "nonce_mark_recyclable": (RECYCLABLE, (0, 1)),
+    "nonce_mark_signing": (SIGNING, (0, 1)),
+    "nonce_mark_signed": (SIGNED, (0, 1, "0xaa", b"bytes")),
+    "nonce_mark_broadcast": (BROADCAST, (0, 1)),
+    "nonce_mark_many": (
+        "select * from fencepost.nonce_mark_many(%s, %s, %s, %s, '{0}', '{1}', '{used}')",
+        (),
+    ),
+    "nonce_recycle": ("select * from fencepost.nonce_recycle(%s, %s, %s, %s)", ()),
+    "nonce_floor": ("select * from fencepost.nonce_floor(%s, %s, %s, %s, %s)", (5,)),
+    "nonce_resume": ("select * from fencepost.nonce_resume(%s, %s, %s, %s, 5, 5)", ()),
+    "nonce_tx_take": ("select fencepost.nonce_tx_take(%s, %s, %s, %s, 10, 10)", ()),
+    "nonce_tx_signing": ("select fencepost.nonce_tx_signing(%s, %s, %s, %s, 1, 1, 5, 1)", ()),
+    "nonce_tx_mined": ("select fencepost.nonce_tx_mined(%s, %s, %s, %s, 1, '0xaa', 1, '0xbb')", ()),
+    "nonce_tx_confirm": ("select fencepost.nonce_tx_confirm(%s, %s, %s, %s, 1, '0xaa', '{}')", ()),
+    "nonce_tx_lost": ("select fencepost.nonce_tx_lost(%s, %s, %s, %s, 1)", ()),
+    "nonce_tx_reject": ("select fencepost.nonce_tx_reject(%s, %s, %s, %s, 1, 'REJECTED', 'why')", ()),
+    "nonce_tx_vouch": ("select fencepost.nonce_tx_vouch(%s, %s, %s, %s, 1)", ()),
+    "nonce_tx_close": ("select fencepost.nonce_tx_close(%s, %s, %s, %s, 1, '0xaa', '{}')", ()),
+}
+FENCED = """
+    select proname from pg_proc where pronamespace = 'fencepost'::regnamespace and proname ~ '^nonce_'
+    and proargnames[1:4] = '{p_chain_id,p_signer,p_owner,p_token}'
+"""
+
+
+def test_every_write_of_the_old_owner_is_refused(old: Desk, new: Desk, clock: Clock) -> None:
+    assert set(WRITES) == set(new.caller.column(FENCED)), "a fenced function that is not tried here"
     old.reserve("r1")
     clock.advance(10)
     new.acquire()
 
-    old.caller.refused("not_owner", query, *old.key, *more)  # pyright: ignore[reportArgumentType]
+    for query, more in WRITES.values():
+        old.caller.refused("not_owner", query, *old.key, *more)
     assert statuses(new.caller) == {0: "HELD"}
 
 

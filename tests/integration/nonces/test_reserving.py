@@ -1,5 +1,7 @@
 """One sequence for each signer: gaps first, one nonce for a request, nothing signed is ever given back."""
 
+from typing import LiteralString
+
 import pytest
 
 from fencepost.testing import Clock
@@ -205,27 +207,25 @@ def test_many_ends_are_answered_each(node: Desk) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("field", "query", "values"),
-    [
-        ("chain_id", RESERVE, (0, "s", "a", 1, ["r"])),
-        ("chain_id", RESERVE, (None, "s", "a", 1, ["r"])),
-        ("signer", RESERVE, (1, "", "a", 1, ["r"])),
-        ("signer", RESERVE, (1, "0xAB" + "0" * 38, "a", 1, ["r"])),
-        ("signer", RESERVE, (1, "0x12", "a", 1, ["r"])),
-        ("token", RESERVE, (1, "s", "a", None, ["r"])),
-        ("request_id", RESERVE, (1, "s", "a", 1, [""])),
-        ("request_id", RESERVE, (1, "s", "a", 1, [None])),
-        ("request_id", RESERVE, (1, "s", "a", 1, ["x" * 201])),
-        ("request_ids", RESERVE, (1, "s", "a", 1, None)),
-        ("hold", USED, (1, "s", "a", 1, 0, None, None)),
-        ("nonce", USED, (1, "s", "a", 1, None, 1, None)),
-        ("tx_hash", USED, (1, "s", "a", 1, 0, 1, "x" * 129)),
-        ("raw", SIGNED, (1, "s", "a", 1, 0, 1, "0xaa", b"")),
-    ],
-)
-def test_bad_input_is_named_and_nothing_is_reserved(
-    app: Caller, field: str, query: str, values: tuple[object, ...]
-) -> None:
-    app.invalid(field, query, *values)  # pyright: ignore[reportArgumentType]
+BAD: list[tuple[str, LiteralString, tuple[object, ...]]] = [
+    ("chain_id", RESERVE, (0, "s", "a", 1, ["r"])),
+    ("chain_id", RESERVE, (None, "s", "a", 1, ["r"])),
+    ("signer", RESERVE, (1, "", "a", 1, ["r"])),
+    ("signer", RESERVE, (1, "0xAB" + "0" * 38, "a", 1, ["r"])),
+    ("signer", RESERVE, (1, "0x12", "a", 1, ["r"])),
+    ("token", RESERVE, (1, "s", "a", None, ["r"])),
+    ("request_id", RESERVE, (1, "s", "a", 1, [""])),
+    ("request_id", RESERVE, (1, "s", "a", 1, [None])),
+    ("request_id", RESERVE, (1, "s", "a", 1, ["x" * 201])),
+    ("request_ids", RESERVE, (1, "s", "a", 1, None)),
+    ("hold", USED, (1, "s", "a", 1, 0, None, None)),
+    ("nonce", USED, (1, "s", "a", 1, None, 1, None)),
+    ("tx_hash", USED, (1, "s", "a", 1, 0, 1, "x" * 129)),
+    ("raw", SIGNED, (1, "s", "a", 1, 0, 1, "0xaa", b"")),
+]
+
+
+def test_bad_input_is_named_and_nothing_is_reserved(app: Caller) -> None:
+    for field, query, values in BAD:
+        app.invalid(field, query, *values)
     assert app.rows("select * from fencepost.signer_nonce_allocation") == []

@@ -58,31 +58,28 @@ def test_a_transaction_is_taken_in_once_and_can_be_cancelled(client: httpx.Clien
     assert client.get(f"/transactions/{number}").json()["state"] == "CANCELLED"
 
 
-@pytest.mark.parametrize(
-    ("key", "more", "field"),
-    [
-        (None, {}, "Idempotency-Key"),
-        ("k", {"chain_id": 1}, "chain_id"),
-        ("k", {"signer": TO}, "signer"),
-        ("k", {"signer": ADDRESS[:-1] + ("0" if ADDRESS[-1] != "0" else "1")}, "signer"),
-        ("k", {"to": "0x12"}, "to"),
-        ("k", {"to": None}, "to"),
-        ("k", {"value": str(2**256)}, "value"),
-        ("k", {"value": "-1"}, "value"),
-        ("k", {"value": "1.5"}, "value"),
-        ("k", {"value": 5}, "value"),
-        ("k", {"gas": 20_999}, "gas"),
-        ("k", {"gas": 15_000_001}, "gas"),
-        ("k", {"data": "0xabc"}, "data"),
-        ("k", {"nonce": 7}, "nonce"),
-    ],
-)
-def test_bad_input_is_400_names_the_field_and_reserves_nothing(
-    client: httpx.Client, key: str | None, more: dict[str, object], field: str
-) -> None:
-    answer = submit(client, key, body(**more))
+BAD: list[tuple[str | None, dict[str, object], str]] = [
+    (None, {}, "Idempotency-Key"),
+    ("k", {"chain_id": 1}, "chain_id"),
+    ("k", {"signer": TO}, "signer"),
+    ("k", {"signer": ADDRESS[:-1] + ("0" if ADDRESS[-1] != "0" else "1")}, "signer"),
+    ("k", {"to": "0x12"}, "to"),
+    ("k", {"to": None}, "to"),
+    ("k", {"value": str(2**256)}, "value"),
+    ("k", {"value": "-1"}, "value"),
+    ("k", {"value": "1.5"}, "value"),
+    ("k", {"value": 5}, "value"),
+    ("k", {"gas": 20_999}, "gas"),
+    ("k", {"gas": 15_000_001}, "gas"),
+    ("k", {"data": "0xabc"}, "data"),
+    ("k", {"nonce": 7}, "nonce"),
+]
 
-    assert (answer.status_code, answer.json()["field"]) == (400, field), answer.text
+
+def test_bad_input_is_400_names_the_field_and_reserves_nothing(client: httpx.Client) -> None:
+    for key, more, field in BAD:
+        answer = submit(client, key, body(**more))
+        assert (answer.status_code, answer.json()["field"]) == (400, field), (more, answer.text)
     assert client.get("/transactions").json() == []
     assert client.get("/nonces/signers").json() == []
 
