@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 export PYTHONDONTWRITEBYTECODE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-matrix specs check bench torture lock clean setup
+.PHONY: help up test test-matrix specs check bench torture sbom lock clean setup
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -55,6 +55,9 @@ bench-%: $(READY) ## one benchmark, as in bench-kernel
 torture: $(READY) ## the systems under faults: SECONDS=60 SEED=7 SYSTEMS=jobs,nonces FAULTS=process,network
 	@$(BIN)/fencepost torture --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) \
 		$(if $(SYSTEMS),--systems $(SYSTEMS),) $(if $(FAULTS),--faults $(FAULTS),)
+
+sbom: ## what we are made of, as CycloneDX, from the lock file: dist/sbom.json
+	@$(PYTHON) deploy/bill_of_materials.py dist/sbom.json
 
 lock: ## write requirements.lock anew from pyproject.toml
 	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --no-emit-package fencepost \

@@ -38,11 +38,17 @@ class Process:
     status: int | None = None
     killed_by_us: bool = False
     resume_at: float | None = None
+    stall_seconds: float = 0.0
+    """How long it sleeps when it has stopped by its own order."""
     pid: int = 0
 
     @property
     def is_alive(self) -> bool:
         return self.state != "dead"
+
+    def is_under_orders(self, seconds: float) -> bool:
+        """Whether it lives to end, or to stop, somewhere, and had its order for less than so long."""
+        return self.is_alive and bool(self.crash) and time.monotonic() - self.started < seconds
 
 
 class Crew:
@@ -95,9 +101,9 @@ class Crew:
         self._nursery.stdout.close()
         self._log.close()
 
-    def start(self, errand: Errand, crash: str = "") -> Process:
+    def start(self, errand: Errand, crash: str = "", *, stall_seconds: float = 0.0) -> Process:
         """A new process at a place, where nobody is."""
-        process = Process(len(self._all) + 1, errand, crash)
+        process = Process(len(self._all) + 1, errand, crash, stall_seconds=stall_seconds)
         with self._lock:
             self._all[process.number] = process
             self.places[errand.system, errand.place] = process

@@ -20,6 +20,8 @@ from fencepost.torture.schedule import Blow
 from fencepost.torture.stage import Errand, Stage
 
 DELAY_SECONDS = 0.2
+ORDER_LEASES = 3
+"""How long a process has to come to the place where it was told to end; then it may get another order."""
 
 
 @dataclass(frozen=True)
@@ -142,10 +144,14 @@ class Faults:
 
     def _order(self, blow: Blow) -> bool:
         """Begin again with an order to end, or to stop, at a named place. It hits when it gets there."""
-        victim = self._victim(blow)
+        victim, lease_seconds = self._victim(blow), self._stage(blow).lease_seconds
+        if victim.state == "stopped" or victim.is_under_orders(ORDER_LEASES * lease_seconds):
+            # A zombie that is killed before it wakes up would harm nobody.
+            return False
         self._crew.kill(victim)
         action = "kill" if blow.kind == "crash" else "stop"
-        self._crew.start(self._errand_of(victim), f"{blow.point}:{action}@{blow.nth}")
+        order = f"{blow.point}:{action}@{blow.nth}"
+        self._crew.start(self._errand_of(victim), order, stall_seconds=blow.leases * lease_seconds)
         return False
 
     def _pause(self, blow: Blow) -> bool:
@@ -157,8 +163,7 @@ class Faults:
     def _stalled(self, process: Process) -> None:
         """It stopped where it was told to; it sleeps for longer than its lease."""
         self.tally.count("stall", process.crash.partition(":")[0])
-        seconds = self._ground.stages[process.errand.system].lease_seconds * 1.5
-        process.resume_at = time.monotonic() + seconds
+        process.resume_at = time.monotonic() + process.stall_seconds
 
     def _victim(self, blow: Blow) -> Process:
         return self._crew.places[blow.system, blow.place]

@@ -94,7 +94,7 @@ class Jobs:
         kind = KINDS[stage.chance.randrange(len(KINDS))]
         keys = [f"{kind}-{turn}-{n}" for n in range(HELPING)]
         fail = int(stage.chance.random() < 0.15)
-        linger = stage.chance.choice([0.0, 0.0, 0.0, 0.05, 0.5])
+        linger = stage.chance.choice([0.0, 0.0, 0.0, 0.1, 0.8])
         stage.insist(lambda: _submit(stage, kind, keys, fail, linger))
         self._asked += HELPING
 
