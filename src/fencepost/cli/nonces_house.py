@@ -29,6 +29,8 @@ def with_house(ask: Callable[[Fencepost], Awaitable[T]]) -> T:
 def with_node(chain_id: int, signer: str, ask: Callable[[Node, Signer], Awaitable[T]]) -> T:
     """A node for one question: it asks the owner to hand over, writes under its own fence, and goes."""
     from fencepost.nonces.node import Node  # noqa: PLC0415
+    from fencepost.nonces.part import first_nonce_of  # noqa: PLC0415
+    from fencepost.nonces.sending.rpc import Chains  # noqa: PLC0415
     from fencepost.nonces.settings import NoncesSettings  # noqa: PLC0415
     from fencepost.nonces.signer import Signer  # noqa: PLC0415
 
@@ -36,12 +38,14 @@ def with_node(chain_id: int, signer: str, ask: Callable[[Node, Signer], Awaitabl
     settings = NoncesSettings.load().model_copy(update={"mode": "basic", "node_address": None})
 
     async def run(fp: Fencepost) -> T:
-        node = Node(fp, settings)
+        chains = Chains(dict(settings.endpoints))
+        node = Node(fp, settings, first_nonce=first_nonce_of(fp, chains))
         await node.start()
         try:
             return await ask(node, one)
         finally:
             await node.stop()
+            await chains.close()
 
     return with_house(run)
 

@@ -68,6 +68,7 @@ def first_nonce_of(fp: Fencepost, chains: Chains) -> FirstNonce:
         if chain is None or not signer.name.startswith("0x"):
             return 0
         known = await fp.run(reading.signer(signer))
-        return 0 if known else await chain.transaction_count(signer.name)
+        held_before = bool(known) and known[0]["fencing_token"] > 0
+        return 0 if held_before else await chain.transaction_count(signer.name)
 
     return first_nonce

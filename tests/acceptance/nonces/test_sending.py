@@ -64,13 +64,15 @@ async def test_a_new_signer_begins_where_its_chain_is(exchange: Exchange) -> Non
     assert exchange.anvil.balance(recipient(1)) == 1
 
 
-def test_the_command_lifts_a_sequence_to_its_chain(
+def test_the_command_begins_where_the_chain_is_and_lifts_a_sequence_to_it(
     database: Database, anvil: Anvil, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DATABASE_URL", database.url)
     monkeypatch.setenv("NONCES_CHAINS", f"{CHAIN_ID}={anvil.url}")
     name = new_account(9).address
+    anvil.rpc("anvil_setNonce", name, hex(4))
     assert run(["nonces", "reserve", str(CHAIN_ID), name, "r1"]) == ExitCode.OK
+    assert "r1: nonce 4, hold 1" in capsys.readouterr().out
     anvil.rpc("anvil_setNonce", name, hex(7))
 
     assert run(["nonces", "sync", str(CHAIN_ID), name]) == ExitCode.OK

@@ -8,9 +8,11 @@ from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller
 from tests.integration.nonces.desk import (
     BROADCAST,
+    CHAIN,
     RECYCLABLE,
     RESERVE,
     SIGNED,
+    SIGNER,
     SIGNING,
     USED,
     Desk,
@@ -31,6 +33,19 @@ def test_a_sequence_begins_at_zero_and_has_no_holes(node: Desk) -> None:
 
 
 def test_a_sequence_begins_where_the_chain_is(app: Caller) -> None:
+    desk = Desk(app, "a/boot-1")
+    desk.acquire(first_nonce=41)
+
+    assert desk.reserve("r1") == [41]
+
+
+def test_a_signer_that_a_transaction_named_first_begins_where_the_chain_is(app: Caller) -> None:
+    app.execute(
+        "select fencepost.nonce_tx_submit(%s, %s, 'pay-1', 'digest', %s, 5, '', 21000)",
+        CHAIN,
+        SIGNER,
+        "0x" + "cd" * 20,
+    )
     desk = Desk(app, "a/boot-1")
     desk.acquire(first_nonce=41)
 

@@ -131,7 +131,10 @@ begin
     -- Only after somebody deleted the lease's row, which nobody may: the token goes on where it was.
     update fencepost.lease l set token = v_signer.fencing_token + 1 where l.resource = v_resource returning * into v_held;
   end if;
-  update fencepost.nonce_signer s set fencing_token = v_held.token, updated_at = v_now
+  -- A transaction may have named the signer before anybody held it: it begins where the chain is as well.
+  update fencepost.nonce_signer s
+  set fencing_token = v_held.token, updated_at = v_now,
+      next_nonce = case when s.fencing_token = 0 then greatest(s.next_nonce, p_first_nonce) else s.next_nonce end
   where s.signer_id = v_signer.signer_id;
   select * into v_left from fencepost._nonce_settle(v_signer.signer_id, v_held.token, v_now);
   if v_left.released + v_left.adopted > 0 then
