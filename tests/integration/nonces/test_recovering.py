@@ -12,6 +12,7 @@ from fencepost.embedded import Database
 from fencepost.kernel.recover import recover
 from tests.integration.kernel.caller import Caller
 from tests.integration.nonces.desk import CHAIN, RECYCLABLE, SIGNER, Desk, statuses
+from tests.isolation.planted_bug import Edit, PlantedBug
 
 T = TypeVar("T")
 RECIPIENT = "0x" + "cd" * 20
@@ -125,7 +126,7 @@ def test_a_gap_of_the_backup_is_not_given_again(database: Database, backup: Back
     backup.make()
     lost = at(database, lambda desk: desk.reservations("outside"))
     assert (lost[0]["nonce"], lost[0]["hold"]) == (0, 2)
-    assert backup.restore()["nonces"] == 1
+    assert backup.restore()["nonces"] == 2
 
     def after(desk: Desk) -> list[int]:
         resume(desk, 0, 2)
@@ -133,6 +134,31 @@ def test_a_gap_of_the_backup_is_not_given_again(database: Database, backup: Back
         return desk.reserve("r3")
 
     assert at(backup.database, after, "b") == [2]
+
+
+def test_who_gave_a_nonce_back_in_the_lost_time_does_not_give_it_back_again(
+    database: Database, backup: Backup
+) -> None:
+    """It may be another's since. Who still has it asks again, and gets it under a new hold."""
+    at(database, lambda desk: desk.reserve("r1"))
+    backup.make()
+
+    def meanwhile(desk: Desk) -> list[int]:
+        desk.recyclable(0)
+        return desk.reserve("another")
+
+    assert at(database, meanwhile) == [0]
+    backup.restore()
+
+    def after(desk: Desk) -> None:
+        resume(desk, 0, 1)
+        desk.caller.refused("stale_attempt", RECYCLABLE, *desk.key, 0, 1)
+        assert desk.reserve("r2") == [1]
+        (again,) = desk.reservations("r1")
+        assert (again["nonce"], again["hold"] > 1_000_000) == (0, True)
+        desk.used(0, again["hold"])
+
+    at(backup.database, after, "b")
 
 
 def test_a_transaction_that_may_have_been_sent_takes_no_nonce(database: Database, backup: Backup) -> None:
@@ -223,3 +249,48 @@ def test_a_signer_of_the_lost_time_waits_too_until_the_recovery_is_closed(
 
     assert "next nonce 4; 4 below it are outside" in capsys.readouterr().out
     assert at(backup.database, lambda desk: desk.reserve("r1"), "c") == [4]
+
+
+Story = Callable[[Database, Backup], None]
+BUGS: list[tuple[str, Edit, Story]] = [
+    (
+        "a signer gives out at once",
+        Edit("_nonce_reserve", "if v_signer.recovering_since is not null", "if false"),
+        test_nothing_is_reserved_until_somebody_says_where_it_goes_on,
+    ),
+    (
+        "a gap stays a gap",
+        Edit("_recover_nonces", "where a.status in ('RELEASED', 'HELD')", "where a.status = 'HELD'"),
+        test_a_gap_of_the_backup_is_not_given_again,
+    ),
+    (
+        "holds go on where they were",
+        Edit("_recover_nonces", "hold = a.hold + fencepost._recover_jump()", "hold = a.hold"),
+        test_who_gave_a_nonce_back_in_the_lost_time_does_not_give_it_back_again,
+    ),
+    (
+        "what is in doubt is taken",
+        Edit("nonce_tx_take", "and t.in_doubt_since is null", ""),
+        test_a_transaction_that_may_have_been_sent_takes_no_nonce,
+    ),
+    (
+        "what is in doubt is lost",
+        Edit("nonce_tx_lost", "v_tx.in_doubt_since is not null\n     or ", ""),
+        test_a_sent_transaction_in_doubt_never_takes_another_nonce,
+    ),
+    (
+        "an unsigned reservation is ours as before",
+        Edit("_recover_nonces", "caller_signs = true,", ""),
+        test_a_nonce_that_was_only_reserved_is_somebody_elses_after_a_restore,
+    ),
+]
+
+
+@pytest.mark.parametrize(("title", "edit", "story"), BUGS, ids=[bug[0] for bug in BUGS])
+def test_a_planted_bug_is_noticed(
+    database: Database, backup: Backup, title: str, edit: Edit, story: Story
+) -> None:
+    PlantedBug(title, "", (edit,)).plant(database)
+
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        story(database, backup)

@@ -12,8 +12,7 @@
 --   BOUND, SIGNING or later  sent, with this nonce;     goes on with the same nonce, which can be mined once. Counted past without a
 --                            replaced; mined            receipt that we know: in doubt, where it would else take another nonce
 
--- Every nonce of ours that is free or unsigned becomes somebody's outside; transactions, requests and holds of the lost time name
--- nothing. Runs before the leases jump, in their transaction; locks in the order of all others.
+-- Every nonce of ours that is free or unsigned becomes somebody's outside; transactions and holds of the lost time name nothing. Runs before the leases jump, in their transaction; locks in the order of all others.
 create or replace function fencepost._recover_nonces(p_actor text) returns jsonb
 language plpgsql volatile
 as $$
@@ -40,10 +39,13 @@ begin
         where o.state in ('QUEUED', 'BOUND', 'MINED')) u
   where t.transaction_id = u.transaction_id;
   get diagnostics v_transactions = row_count;
+  -- Also the reservations of callers: what one of them gave back in the lost time may be another's since, so a word about his old hold
+  -- must not give it back once more. He asks again with the same request, and gets the same nonce under a new hold.
   update fencepost.nonce_allocation a
   set status = 'HELD', caller_signs = true, hold = a.hold + fencepost._recover_jump(), locked_until = v_now, updated_at = v_now,
-      request_id = 'recovered:' || a.nonce || ':' || a.hold
-  where a.status = 'RELEASED' or (a.status = 'HELD' and not a.caller_signs);
+      request_id = case when a.status = 'HELD' and a.caller_signs then a.request_id
+                        else 'recovered:' || a.nonce || ':' || a.hold end
+  where a.status in ('RELEASED', 'HELD');
   get diagnostics v_nonces = row_count;
   perform fencepost._recover_ids('fencepost.nonce_transaction', 'transaction_id');
   return jsonb_build_object('signers', v_signers, 'nonces', v_nonces, 'transactions_in_doubt', v_transactions);
