@@ -2,25 +2,27 @@
 
 A library's "timeout" says nothing of that. Here NotSent means that no byte of the request can have reached
 the other side; whatever else goes wrong is MaybeSent. Redirects are not followed and nothing is retried:
-either would be a second request that nobody counted.
+either would be a second request that nobody counted. No cookie is kept: it would be a state that no other
+worker has.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from types import SimpleNamespace
 from typing import Any, Self
 
-import aiohttp
-
 from fencepost.errors import FencepostError
+from fencepost.outbox import wire
 from fencepost.redaction import redact_text
 
-BODY_BYTES_MAX = 1 << 20
+# Longer than most servers keep an idle connection is of no use, and each that they close costs a doubt.
+IDLE_SECONDS_MAX = 15.0
+HAPPY_EYEBALLS_SECONDS = 0.25
 
 
 class NotSent(FencepostError):
@@ -66,11 +68,12 @@ class HttpClient:
         self, *, connections_max: int = 256, connect_seconds: float = 5.0, reply_seconds: float = 30.0
     ) -> None:
         # TLS and connecting are before the request leaves; the reply's time begins after it.
-        self._timeout = aiohttp.ClientTimeout(
-            total=connect_seconds + reply_seconds, connect=connect_seconds, sock_read=reply_seconds
-        )
-        self._connections_max = connections_max
-        self._session: aiohttp.ClientSession | None = None
+        self._connect_seconds = connect_seconds
+        self._reply_seconds = reply_seconds
+        self._places = asyncio.Semaphore(connections_max)
+        self._idle: dict[tuple[str, int, bool], list[_Connection]] = {}
+        self._open: set[_Connection] = set()
+        self._tls: ssl.SSLContext | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -80,61 +83,156 @@ class HttpClient:
 
     async def exchange(self, request: Request) -> Reply:
         """The answer, whatever its status. Raises NotSent or MaybeSent."""
-        progress = SimpleNamespace(connected=False)
         try:
-            return await self._exchange(request, progress)
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, asyncio.IncompleteReadError) as error:
-            # Without a connection nothing can have left. With one, we do not know how far it went.
-            kind = MaybeSent if progress.connected else NotSent
-            raise kind(
-                f"{request.method} {redact_text(request.url)}: {type(error).__name__} {error}"
-            ) from error
+            async with asyncio.timeout(self._connect_seconds):
+                await self._places.acquire()
+        except TimeoutError as error:
+            raise NotSent(f"{_name(request)}: no connection was free") from error
+        try:
+            return await self._exchange(request)
+        finally:
+            self._places.release()
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        self._idle.clear()
+        for connection in tuple(self._open):
+            connection.close()
+            await connection.closed.wait()
 
-    async def _exchange(self, request: Request, progress: SimpleNamespace) -> Reply:
-        async with self._opened().request(
-            request.method,
-            request.url,
-            headers=dict(request.headers),
-            data=request.body,
-            allow_redirects=False,
-            trace_request_ctx=progress,
-        ) as response:
-            body = await response.content.read(BODY_BYTES_MAX + 1)
-            while len(body) <= BODY_BYTES_MAX and not response.content.at_eof():
-                body += await response.content.read(BODY_BYTES_MAX + 1 - len(body))
-            if len(body) > BODY_BYTES_MAX:
-                raise ValueError(f"the answer is larger than {BODY_BYTES_MAX} bytes")
-            headers = {name.lower(): value for name, value in response.headers.items()}
-            return Reply(response.status, headers, body)
+    async def _exchange(self, request: Request) -> Reply:
+        try:
+            address = wire.address_of(request.url)
+            written = wire.request_bytes(request.method, address, request.headers, request.body)
+            connection = await self._connected(address)
+        except (OSError, TimeoutError, ValueError) as error:
+            # Without a connection nothing can have left.
+            raise NotSent(f"{_name(request)}: {type(error).__name__} {error}") from error
+        kept = False
+        try:
+            async with asyncio.timeout(self._reply_seconds):
+                reply = await connection.exchange(written)
+            kept = reply.keeps_connection
+        except (OSError, TimeoutError, ValueError) as error:
+            # With one, we do not know how far it went.
+            raise MaybeSent(f"{_name(request)}: {type(error).__name__} {error}") from error
+        finally:
+            # Also when we are cancelled: a reply that comes later must not be another request's.
+            if kept:
+                self._keep(address, connection)
+            else:
+                connection.close()
+        return Reply(reply.status, reply.headers, reply.body)
 
-    def _opened(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=self._connections_max),
-                timeout=self._timeout,
-                trace_configs=[_watch_for_connection()],
-                # A broker's cookie is nobody's business, and would be a state that no other worker has.
-                cookie_jar=aiohttp.DummyCookieJar(),
+    async def _connected(self, address: wire.Address) -> _Connection:
+        """The connection that was used last, if it is fit; or a new one."""
+        idle = self._idle.get((address.host, address.port, address.is_secure), [])
+        while idle:
+            connection = idle.pop()
+            if connection.is_fit:
+                return connection
+            connection.close()
+        async with asyncio.timeout(self._connect_seconds):
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: _Connection(self._open),
+                address.host,
+                address.port,
+                ssl=self._secured() if address.is_secure else None,
+                happy_eyeballs_delay=HAPPY_EYEBALLS_SECONDS,
             )
-        return self._session
+        return connection
+
+    def _keep(self, address: wire.Address, connection: _Connection) -> None:
+        connection.rest()
+        self._idle.setdefault((address.host, address.port, address.is_secure), []).append(connection)
+
+    def _secured(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+        return self._tls
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, with at most one request under way."""
+
+    def __init__(self, open_ones: set[_Connection]) -> None:
+        self.closed = asyncio.Event()
+        self._open = open_ones
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._reader: wire.ReplyReader | None = None
+        self._answered: asyncio.Future[wire.Reply] | None = None
+        self._rested_at = 0.0
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether the other side has not hung up, and has had no time to."""
+        rested_seconds = self._loop.time() - self._rested_at
+        return (
+            self._transport is not None
+            and not self._transport.is_closing()
+            and rested_seconds < IDLE_SECONDS_MAX
+        )
+
+    async def exchange(self, written: bytes) -> wire.Reply:
+        """Raises OSError or ValueError. From the first line on the request may have left."""
+        assert self._transport is not None
+        if self._transport.is_closing():
+            raise ConnectionResetError("the other side hung up")
+        self._reader, self._answered = wire.ReplyReader(), self._loop.create_future()
+        self._transport.write(written)
+        return await self._answered
+
+    def rest(self) -> None:
+        self._reader, self._answered, self._rested_at = None, None, self._loop.time()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._open.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._reader is None:
+            # Nobody asked: whatever this is, the next request must not take it for its answer.
+            self.close()
+            return
+        try:
+            self._reader.feed(data)
+        except ValueError as error:
+            self._fail(error)
+        else:
+            self._tell(self._reader)
+
+    def eof_received(self) -> bool:
+        if self._reader is not None:
+            try:
+                self._reader.end()
+            except ValueError as error:
+                self._fail(error)
+            else:
+                self._tell(self._reader)
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._open.discard(self)
+        self.closed.set()
+        self._fail(exc or ConnectionResetError("the other side hung up"))
+
+    def _tell(self, reader: wire.ReplyReader) -> None:
+        if reader.reply is not None and self._answered is not None and not self._answered.done():
+            self._answered.set_result(reader.reply)
+
+    def _fail(self, error: Exception) -> None:
+        if self._answered is not None and not self._answered.done():
+            self._answered.set_exception(error)
+
+
+def _name(request: Request) -> str:
+    return f"{request.method} {redact_text(request.url)}"
 
 
 def _refuse(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
-
-
-def _watch_for_connection() -> aiohttp.TraceConfig:
-    """From the moment that a request has its connection, it may leave."""
-
-    async def connected(session: object, context: SimpleNamespace, parameters: object) -> None:
-        context.trace_request_ctx.connected = True
-
-    trace = aiohttp.TraceConfig()
-    trace.on_connection_create_end.append(connected)
-    trace.on_connection_reuseconn.append(connected)
-    return trace

@@ -13,10 +13,22 @@ from typing import Any
 
 import aiohttp
 from faststream_outbox import OutboxBroker, make_outbox_table
-from sqlalchemy import MetaData
+from sqlalchemy import MetaData, exists, select
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 
 WORKERS = 60
+
+
+def order_of(key: str, number: int) -> dict[str, Any]:
+    """The same order as everybody's."""
+    return {
+        "idempotency_key": key,
+        "broker": "bench",
+        "symbol": f"S{number}",
+        "intent": "BUY",
+        "qty": "100",
+        "limit_price": "145.001",
+    }
 
 
 async def run(url: str, broker_url: str, count: int, prefix: str) -> dict[str, float]:
@@ -32,7 +44,7 @@ async def run(url: str, broker_url: str, count: int, prefix: str) -> dict[str, f
     for start in range(0, count, 500):
         async with session_of() as session, session.begin():
             for number in range(start, min(start + 500, count)):
-                order = {"idempotency_key": f"{prefix}-{number}", "symbol": f"S{number}", "qty": "100"}
+                order = order_of(f"{prefix}-{number}", number)
                 await broker.publish(order, queue="orders", session=session)
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=256)) as http:
@@ -57,6 +69,11 @@ async def run(url: str, broker_url: str, count: int, prefix: str) -> dict[str, f
         began = time.monotonic()
         await broker.start()
         await done.wait()
+        # The line is the same for all: an order is over when that is stored.
+        async with engine.connect() as connection:
+            while (await connection.execute(select(exists(select(table.c.id))))).scalar():
+                await connection.commit()
+                await asyncio.sleep(0.002)
         seconds = time.monotonic() - began
         await broker.stop()
     await engine.dispose()

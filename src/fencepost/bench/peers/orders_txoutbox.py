@@ -16,6 +16,20 @@ import asyncpg
 from txoutbox import Relay, RelayConfig
 from txoutbox.adapters.postgres import PostgresStorage
 
+PENDING = "select exists (select from outbox where status = 'pending')"
+
+
+def order_of(key: str, number: int) -> dict[str, Any]:
+    """The same order as everybody's."""
+    return {
+        "idempotency_key": key,
+        "broker": "bench",
+        "symbol": f"S{number}",
+        "intent": "BUY",
+        "qty": "100",
+        "limit_price": "145.001",
+    }
+
 
 async def run(url: str, broker_url: str, count: int, prefix: str) -> dict[str, float]:
     done = asyncio.Event()
@@ -25,7 +39,7 @@ async def run(url: str, broker_url: str, count: int, prefix: str) -> dict[str, f
     await storage.create_schema()
     async with pool.acquire() as connection, connection.transaction():
         for number in range(count):
-            order = {"idempotency_key": f"{prefix}-{number}", "symbol": f"S{number}", "qty": "100"}
+            order = order_of(f"{prefix}-{number}", number)
             await storage.insert(connection, "orders", order, key=f"main/S{number}")
 
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=256)) as session:
@@ -46,6 +60,9 @@ async def run(url: str, broker_url: str, count: int, prefix: str) -> dict[str, f
         relay = Relay(storage, publish, config=RelayConfig(batch_size=200, concurrency=200))
         async with relay:
             await done.wait()
+            # The line is the same for all: an order is over when that is stored.
+            while await pool.fetchval(PENDING):  # noqa: ASYNC110 - It has no other way to say so.
+                await asyncio.sleep(0.002)
             seconds = time.monotonic() - began
     await pool.close()
     return {"seconds": seconds, "p99_ms": 0.0}
