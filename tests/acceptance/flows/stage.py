@@ -2,7 +2,8 @@
 give."""
 
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, LiteralString
 
@@ -11,14 +12,18 @@ from psycopg import sql
 from fencepost.drive.connection import connect_sync
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
+from fencepost.flows.sinks.files import arrow_library
 from fencepost.testing import Child
+from fencepost.testing.errors import ChildFailed
 from tests.acceptance.flows import crew
 
 SCHEMA: LiteralString = """
     create table arrival (id bigint generated always as identity primary key, key text not null);
     create table effect (value text not null);
+    create table total (key text primary key, value bigint not null);
     create table fencepost_prepared (gid text primary key, at timestamptz default now());
-    grant all on arrival, effect, fencepost_prepared to fencepost_app;
+    create table fencepost_frontier (resource text primary key, number bigint not null);
+    grant all on arrival, effect, total, fencepost_prepared, fencepost_frontier to fencepost_app;
 """
 HANG_UP: LiteralString = """
     select pg_terminate_backend(pid, 10000) from pg_stat_activity
@@ -26,6 +31,8 @@ HANG_UP: LiteralString = """
 """
 PREPARED: LiteralString = "select gid from pg_prepared_xacts where database = current_database()"
 KEYS = 5
+# These keep the last value of each key; all others keep every value.
+KEYED = ("upsert", "elsewhere")
 
 
 class Stage:
@@ -40,18 +47,40 @@ class Stage:
         with self.database.connect_admin() as connection:
             connection.execute(SCHEMA)
 
-    def worker(self, sink: str, *, groups: int | None = None, crash: str = "") -> Child:
+    def worker(
+        self, sink: str, *, source: str = "table", groups: int | None = None, crash: str = ""
+    ) -> Child:
         child = Child(
             crew.work,
             self.database.url,
             self.database.admin_url,
             self.redis_url,
+            source,
             sink,
             str(self.folder),
             groups,
             crash=crash,
         )
         return self._open.enter_context(child)
+
+    def companions(self, sink: str, groups: int | None, count: int) -> list[Child]:
+        """More workers, when the first one has taken the source: it is to be the one that forwards."""
+        if count:
+            Deadline(60, "the source is taken").wait(self._is_source_taken)
+        return [self.worker(sink, groups=groups) for _ in range(count)]
+
+    def feed_until(self, wait: Callable[..., None]) -> None:
+        """Records arrive until a worker has come to where it is to end, whatever its share is."""
+        for _ in range(60):
+            try:
+                return wait(within=1)
+            except (ChildFailed, TimeoutError):
+                self.arrive(10)
+        return wait(within=1)
+
+    def _is_source_taken(self) -> bool:
+        with self.database.connect_admin() as connection:
+            return bool(connection.execute(_FORWARDS).fetchall())
 
     def close(self) -> None:
         """Workers are killed wherever they are, and what they had prepared would outlive them."""
@@ -61,39 +90,65 @@ class Stage:
             for [gid] in connection.execute(PREPARED).fetchall():
                 connection.execute(sql.SQL("rollback prepared {}").format(sql.Literal(gid)))
 
-    def arrive(self, count: int) -> None:
+    def arrive(self, count: int, source: str = "table") -> None:
         keys = [f"k{n % KEYS}" for n in range(self._arrived, self._arrived + count)]
         self._arrived += count
+        if source == "stream":
+            with self._redis() as client:
+                for key in keys:
+                    client.xadd("arrivals", {"data": key})
+            return
         with self.database.connect_admin() as connection:
             connection.execute("insert into arrival (key) select unnest(%s::text[])", (keys,))
 
-    def expected(self) -> Counter[str]:
+    def expected(self, sink: str) -> Counter[str]:
         """What a run without faults gives: of each key the first, the second, and so on."""
         counts: Counter[str] = Counter()
         values: list[str] = []
         for n in range(self._arrived):
             counts[f"k{n % KEYS}"] += 1
             values.append(f"k{n % KEYS}-{counts[f'k{n % KEYS}']}")
-        return Counter(values)
+        return Counter(values[-KEYS:] if sink in KEYED else values)
 
     def effects(self, sink: str) -> Counter[str]:
-        if sink == "redis":
-            client: Any = connect_sync(self.redis_url, reply_seconds=5)
-            try:
-                return Counter(client.lrange("effects", 0, -1))
-            finally:
-                client.close()
+        return Counter(self._values(sink))
+
+    def _values(self, sink: str) -> list[str]:
+        if sink.startswith("redis"):
+            with self._redis() as client:
+                if sink == "redis-stream":
+                    return [fields["data"] for _, fields in client.xrange("effects")]
+                return list(client.lrange("effects", 0, -1))
         if sink == "files":
-            files = self.folder.glob("*.jsonl")
-            return Counter(line for file in files for line in file.read_text().split())
+            return [line for file in self.folder.glob("*.jsonl") for line in file.read_text().split()]
+        if sink == "parquet":
+            tables = [arrow_library("pyarrow.parquet").read_table(f) for f in self.folder.glob("*.parquet")]
+            return [row["value"] for table in tables for row in table.to_pylist()]
         with self.database.connect_admin() as connection:
-            return Counter(row[0] for row in connection.execute("select value from effect").fetchall())
+            return [row[0] for row in connection.execute(_EFFECTS[sink]).fetchall()]
+
+    @contextmanager
+    def _redis(self) -> Generator[Any]:
+        client: Any = connect_sync(self.redis_url, reply_seconds=5)
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def lose_all_but_the_source(self) -> None:
+        with self._redis() as client:
+            client.delete(*(key for key in client.keys("*") if key != "arrivals"))
 
     def settle(self, sink: str, within: float = 60) -> None:
-        """Wait until there are as many effects as there should be, and compare them."""
-        wanted = self.expected()
+        """Wait until the effects are as they should be, or are too many."""
+        wanted = self.expected(sink)
+
+        def is_over() -> bool:
+            found = self.effects(sink)
+            return found == wanted or found.total() > wanted.total()
+
         try:
-            Deadline(within, "all effects").wait(lambda: self.effects(sink).total() >= wanted.total())
+            Deadline(within, "all effects").wait(is_over)
         finally:
             found = self.effects(sink)
             assert found == wanted, f"lost {wanted - found}, doubled or strange {found - wanted}"
@@ -104,3 +159,13 @@ class Stage:
                 "select count(*) from fencepost.refusal where noun in ('lease', 'checkpoint')"
             ).fetchall()
             return int(count)
+
+
+_FORWARDS: LiteralString = "select 1 from fencepost.lease where resource like 'flow:crew/source/%'"
+_EFFECTS: Mapping[str, LiteralString] = {
+    "rows": "select value from effect",
+    "prepared": "select value from effect",
+    "upsert": "select key || '-' || value from total",
+    "elsewhere": "select key || '-' || value from total",
+    "outbox": "select payload #>> '{}' from fencepost.outbox where channel = 'effects'",
+}

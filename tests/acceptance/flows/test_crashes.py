@@ -1,61 +1,99 @@
-"""Workers killed and frozen in every window of a commit: the effects are those of a run without faults."""
+"""Workers killed and frozen in every window of a commit, alone and among three: the effects are those of a
+run without faults."""
 
 import pytest
 
 from fencepost.testing.flow_sinks import PHASES, WITHIN
+from tests.acceptance.flows.crew import SINKS
 from tests.acceptance.flows.stage import Stage
 
-QUICK = [
-    ("rows", 3, "flows.commit.after_commit"),
-    ("prepared", None, "flows.commit.after_store"),
-]
 FORWARDING = ("flows.forward.after_begin", "flows.forward.before_send", "flows.forward.after_send")
-FULL = [
-    (sink, groups, point)
-    for sink in ("rows", "prepared", "redis", "files")
-    for groups in (None, 3)
-    for point in ((WITHIN if sink == "rows" else PHASES) + (FORWARDING if groups else ()))
-    if (sink, groups, point) not in QUICK
+TRANSACTIONAL = ("rows", "upsert", "outbox")
+# One of each way to commit; the others go the same ways.
+AMONG_THREE = ("rows", "prepared", "redis", "files")
+Case = tuple[str, int, str]
+
+
+def points_of(sink: str) -> tuple[str, ...]:
+    return WITHIN if sink in TRANSACTIONAL else PHASES
+
+
+MATRIX: list[Case] = [
+    *((sink, 1, point) for sink in SINKS for point in points_of(sink)),
+    *((sink, 3, point) for sink in AMONG_THREE for point in (*points_of(sink), *FORWARDING)),
 ]
 # A forwarder begins once; every other point is passed again and again.
 ONCE = {"flows.forward.after_begin"}
-CASES = [*QUICK, *(pytest.param(*case, marks=pytest.mark.full) for case in FULL)]
 
 
-@pytest.mark.parametrize(("sink", "groups", "point"), CASES)
-def test_a_killed_worker_leaves_each_effect_once(
-    stage: Stage, sink: str, groups: int | None, point: str
-) -> None:
-    stage.arrive(100)
-    first = stage.worker(sink, groups=groups, crash=f"{point}:kill@{1 if point in ONCE else 2}")
-    first.be_killed(within=60)
-    stage.arrive(50)
-    stage.worker(sink, groups=groups)
-
-    stage.settle(sink)
+def cases(*quick: Case) -> list[object]:
+    return [
+        case if case in quick else pytest.param(*case, marks=pytest.mark.full)
+        for case in (*quick, *(case for case in MATRIX if case not in quick))
+    ]
 
 
-STOPS = [
-    ("rows", None, "flows.commit.before_commit"),
-]
-STOPS_FULL = [case for case in FULL if case not in STOPS]
+def groups_for(workers: int) -> int | None:
+    return None if workers == 1 else 3
+
+
+def order(point: str, how: str) -> str:
+    return f"{point}:{how}@{1 if point in ONCE else 2}"
 
 
 @pytest.mark.parametrize(
-    ("sink", "groups", "point"),
-    [*STOPS, *(pytest.param(*case, marks=pytest.mark.full) for case in STOPS_FULL)],
+    ("sink", "workers", "point"),
+    cases(("rows", 3, "flows.commit.after_commit"), ("prepared", 1, "flows.commit.after_store")),
 )
-def test_a_frozen_worker_comes_back_as_a_zombie_and_changes_nothing(
-    stage: Stage, sink: str, groups: int | None, point: str
-) -> None:
+def test_a_killed_worker_leaves_each_effect_once(stage: Stage, sink: str, workers: int, point: str) -> None:
+    groups = groups_for(workers)
     stage.arrive(100)
-    zombie = stage.worker(sink, groups=groups, crash=f"{point}:stop@{1 if point in ONCE else 2}")
-    zombie.wait_until_stopped(within=60)
+    first = stage.worker(sink, groups=groups, crash=order(point, "kill"))
+    others = stage.companions(sink, groups, workers - 1)
+    stage.feed_until(first.be_killed)
     stage.arrive(50)
-    stage.worker(sink, groups=groups)
+    if not others:
+        stage.worker(sink, groups=groups)
+
+    stage.settle(sink)
+
+
+@pytest.mark.parametrize(("sink", "workers", "point"), cases(("rows", 1, "flows.commit.before_commit")))
+def test_a_frozen_worker_comes_back_as_a_zombie_and_changes_nothing(
+    stage: Stage, sink: str, workers: int, point: str
+) -> None:
+    groups = groups_for(workers)
+    stage.arrive(100)
+    zombie = stage.worker(sink, groups=groups, crash=order(point, "stop"))
+    others = stage.companions(sink, groups, workers - 1)
+    stage.feed_until(zombie.wait_until_stopped)
+    stage.arrive(50)
+    if not others:
+        stage.worker(sink, groups=groups)
     stage.settle(sink)
     zombie.resume()
     stage.arrive(50)
+
+    stage.settle(sink)
+
+
+RECOVERY = (
+    ("flows.commit.after_pre_commit", "flows.recover.before_abort"),
+    ("flows.commit.after_store", "flows.recover.before_finish"),
+    ("flows.commit.before_flag", "flows.recover.after_finish"),
+)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("sink", [sink for sink in SINKS if sink not in TRANSACTIONAL])
+@pytest.mark.parametrize(("point", "again"), RECOVERY)
+def test_a_recovery_that_is_killed_is_repeated(stage: Stage, sink: str, point: str, again: str) -> None:
+    stage.arrive(100)
+    stage.worker(sink, crash=order(point, "kill")).be_killed(within=60)
+    stage.worker(sink, crash=f"{again}:kill").be_killed(within=60)
+    stage.worker(sink, crash=f"{again}:kill").be_killed(within=60)
+    stage.arrive(50)
+    stage.worker(sink)
 
     stage.settle(sink)
 

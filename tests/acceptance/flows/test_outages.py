@@ -1,0 +1,102 @@
+"""Servers that are restarted and wiped under three workers, and workers that come and go."""
+
+import os
+import signal
+import uuid
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from fencepost.embedded import Database, PostgresServer, ValkeyServer
+from fencepost.kernel.migrate import migrate
+from tests.acceptance.flows.stage import Stage
+from tests.places import server_directory
+
+pytestmark = pytest.mark.full
+ROUNDS = 3
+
+
+@pytest.fixture
+def own_valkey() -> Generator[ValkeyServer]:
+    with ValkeyServer(server_directory(), ephemeral=True, append_only=True) as server:
+        yield server
+
+
+@pytest.fixture
+def own_stage(own_valkey: ValkeyServer, tmp_path: Path) -> Generator[Stage]:
+    settings: dict[str, str | int] = {"fsync": "off", "max_prepared_transactions": 20}
+    with PostgresServer(server_directory(), settings=settings, ephemeral=True) as server:
+        database = Database(server, f"t_{uuid.uuid4().hex}")
+        database.create()
+        migrate(database.admin_url)
+        database.create_logins()
+        stage = Stage(database, own_valkey.url, tmp_path)
+        stage.set_up()
+        yield stage
+        stage.close()
+
+
+@pytest.mark.parametrize("sink", ["rows", "prepared", "files", "redis"])
+def test_postgresql_is_killed_and_started_again(own_stage: Stage, sink: str) -> None:
+    for _ in range(3):
+        own_stage.worker(sink, groups=3)
+    for _ in range(ROUNDS):
+        own_stage.arrive(100)
+        own_stage.database.server.kill()
+        own_stage.database.server.start()
+    own_stage.arrive(100)
+
+    own_stage.settle(sink, within=90)
+
+
+@pytest.mark.parametrize("sink", ["rows", "prepared", "files"])
+def test_redis_loses_all_that_is_not_the_source(own_stage: Stage, sink: str) -> None:
+    for _ in range(3):
+        own_stage.worker(sink, source="stream", groups=3)
+    for _ in range(ROUNDS):
+        own_stage.arrive(100, source="stream")
+        own_stage.lose_all_but_the_source()
+    own_stage.arrive(100, source="stream")
+
+    own_stage.settle(sink, within=90)
+
+
+def test_redis_is_wiped_whole_when_the_source_is_elsewhere(
+    own_stage: Stage, own_valkey: ValkeyServer
+) -> None:
+    for _ in range(3):
+        own_stage.worker("rows", groups=3)
+    for _ in range(ROUNDS):
+        own_stage.arrive(100)
+        own_valkey.wipe()
+    own_stage.arrive(100)
+
+    own_stage.settle("rows", within=90)
+
+
+@pytest.mark.parametrize("sink", ["rows", "redis", "redis-stream"])
+def test_redis_is_killed_and_started_again(own_stage: Stage, own_valkey: ValkeyServer, sink: str) -> None:
+    for _ in range(3):
+        own_stage.worker(sink, source="stream", groups=3)
+    for _ in range(ROUNDS):
+        own_stage.arrive(100, source="stream")
+        own_valkey.kill()
+        own_valkey.start()
+    own_stage.arrive(100, source="stream")
+
+    own_stage.settle(sink, within=90)
+
+
+@pytest.mark.parametrize("sink", ["rows", "prepared", "files", "redis"])
+def test_workers_come_and_go_in_the_middle(stage: Stage, sink: str) -> None:
+    first = stage.worker(sink, groups=6)
+    stage.arrive(200)
+    more = [stage.worker(sink, groups=6) for _ in range(2)]
+    stage.arrive(200)
+    os.kill(first.pid, signal.SIGTERM)
+    stage.arrive(200)
+    os.kill(more[0].pid, signal.SIGTERM)
+    stage.arrive(200)
+
+    stage.settle(sink)
