@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fencepost.cli import judge_people
 from fencepost.cli.exits import ExitCode
 from fencepost.cli.terminal import JsonOption, answer, answer_json
 
@@ -15,7 +16,11 @@ if TYPE_CHECKING:
     from fencepost.judge.records import ProblemTitle
     from fencepost.judge.verification import Verified
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Problems, languages and the sandbox.")
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Problems, people, languages and the sandbox."
+)
+app.add_typer(judge_people.users_app, name="users")
+app.add_typer(judge_people.tokens_app, name="tokens")
 Package = Annotated[Path, typer.Argument(metavar="PACKAGE", help="A folder or a zip.", exists=True)]
 
 

@@ -12,15 +12,23 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.exceptions import HTTPException
 
+from fencepost.judge import doors as entrance
+from fencepost.judge import people_api
+from fencepost.judge.access import ACCESS
+from fencepost.judge.doors import Doors, Who
 from fencepost.judge.language import FileName, Name, read_specs
 from fencepost.judge.problem import Slug
 from fencepost.judge.records import Standing
-from fencepost.judge.service import Judging
+from fencepost.judge.role import Role, Visitor
+from fencepost.judge.service import Judging, no_submission
 
 LOOK_SECONDS = 0.25
 KEEP_ALIVE_LOOKS = 60
 SAMPLE_BYTES_MAX = 4096
+ANONYMOUS = "anonymous"
+"""Whose the submissions of an operator are who names nobody."""
 Limit = Annotated[int, Query(ge=1, le=200)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
@@ -34,7 +42,7 @@ class SubmitRequest(BaseModel):
     language: Name
     code: str | None = None
     sources: dict[FileName, str] | None = Field(default=None, max_length=64)
-    author: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")] = "anonymous"
+    author: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")] | None = None
 
     @model_validator(mode="after")
     def _one_of_both(self) -> SubmitRequest:
@@ -53,46 +61,53 @@ class SubmitAnswer(BaseModel):
     job_id: int
 
 
-def make_router(judging: Judging) -> APIRouter:
-    router = APIRouter(tags=["judge"])
-    _add_submissions(router, judging)
-    _add_problems(router, judging)
+def make_router(judging: Judging, *, house_token: str | None = None) -> APIRouter:
+    """Everything that the table of `access.py` names, and nothing else."""
+    doors = Doors(judging.fp, house_token=house_token, source_max_bytes=judging.settings.source_max_bytes)
+    router = entrance.make_router(doors)
+    for add in (_add_submissions, _add_problems, people_api.add):
+        add(router, judging)
+    assert entrance.lines_of(router) == set(ACCESS), "a line of the table has no route"
     return router
 
 
 def _add_submissions(router: APIRouter, judging: Judging) -> None:
     @router.post("/submit", status_code=202)
-    async def submit(request: SubmitRequest, key: Key = None) -> SubmitAnswer:
+    async def submit(request: SubmitRequest, who: Who, key: Key = None) -> SubmitAnswer:
         """Submit a program. The same Idempotency-Key and body again answers the same job."""
         job_id = await judging.submit(
-            request.problem_id, request.language, request.files(), author=request.author, key=key
+            request.problem_id,
+            request.language,
+            request.files(),
+            author=author_of(who, request.author),
+            key=key,
+            limited=who.is_limited,
         )
         return SubmitAnswer(job_id=job_id)
 
     @router.get("/status/{job_id}")
-    async def status(job_id: int) -> dict[str, Any]:
+    async def status(job_id: int, who: Who) -> dict[str, Any]:
         """Where a submission stands: its state, its attempt, and its result once there is one."""
-        return as_json(await judging.standing(job_id))
+        return as_json(await _seen_by(who, judging, job_id))
 
     @router.get("/status/{job_id}/events")
-    async def events(job_id: int) -> StreamingResponse:
+    async def events(job_id: int, who: Who) -> StreamingResponse:
         """The same as server-sent events: one at once, one for each change, the last with the verdict."""
-        await judging.standing(job_id)
+        await _seen_by(who, judging, job_id)
         return StreamingResponse(
             _events(judging, job_id), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
 
     @router.get("/submissions")
     async def history(
-        author: Annotated[str, Query(max_length=100)] = "anonymous",
+        who: Who,
+        author: Annotated[str | None, Query(min_length=1, max_length=100)] = None,
         before: int | None = None,
         limit: Limit = 50,
     ) -> list[dict[str, Any]]:
-        """The submissions of one author, newest first."""
-        return [
-            {name: getattr(one, name) for name in one.__slots__}
-            for one in await judging.history(author, before, limit)
-        ]
+        """The submissions of one author, newest first; one's own, unless another is named."""
+        past = await judging.history(author_of(who, author), before, limit)
+        return [{name: getattr(one, name) for name in one.__slots__} for one in past]
 
     @router.get("/languages")
     async def languages() -> list[str]:
@@ -136,6 +151,22 @@ def _add_problems(router: APIRouter, judging: Judging) -> None:
             file.flush()
             made = await judging.import_problem(Path(file.name), slug=slug)
         return {"slug": made.slug, "version": made.version, "title": made.title}
+
+
+def author_of(who: Visitor, named: str | None) -> str:
+    """In whose name: a jury may act for others, a contestant only for himself."""
+    own = who.name if who.is_user else ANONYMOUS
+    if named is not None and named != own and not who.may(Role.JURY):
+        raise HTTPException(403, f"You are {own}; only a jury may name another author.")
+    return named or own
+
+
+async def _seen_by(who: Visitor, judging: Judging, job_id: int) -> Standing:
+    """To who may not see it, it is not there."""
+    standing = await judging.standing(job_id)
+    if not who.sees(standing.author):
+        raise no_submission(job_id)
+    return standing
 
 
 def as_json(standing: Standing) -> dict[str, Any]:

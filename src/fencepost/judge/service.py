@@ -13,7 +13,7 @@ from fencepost.crashpoints import crash_point
 from fencepost.errors import InvalidInput, NotFound
 from fencepost.house import Fencepost
 from fencepost.jobs.job import Job
-from fencepost.judge import records
+from fencepost.judge import people, records
 from fencepost.judge.chambers import open_judge
 from fencepost.judge.grading import CaseResult
 from fencepost.judge.judging import Judge, JudgeFault, Judgement
@@ -24,7 +24,7 @@ from fencepost.judge.sandbox.probing import probe_machine
 from fencepost.judge.settings import JudgeSettings
 from fencepost.judge.store import Store
 from fencepost.kernel import marker
-from fencepost.kernel.call import Json
+from fencepost.kernel.call import Call, Json
 from fencepost.kernel.migrate import require
 from fencepost.logs import get_logger
 
@@ -43,7 +43,7 @@ class Judging:
     def __init__(self, fp: Fencepost, settings: JudgeSettings, metrics: JudgeMetrics | None = None) -> None:
         self.settings = settings
         self.store = Store(settings.store)
-        self._fp = fp
+        self.fp = fp
         self._metrics = metrics or JudgeMetrics.on(fp.metrics)
         self._judge: Judge | None = None
         self._job = fp.job(QUEUE, kind="judge_submission", attempts=TRIES, lease=LEASE_SECONDS)(self._run)
@@ -54,17 +54,29 @@ class Judging:
         return list(self._judge.languages) if self._judge else [spec.name for spec in read_specs()]
 
     async def submit(
-        self, problem: str, language: str, sources: Mapping[str, str], *, author: str, key: str | None = None
+        self,
+        problem: str,
+        language: str,
+        sources: Mapping[str, str],
+        *,
+        author: str,
+        key: str | None = None,
+        limited: bool = False,
     ) -> int:
-        """The submission and its job, or neither. The same key again answers the same job."""
+        """The submission and its job, or neither. The same key again answers the same job, and costs nothing.
+
+        `limited` is for a user whose submissions are counted: raises Backpressure when they are too many.
+        """
         self._check(language, sources)
         body: Json = {"problem": problem, "language": language, "sources": dict(sources), "author": author}
-        async with self._fp.transaction() as tx:
+        async with self.fp.transaction() as tx:
             if key is not None:
                 scope, digest = f"judge:{author}", marker.digest("submit", body)
                 claim = await tx.claim(scope, key, digest=digest)
                 if claim.replayed:
                     return int(claim.response["job_id"])
+            if limited:
+                await tx.run(self.allowance(author))
             submitted = await self._job.submit(tx)
             await tx.run(records.put_submission(submitted.job_id, problem, language, author, sources))
             if key is not None:
@@ -72,29 +84,33 @@ class Judging:
             crash_point("judge.submit.before_commit")
         return submitted.job_id
 
+    def allowance(self, name: str) -> Call[None]:
+        """One more of what a user may ask of the judge; raises when he has asked too much."""
+        return people.admit(name, self.settings.submits_per_minute, self.settings.submit_burst)
+
     async def standing(self, job_id: int) -> records.Standing:
-        found = await self._fp.run(records.get_standing(job_id))
+        found = await self.fp.run(records.get_standing(job_id))
         if not found:
-            raise NotFound(f"There is no submission {job_id}.", noun="submission", subject=str(job_id))
+            raise no_submission(job_id)
         return found[0]
 
     async def problem(self, slug: str) -> records.StoredProblem:
-        found = await self._fp.run(records.get_problem(slug))
+        found = await self.fp.run(records.get_problem(slug))
         if not found:
             raise NotFound(f"There is no problem {slug}.", noun="problem", subject=slug)
         return found[0]
 
     async def problems(self, after: str | None, limit: int) -> Sequence[records.ProblemTitle]:
-        return await self._fp.run(records.list_problems(after, limit))
+        return await self.fp.run(records.list_problems(after, limit))
 
     async def history(self, author: str, before: int | None, limit: int) -> Sequence[records.PastSubmission]:
-        return await self._fp.run(records.get_history(author, before, limit))
+        return await self.fp.run(records.get_history(author, before, limit))
 
     async def import_problem(self, place: Path, *, slug: str | None = None) -> records.ProblemTitle:
         """The data first, then the row that names it: a crash in between leaves data that nobody names."""
         read = await asyncio.to_thread(read_problem, place, self.store, slug=slug)
         crash_point("judge.import.after_data")
-        version = await self._fp.run(records.put_problem(read.problem))
+        version = await self.fp.run(records.put_problem(read.problem))
         return records.ProblemTitle(read.problem.slug, version, read.problem.title)
 
     async def import_samples(self) -> None:
@@ -108,9 +124,9 @@ class Judging:
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Judge while this is open. Without a sandbox, submissions wait for a worker that has one."""
-        await asyncio.to_thread(require, self._fp.database_url, "judge")
+        await asyncio.to_thread(require, self.fp.database_url, "judge")
         # A house of one's own begins with something to look at; elsewhere nothing appears unasked.
-        if self._fp.settings.database_url is None:
+        if self.fp.settings.database_url is None:
             await self.import_samples()
         report = await asyncio.to_thread(probe_machine, cgroup=self.settings.cgroup == "auto")
         for weakness in report.degraded:
@@ -130,8 +146,8 @@ class Judging:
     @asynccontextmanager
     async def _working(self) -> AsyncGenerator[None]:
         # A submission needs a box at a time, and an interactive one two: more at once would only wait.
-        fitting = self._fp.job_settings.model_copy(update={"concurrency": self.settings.slots})
-        worker = self._fp.worker(fitting, queues=[QUEUE])
+        fitting = self.fp.job_settings.model_copy(update={"concurrency": self.settings.slots})
+        worker = self.fp.worker(fitting, queues=[QUEUE])
         working = asyncio.create_task(worker.run(), name="fencepost-judge")
         try:
             yield
@@ -142,7 +158,7 @@ class Judging:
     async def _run(self, job: Job) -> None:
         """Judge one submission. A fault of ours is tried again; the last one is a verdict of its own."""
         assert self._judge is not None
-        found = await self._fp.run(records.get_docket(job.id))
+        found = await self.fp.run(records.get_docket(job.id))
         docket = found[0]
         try:
             judgement = await self._judge.judge(
@@ -178,6 +194,10 @@ class Judging:
                 f"The program has {size} bytes; allowed are 1 to {self.settings.source_max_bytes}.",
                 field="code",
             )
+
+
+def no_submission(job_id: int) -> NotFound:
+    return NotFound(f"There is no submission {job_id}.", noun="submission", subject=str(job_id))
 
 
 def _reporting(job: Job) -> Any:

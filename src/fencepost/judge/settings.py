@@ -32,6 +32,12 @@ class JudgeSettings(LayeredSettings):
     source_max_bytes: Annotated[
         int, Field(ge=1, le=1 << 20), From("JUDGE_SOURCE_MAX_BYTES", "judge.source_max_bytes")
     ] = 65_536
+    submits_per_minute: Annotated[
+        float, Field(gt=0, le=100_000), From("JUDGE_SUBMITS_PER_MINUTE", "judge.submits_per_minute")
+    ] = 12
+    submit_burst: Annotated[
+        int, Field(ge=1, le=100_000), From("JUDGE_SUBMIT_BURST", "judge.submit_burst")
+    ] = 10
     cache_max_bytes: Annotated[
         int, Field(ge=1 << 20), From("JUDGE_CACHE_MAX_BYTES", "judge.cache_max_bytes")
     ] = 1 << 30

@@ -1,0 +1,119 @@
+"""The doors of the judge: who is there, may he come in, and with how much. Before a body is read.
+
+Three may come:
+
+- a user, with a token of the judge;
+- the operator, with the token of the house (HTTP_TOKEN), which opens every door of the house;
+- whoever the house lets in without a token, on loopback, as long as the judge has no users. The first user
+  ends that: from then on everybody shows a token. Who has lost his makes one with `fencepost judge tokens`.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive
+
+from fencepost.house import Fencepost
+from fencepost.judge import people
+from fencepost.judge.access import ACCESS, Access
+from fencepost.judge.role import OPERATOR, Visitor
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class Doors:
+    """Knows a visitor by what his request carries."""
+
+    def __init__(self, fp: Fencepost, *, house_token: str | None, source_max_bytes: int) -> None:
+        self._fp = fp
+        self._house_token = house_token
+        self._source_max_bytes = source_max_bytes
+
+    async def visitor(self, authorization: str) -> Visitor | None:
+        scheme, _, given = authorization.partition(" ")
+        given = given.strip() if scheme.lower() == "bearer" else ""
+        if given.startswith(people.TOKEN_PREFIX) and given.isascii():
+            return await self._fp.run(people.use_token(people.digest_of(given)))
+        if self._house_token is not None:
+            return OPERATOR if hmac.compare_digest(given.encode(), self._house_token.encode()) else None
+        # A wrong token is no token, and no way in either.
+        closed = bool(authorization) or await self._fp.run(people.has_users())
+        return None if closed else OPERATOR
+
+    async def pass_through(self, request: Request, access: Access) -> Request:
+        """The request with its visitor and a bounded body; or it ends here."""
+        visitor = await self.visitor(request.headers.get("authorization", ""))
+        if visitor is None:
+            raise HTTPException(
+                401,
+                "Send a token of the judge: `Authorization: Bearer fpj_…`.",
+                {"WWW-Authenticate": "Bearer"},
+            )
+        if not visitor.may(access.role):
+            raise HTTPException(403, f"This needs the role {access.role.word}; you are {visitor.role.word}.")
+        request.state.visitor = visitor
+        most = access.bound(self._source_max_bytes)
+        if most is None:
+            return request
+        if int(request.headers.get("content-length") or 0) > most:
+            raise _too_large(most)
+        return Request(request.scope, _bounded(request.receive, most))
+
+
+def make_router(doors: Doors) -> APIRouter:
+    """A router whose routes all pass the doors, each by its line in the table."""
+
+    class Guarded(APIRoute):
+        def get_route_handler(self) -> Handler:
+            handle = super().get_route_handler()
+            access = ACCESS[_line_of(self)]
+
+            async def pass_and_handle(request: Request) -> Response:
+                return await handle(await doors.pass_through(request, access))
+
+            return pass_and_handle
+
+    return APIRouter(tags=["judge"], route_class=Guarded)
+
+
+def lines_of(router: APIRouter) -> set[tuple[str, str]]:
+    """The lines of the table that have a route."""
+    return {_line_of(route) for route in router.routes if isinstance(route, APIRoute)}
+
+
+def visitor_of(request: Request) -> Visitor:
+    visitor: Visitor = request.state.visitor
+    return visitor
+
+
+Who = Annotated[Visitor, Depends(visitor_of)]
+
+
+def _line_of(route: APIRoute) -> tuple[str, str]:
+    (method,) = route.methods or ("",)
+    return method, route.path
+
+
+def _bounded(receive: Receive, most: int) -> Receive:
+    """A body may also come in pieces, without its length."""
+    taken = 0
+
+    async def receive_bounded() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > most:
+            raise _too_large(most)
+        return message
+
+    return receive_bounded
+
+
+def _too_large(most: int) -> HTTPException:
+    return HTTPException(413, f"The body is larger than {most} bytes.")

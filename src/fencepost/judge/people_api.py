@@ -1,0 +1,77 @@
+"""Users and tokens of the judge over HTTP."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from fencepost.judge import people
+from fencepost.judge.doors import Who
+from fencepost.judge.role import Role, RoleWord
+from fencepost.judge.service import Judging
+
+DAY_SECONDS = 86_400
+
+
+class UserRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    role: RoleWord
+
+
+class TokenRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    label: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")]
+    days: Annotated[int, Field(ge=1, le=3650)] = 90
+
+
+class NewToken(BaseModel):
+    """The only time that a token is shown."""
+
+    token_id: int
+    token: str
+
+
+def add(router: APIRouter, judging: Judging) -> None:
+    fp = judging.fp
+
+    @router.get("/judge/me")
+    async def me(who: Who) -> dict[str, Any]:
+        """Who one is to the judge."""
+        return {"name": who.name, "role": who.role.word, "is_user": who.is_user}
+
+    @router.get("/judge/users")
+    async def users(
+        after: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 200
+    ) -> list[dict[str, Any]]:
+        return [asdict(one) for one in await fp.run(people.users(after, limit))]
+
+    @router.put("/judge/users/{name}", status_code=204)
+    async def set_user(name: str, request: UserRequest, who: Who) -> None:
+        """Make a user, or give one another role. The first user ends the time in which nobody is asked."""
+        await fp.run(people.set_user(name, Role.named(request.role), who.name))
+
+    @router.delete("/judge/users/{name}", status_code=204)
+    async def disable_user(name: str, who: Who) -> None:
+        """Lock a user out. What he submitted stays."""
+        await fp.run(people.disable_user(name, who.name))
+
+    @router.get("/judge/users/{name}/tokens")
+    async def tokens(name: str) -> list[dict[str, Any]]:
+        return [asdict(one) for one in await fp.run(people.tokens(name))]
+
+    @router.post("/judge/users/{name}/tokens", status_code=201)
+    async def make_token(name: str, request: TokenRequest, who: Who) -> NewToken:
+        token = people.new_token()
+        made = people.make_token(
+            people.digest_of(token), name, request.label, request.days * DAY_SECONDS, who.name
+        )
+        return NewToken(token_id=await fp.run(made), token=token)
+
+    @router.delete("/judge/tokens/{token_id}", status_code=204)
+    async def revoke_token(token_id: int, who: Who) -> None:
+        await fp.run(people.revoke_token(token_id, who.name))

@@ -1,0 +1,49 @@
+"""Who may do what in the judge: three roles, each with all that the one before it has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal, Self
+
+RoleWord = Literal["contestant", "jury", "admin"]
+
+
+class Role(IntEnum):
+    """A contestant submits, a jury decides about problems and verdicts, an admin decides about people."""
+
+    CONTESTANT = 1
+    JURY = 2
+    ADMIN = 3
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        return cls[name.upper()]
+
+    @property
+    def word(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Somebody who has shown who he is. The operator of the house is no user: he may do everything."""
+
+    name: str
+    role: Role
+    is_user: bool = True
+
+    def may(self, needed: Role) -> bool:
+        return self.role >= needed
+
+    def sees(self, author: str) -> bool:
+        """Whether he may look at what this author submitted."""
+        return self.may(Role.JURY) or (self.is_user and author == self.name)
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether his submissions are counted: a jury tests its problems as fast as it likes."""
+        return self.is_user and not self.may(Role.JURY)
+
+
+OPERATOR = Visitor("operator", Role.ADMIN, is_user=False)
