@@ -201,7 +201,7 @@ def breaches(database: Database, anvil: Anvil, plan: Plan) -> list[str]:
 
 @pytest.mark.timeout(300)
 def test_every_transaction_is_mined_exactly_once(database: Database, clock: Clock, anvil: Anvil) -> None:
-    plan = Plan(transactions=24, signers=3)
+    plan = Plan(transactions=20, signers=2, nodes=2, kills=2)
 
     seen = run(database, clock, anvil, plan)
 

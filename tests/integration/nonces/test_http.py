@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 import httpx
@@ -11,6 +11,7 @@ import pytest
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
+from fencepost.errors import ServerUnavailable
 from fencepost.nonces.forwarding import FORWARDED
 from fencepost.nonces.part import make_part
 from fencepost.nonces.routing import home_of
@@ -25,7 +26,7 @@ HASH = "0x" + "ab" * 32
 
 
 def free_port() -> int:
-    """A node must know its address before it listens. Somebody else may take it: then the start fails."""
+    """A node must know its address before it listens. Somebody else may take it before it does."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -119,17 +120,23 @@ class Pair:
     home_address: str
 
 
+def queue_node(database: Database, routing: str, stack: ExitStack) -> tuple[str, httpx.Client]:
+    """A node that knows its own address; where somebody else was quicker to take the port, at another one."""
+    while True:
+        port = free_port()
+        address = f"http://127.0.0.1:{port}"
+        settings = NoncesSettings.model_validate(
+            {"mode": "queue", "routing": routing, "node_address": address, "idle_seconds": 0.05}
+        )
+        with suppress(ServerUnavailable):
+            return address, stack.enter_context(served(database, settings, port))
+
+
 @contextmanager
 def queue_pair(database: Database, routing: str) -> Generator[Pair]:
     """Two nodes in queue mode that know of each other; which of them is the signer's home."""
     with ExitStack() as stack:
-        clients: dict[str, httpx.Client] = {}
-        for port in (free_port(), free_port()):
-            address = f"http://127.0.0.1:{port}"
-            settings = NoncesSettings.model_validate(
-                {"mode": "queue", "routing": routing, "node_address": address, "idle_seconds": 0.05}
-            )
-            clients[address] = stack.enter_context(served(database, settings, port))
+        clients = dict(queue_node(database, routing, stack) for _ in range(2))
         home = home_of(f"signer:1:{SIGNER.lower()}", clients)
         assert home is not None
         (stranger,) = (client for address, client in clients.items() if address != home)
