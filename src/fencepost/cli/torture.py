@@ -12,9 +12,10 @@ from fencepost.cli.exits import Complaint, ExitCode
 from fencepost.cli.terminal import JsonOption, answer, answer_json, remark
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from fencepost.torture.ordeal import Outcome
+    from fencepost.torture.disk import Disk
+    from fencepost.torture.ordeal import Outcome, Plan
 
 SHOWN_MAX = 20
 EXITS = {"passed": ExitCode.OK, "violated": ExitCode.PROBLEM, "void": ExitCode.VOID}
@@ -42,6 +43,12 @@ def torture(
     points: Annotated[
         str, typer.Option("--points", help="Crash points, with commas.", show_default="all")
     ] = "",
+    setting: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--setting", help="A setting of PostgreSQL, as in synchronous_commit=off; several times."
+        ),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option("--report", help="Where the page goes.", show_default=".fencepost/torture/last.html"),
@@ -52,7 +59,7 @@ def torture(
 
     \b
     Faults:   process (kill crash pause stall)      postgres redis (kill restart freeze, wipe)
-              network (delay cut half-open ...)     clock     disk
+              network (delay cut half-open ...)     clock     disk     power (only by name)
     Systems:  leases jobs orders players nonces flows
 
     \b
@@ -63,12 +70,19 @@ def torture(
     Exit codes: 0 nothing was broken; 1 something was; 8 the run was too easy to prove anything.
     """
     from fencepost.settings import Settings  # noqa: PLC0415
+    from fencepost.torture.faults import unavailable  # noqa: PLC0415
     from fencepost.torture.report import facts_of, write  # noqa: PLC0415 - Loads every system.
 
-    outcome, not_available = _run(
-        seed, _seconds(minutes, seconds), _names(faults), _names(systems), _names(points)
+    plan, disk = _plan(
+        seed,
+        _seconds(minutes, seconds),
+        _names(faults),
+        _names(systems),
+        _names(points),
+        _settings(setting or []),
     )
-    facts = facts_of(outcome, not_available)
+    outcome = _run(plan, disk)
+    facts = facts_of(outcome, unavailable(plan.kinds))
     page = write(facts, Settings.load().data_directory / "torture", report)
     if json_output:
         answer_json(facts)
@@ -77,16 +91,17 @@ def torture(
     raise typer.Exit(EXITS[outcome.judgement.verdict])
 
 
-def _run(
-    seed: int, seconds: float, faults: Sequence[str], systems: Sequence[str], points: Sequence[str]
-) -> tuple[Outcome, dict[str, str]]:
-    from rich.console import Console  # noqa: PLC0415
-
-    from fencepost.torture.faults import unavailable  # noqa: PLC0415
-    from fencepost.torture.ordeal import Ordeal, Plan  # noqa: PLC0415
+def _plan(
+    seed: int,
+    seconds: float,
+    faults: Sequence[str],
+    systems: Sequence[str],
+    points: Sequence[str],
+    settings: Mapping[str, str],
+) -> tuple[Plan, Disk | None]:
+    from fencepost.torture.disk import choose_disk  # noqa: PLC0415
+    from fencepost.torture.ordeal import Plan  # noqa: PLC0415
     from fencepost.torture.schedule import chosen_kinds  # noqa: PLC0415
-    from fencepost.torture.screen import live_screen  # noqa: PLC0415
-    from fencepost.torture.small_disk import make_small_disk  # noqa: PLC0415
     from fencepost.torture.systems import PLACES, system_of  # noqa: PLC0415
 
     # As `python -m` does: what lies in this directory can be imported, by the nursery too.
@@ -98,14 +113,19 @@ def _run(
             system_of(name)
     except (ValueError, ImportError, AttributeError) as error:
         raise Complaint(str(error), ExitCode.USAGE) from error
-    disk = make_small_disk(seconds) if "disk-full" in kinds else None
-    if disk is None:
-        kinds = [kind for kind in kinds if kind != "disk-full"]
-    plan = Plan(seed, seconds, names, kinds, points)
-    remark(f"Torture of {', '.join(names)} for {seconds:g} s, seed {seed}.")
+    disk, kinds = choose_disk(kinds, seconds)
+    return Plan(seed, seconds, names, kinds, points, server_settings=settings), disk
+
+
+def _run(plan: Plan, disk: Disk | None) -> Outcome:
+    from rich.console import Console  # noqa: PLC0415
+
+    from fencepost.torture.ordeal import Ordeal  # noqa: PLC0415
+    from fencepost.torture.screen import live_screen  # noqa: PLC0415
+
+    remark(f"Torture of {', '.join(plan.systems)} for {plan.seconds:g} s, seed {plan.seed}.")
     with live_screen(plan, Console(stderr=True)) as watch:
-        outcome = Ordeal(plan, disk, watch).run()
-    return outcome, unavailable(disk=disk is not None)
+        return Ordeal(plan, disk, watch).run()
 
 
 def _tell(outcome: Outcome, page: Path) -> None:
@@ -132,3 +152,10 @@ def _seconds(minutes: float | None, seconds: float | None) -> float:
 
 def _names(given: str) -> list[str]:
     return [name.strip() for name in given.split(",") if name.strip()]
+
+
+def _settings(given: Sequence[str]) -> dict[str, str]:
+    wrong = [setting for setting in given if "=" not in setting]
+    if wrong:
+        raise Complaint(f"--setting {wrong[0]} has no value; write NAME=VALUE.", ExitCode.USAGE)
+    return dict(setting.split("=", 1) for setting in given)

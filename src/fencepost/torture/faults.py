@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fencepost.embedded import EmbeddedError
@@ -98,6 +98,7 @@ class Faults:
             "net-lost-commit": self._lose_commit,
             "clock-jump": self._jump,
             "disk-full": self._fill_disk,
+            "power-cut": self._cut_power,
         }
 
     def begin(self) -> None:
@@ -304,19 +305,36 @@ class Faults:
         # PostgreSQL stops itself when it cannot write its log, and is for somebody to start again.
         self._bring_postgres_back()
 
+    def _cut_power(self, blow: Blow) -> bool:
+        """The machine of both servers goes dark: what was not synced is gone."""
+        if self._ground.disk is None:
+            return False
+        for server in (self._ground.postgres, self._ground.valkey):
+            if server.running:
+                server.kill()
+        self._postgres_is_away = self._redis_is_away = True
+        hit = self._ground.disk.cut_power()
+        self._later(0.2 * blow.leases, self._bring_postgres_back)
+        self._later(0.2 * blow.leases, self._bring_redis_back)
+        return hit
+
     def _later(self, leases: float, heal: Callable[[], object]) -> None:
         seconds = leases * next(iter(self._ground.stages.values())).lease_seconds
         self._wounds.append(Wound(time.monotonic() + seconds, heal))
 
 
-def unavailable(*, disk: bool) -> dict[str, str]:
-    """What was asked of a torture and cannot be done here, with the reason."""
+def unavailable(kinds: Sequence[str]) -> dict[str, str]:
+    """What a torture with these faults leaves out, with the reason."""
     missing = {
         "clocks of single nodes": "what jumps is the database's clock, by which every lease is judged",
-        "power cut": "there is no file system of ours yet that drops what was not synced",
         "reordering of connections": "connections are delayed and cut as a whole, not reordered",
     }
-    if not disk:
+    if "power-cut" not in kinds:
+        missing["power-cut"] = (
+            "it is slow, and so only done when asked for (--faults power); "
+            "it needs the right to mount, as root has on Linux, and /dev/fuse"
+        )
+    if "disk-full" not in kinds:
         missing["disk-full"] = (
             "a disk of a chosen size needs the right to mount, as root has on Linux, "
             "and a run of ten minutes at most"

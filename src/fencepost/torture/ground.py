@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +14,7 @@ from typing import Self
 from fencepost.embedded import Database, PostgresServer, ValkeyServer
 from fencepost.kernel.migrate import migrate
 from fencepost.testing import Clock, Proxy
-from fencepost.torture.small_disk import SmallDisk
+from fencepost.torture.disk import Disk
 from fencepost.torture.stage import Stage
 
 TEMPLATE = "torture_template"
@@ -39,15 +39,15 @@ class Ground:
         *,
         seed: int,
         lease_seconds: float,
-        durable: bool,
-        disk: SmallDisk | None,
+        server_settings: Mapping[str, str | int],
+        disk: Disk | None,
     ) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="fencepost-torture-"))
         self.disk = disk
         self._systems = systems
         self._seed = seed
         self._lease_seconds = lease_seconds
-        self._settings = SETTINGS | ({} if durable else {"fsync": "off", "full_page_writes": "off"})
+        self._settings = {**SETTINGS, **(disk.server_settings if disk else {}), **server_settings}
         self._open = ExitStack()
         self.stages: dict[str, Stage] = {}
 

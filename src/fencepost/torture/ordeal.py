@@ -13,12 +13,12 @@ from typing import Any, LiteralString
 from fencepost.embedded.deadline import Deadline
 from fencepost.testing import Breach
 from fencepost.torture.crew import NURSERY, Crew, Process
+from fencepost.torture.disk import Disk
 from fencepost.torture.faults import Faults, Tally
 from fencepost.torture.feeder import Feeder
 from fencepost.torture.ground import Ground
 from fencepost.torture.machine_time import MachineTime
 from fencepost.torture.schedule import Role, schedule
-from fencepost.torture.small_disk import SmallDisk
 from fencepost.torture.stage import LEASE_SECONDS, Errand, Stage, System
 from fencepost.torture.systems import system_of
 from fencepost.torture.verdict import Floors, Hardness, Judgement, judge
@@ -40,7 +40,7 @@ class Plan:
     """The crash points that count; none for all that the systems have."""
     gap_seconds: float = 0.5
     lease_seconds: float = LEASE_SECONDS
-    durable: bool = True
+    server_settings: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
     floors: Floors = field(default_factory=Floors)
     liveness_leases: float = 5.0
     """So many lease periods after the last fault everything is done, beside the time that the work takes."""
@@ -85,7 +85,7 @@ class Ordeal:
     """A run, with its parts. `watch` is called about twice a second with how it stands."""
 
     plan: Plan
-    disk: SmallDisk | None = None
+    disk: Disk | None = None
     watch: Callable[[Moment, Tally], None] = lambda moment, tally: None
     moments: list[Moment] = field(default_factory=list[Moment])
 
@@ -97,7 +97,7 @@ class Ordeal:
                     plan.systems,
                     seed=plan.seed,
                     lease_seconds=plan.lease_seconds,
-                    durable=plan.durable,
+                    server_settings=plan.server_settings,
                     disk=self.disk,
                 )
             )

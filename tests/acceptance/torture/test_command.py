@@ -23,7 +23,7 @@ def torture(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
+        timeout=250,
     )
     last = folder / ".fencepost" / "torture" / "last.json"
     return done.returncode, json.loads(last.read_text()) if last.exists() else {"output": done.stderr}

@@ -12,7 +12,15 @@ KINDS = [kind for kind in chosen_kinds([]) if kind != "disk-full"]
 
 def run(*systems: str, seconds: float, seed: int, kinds: list[str] = KINDS) -> Outcome:
     # How fast this machine is must not decide: what is late here is late, and what hangs is lost.
-    plan = Plan(seed, seconds, systems, kinds, gap_seconds=0.3, durable=False, liveness_leases=30)
+    plan = Plan(
+        seed,
+        seconds,
+        systems,
+        kinds,
+        gap_seconds=0.3,
+        server_settings={"fsync": "off", "full_page_writes": "off"},
+        liveness_leases=30,
+    )
     return Ordeal(plan).run()
 
 

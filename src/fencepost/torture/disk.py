@@ -1,0 +1,53 @@
+"""Which disk a run has: the machine's own, one that can be full, or one whose power can be cut."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from fencepost.torture.mounting import may_mount
+from fencepost.torture.power_supply import DEVICE, PowerSupply
+from fencepost.torture.small_disk import SECONDS_MAX, SmallDisk
+
+
+class Disk(Protocol):
+    """What the servers' files lie on, and what befalls it."""
+
+    @property
+    def server_settings(self) -> Mapping[str, str | int]: ...
+
+    def mounted(self, place: Path) -> AbstractContextManager[None]: ...
+
+    def fill(self) -> None: ...
+
+    def drain(self) -> None: ...
+
+    def cut_power(self) -> bool:
+        """False where nothing is ever forgotten."""
+        ...
+
+
+def choose_disk(kinds: Sequence[str], seconds: float) -> tuple[Disk | None, list[str]]:
+    """The disk that the faults need, and the faults that this machine can do. Call it before any thread."""
+    wanted = {"disk-full", "power-cut"} & set(kinds)
+    disk: Disk | None = None
+    if wanted and may_mount():
+        if "power-cut" in wanted and os.access(DEVICE, os.R_OK | os.W_OK):
+            disk = PowerSupply()
+        elif seconds <= SECONDS_MAX:
+            disk = SmallDisk(seconds)
+    possible = _possible(disk)
+    return disk, [kind for kind in kinds if kind not in wanted or kind in possible]
+
+
+def _possible(disk: Disk | None) -> set[str]:
+    match disk:
+        case None:
+            return set()
+        case PowerSupply():
+            return {"disk-full", "power-cut"}
+        case _:
+            return {"disk-full"}

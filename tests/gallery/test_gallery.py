@@ -1,0 +1,62 @@
+"""A bug that the torture does not find is a failing test."""
+
+import pytest
+
+from fencepost.torture.crew import NURSERY
+from fencepost.torture.ordeal import Ordeal, Plan
+from fencepost.torture.stage import Stage
+from tests.gallery.gallery import GALLERY, TorturedBug
+from tests.gallery.mutants import MUTANTS
+from tests.isolation import gallery as isolation
+from tests.isolation.planted_bug import PlantedBug
+
+SECONDS = 8.0
+SEEDS = (7, 8, 9)
+
+CASES = [pytest.param(bug, id=bug.title, marks=() if bug.quick else pytest.mark.full) for bug in GALLERY]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("bug", CASES)
+def test_the_torture_finds_the_bug(bug: TorturedBug) -> None:
+    """With one of a few seeds: which fault meets which write is up to the machine."""
+    found: set[str] = set()
+    for seed in SEEDS:
+        found |= rules_broken(bug, seed)
+        if found & set(bug.seen_by):
+            return
+    pytest.fail(f"seen: {found or 'nothing'}")
+
+
+def rules_broken(bug: TorturedBug, seed: int) -> set[str]:
+    plan = Plan(
+        seed,
+        SECONDS,
+        [bug.system],
+        bug.faults,
+        bug.points,
+        gap_seconds=0.2,
+        lease_seconds=1.0,
+        server_settings={"fsync": "off", "full_page_writes": "off"},
+        patience_seconds=1.0,
+        nursery="tests.gallery.planted_nursery" if bug.mutant else NURSERY,
+        nursery_arguments=[bug.mutant] if bug.mutant else [],
+        before=lambda stage: plant(bug, stage),
+    )
+    return {breach.rule for _, breach in Ordeal(plan).run().judgement.breaches}
+
+
+def plant(bug: TorturedBug, stage: Stage) -> None:
+    PlantedBug(bug.title, "", bug.edits).plant(stage.database)
+
+
+def test_every_mutant_is_in_the_gallery() -> None:
+    assert {bug.mutant for bug in GALLERY if bug.mutant} == set(MUTANTS)
+
+
+def test_every_bug_has_a_name_of_its_own_and_there_are_enough() -> None:
+    ours = [bug.title for bug in GALLERY]
+    others = [bug.title for bug in (*isolation.GALLERY, *isolation.INSIDE)]
+
+    assert len(ours) == len(set(ours))
+    assert len({*ours, *others}) >= 60
