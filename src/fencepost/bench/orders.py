@@ -11,12 +11,14 @@ import subprocess
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
+from statistics import median
 
 from fencepost.bench.jobs_peers import CannotTakePart, Environment, Peer
 from fencepost.bench.report import Cell, Goal, Report, machine
-from fencepost.bench.stage import migrated_database, server_facts
+from fencepost.bench.stage import another_database, migrated_database, server_facts
 from fencepost.embedded import Database
 
 SECONDS_MAX = 900
@@ -27,18 +29,85 @@ PEERS = (
 Measured = dict[str, float]
 
 
+@dataclass(frozen=True, slots=True)
+class Length:
+    rounds: int
+    orders: int
+    paced: int
+    histories: tuple[int, int]
+
+
+QUICK = Length(rounds=2, orders=1000, paced=100, histories=(1_000, 50_000))
+WHOLE = Length(rounds=3, orders=10_000, paced=500, histories=(10_000, 1_000_000))
+
+
 def run(*, quick: bool) -> Report:
-    count = 2000 if quick else 10_000
-    histories = (1_000, 50_000) if quick else (10_000, 1_000_000)
+    length = QUICK if quick else WHOLE
     with migrated_database() as database, _broker() as broker_url:
-        contest = {
-            "one-by-one loop": _own(database.admin_url, broker_url, "loop", count // 10, "loop"),
-            "fencepost": _own(database.url, broker_url, "service", count, "first"),
-            **{peer.title: _stranger(peer, database, broker_url, count) for peer in PEERS},
+        facts = machine(**server_facts(database))
+        arena = Arena(database, broker_url, length)
+        # They take turns, so that noise from outside hits all of them; a figure is the median.
+        rounds = [arena.contest(number) for number in range(length.rounds)]
+        contest = {name: _middle([one[name] for one in rounds]) for name in rounds[0]}
+        grown = _over_histories(arena)
+    return Report("orders", quick, _rows(contest, grown), _goals(contest, grown), facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """Everybody on one database, with one broker."""
+
+    database: Database
+    broker_url: str
+    length: Length
+
+    def contest(self, number: int) -> dict[str, Measured]:
+        """Each contestant once."""
+        orders = self.length.orders
+        return {
+            "one-by-one loop": self._own(self.database.admin_url, "loop", orders // 10, f"loop-{number}"),
+            "fencepost": self._own(self.database.url, "service", orders, f"round-{number}"),
+            **{
+                peer.title: _stranger(peer, self.database, self.broker_url, orders, f"{peer.name}-{number}")
+                for peer in PEERS
+            },
         }
-        grown = {size: _over_history(database, broker_url, size, count) for size in histories}
-        facts = server_facts(database)
-    return Report("orders", quick, _rows(contest, grown), _goals(contest, grown), machine(**facts))
+
+    def remember(self, size: int) -> None:
+        """So many settled orders in every table."""
+        script = files("fencepost.bench").joinpath("stock/orders.sql").read_text()
+        with self.database.connect_admin() as admin:
+            admin.execute("select set_config('bench.size', %s, false)", (str(size),))
+            admin.execute(script.encode())
+            admin.commit()
+            admin.autocommit = True
+            admin.execute("vacuum analyze")
+
+    def send(self, prefix: str) -> Measured:
+        """The contest's load once more, through the service."""
+        return self._own(self.database.url, "service", self.length.orders, prefix)
+
+    def _own(self, url: str, role: str, count: int, prefix: str) -> Measured:
+        command = [sys.executable, "-m", "fencepost.bench.orders_senders", role, url, self.broker_url]
+        return {**_answer([*command, str(count), prefix, str(self.length.paced)]), "count": count}
+
+
+def _over_histories(arena: Arena) -> dict[int, Measured]:
+    """A short and a long history, each in a database of its own, so that they can take turns too."""
+    longer = replace(arena, database=another_database(arena.database, "bench_long"))
+    arenas = dict(zip(arena.length.histories, (arena, longer), strict=True))
+    for size, one in arenas.items():
+        one.remember(size)
+    rounds = [
+        {size: one.send(f"history-{number}") for size, one in arenas.items()}
+        for number in range(arena.length.rounds)
+    ]
+    return {size: _middle([measured[size] for measured in rounds]) for size in arenas}
+
+
+def _middle(measured: Sequence[Measured]) -> Measured:
+    """The median of each figure; nothing of one who could not take part."""
+    return {name: median(one[name] for one in measured) for name in measured[0]} if all(measured) else {}
 
 
 @contextmanager
@@ -56,27 +125,13 @@ def _broker() -> Generator[str]:
             process.wait(10)
 
 
-def _own(url: str, broker_url: str, role: str, count: int, prefix: str) -> Measured:
-    command = [
-        sys.executable,
-        "-m",
-        "fencepost.bench.orders_senders",
-        role,
-        url,
-        broker_url,
-        str(count),
-        prefix,
-    ]
-    return {**_answer(command), "count": count}
-
-
-def _stranger(peer: Peer, database: Database, broker_url: str, count: int) -> Measured:
+def _stranger(peer: Peer, database: Database, broker_url: str, count: int, prefix: str) -> Measured:
     """A library in its own environment; none where it cannot be installed, and the table says so."""
     environment = Environment(peer)
     script = Path(__file__).with_name("peers") / f"orders_{peer.name}.py"
     try:
         environment.make()
-        command = [environment.python, script, database.admin_url, broker_url, str(count), peer.name]
+        command = [environment.python, script, database.admin_url, broker_url, str(count), prefix]
         return {**_answer([str(part) for part in command]), "count": count}
     except CannotTakePart:
         return {}
@@ -89,18 +144,6 @@ def _answer(command: Sequence[str]) -> Measured:
         raise CannotTakePart(f"{command[1]}: {lines[-1][:300]}")
     measured: Measured = json.loads(ended.stdout.strip().splitlines()[-1])
     return measured
-
-
-def _over_history(database: Database, broker_url: str, size: int, count: int) -> Measured:
-    """So many settled orders in every table, then the contest's load again."""
-    script = files("fencepost.bench").joinpath("stock/orders.sql").read_text()
-    with database.connect_admin() as admin:
-        admin.execute("select set_config('bench.size', %s, false)", (str(size),))
-        admin.execute(script.encode())
-        admin.commit()
-        admin.autocommit = True
-        admin.execute("vacuum analyze")
-    return _own(database.url, broker_url, "service", count, f"history-{size}")
 
 
 def _rows(contest: dict[str, Measured], grown: dict[int, Measured]) -> list[dict[str, Cell]]:

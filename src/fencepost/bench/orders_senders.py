@@ -1,7 +1,7 @@
 """Our two contestants: the service as it is, and the loop that sends one order after the other.
 
-`python -m fencepost.bench.orders_senders service|loop URL BROKER_URL COUNT PREFIX` puts so many orders in,
-sends them, and prints what it measured as JSON.
+`python -m fencepost.bench.orders_senders service|loop URL BROKER_URL COUNT PREFIX PACED` puts so many orders
+in, sends them, and prints what it measured as JSON.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def order(key: str, number: int) -> dict[str, Any]:
     }
 
 
-async def service(url: str, broker_url: str, count: int, prefix: str) -> dict[str, float]:
+async def service(url: str, broker_url: str, count: int, prefix: str, paced: int) -> dict[str, float]:
     """The whole service: the time to send `count` waiting orders, and the lag of orders that come one by
     one."""
     # Nothing is followed: the other contestants forget an order once it is sent.
@@ -63,7 +63,6 @@ async def service(url: str, broker_url: str, count: int, prefix: str) -> dict[st
             await _until_settled(orders, count)
             seconds = time.monotonic() - began
             await _require_sent(fp, f"{prefix}-many%", count)
-            paced = min(count, 500)
             for number in range(paced):
                 request = OrderRequest.of(order(f"{prefix}-paced-{number}", number))
                 await asyncio.gather(orders.place(request), asyncio.sleep(1 / PACED_PER_SECOND))
@@ -107,7 +106,7 @@ async def _p99_ms(fp: Fencepost, pattern: str) -> float:
     return lags[int(len(lags) * 0.99)] * 1000
 
 
-async def loop(url: str, broker_url: str, count: int, prefix: str) -> dict[str, float]:
+async def loop(url: str, broker_url: str, count: int, prefix: str, _: int) -> dict[str, float]:
     """The loop that everybody writes first: lock a batch, then send and mark one order after the other."""
     async with await psycopg.AsyncConnection.connect(url) as connection, HttpClient() as client:
         await connection.execute(
@@ -146,8 +145,9 @@ async def _pick(connection: psycopg.AsyncConnection[Any]) -> list[tuple[int, str
 
 
 def main() -> None:
-    role, url, broker_url, count, prefix = sys.argv[1:]
-    measured = asyncio.run({"service": service, "loop": loop}[role](url, broker_url, int(count), prefix))
+    role, url, broker_url, count, prefix, paced = sys.argv[1:]
+    send = {"service": service, "loop": loop}[role]
+    measured = asyncio.run(send(url, broker_url, int(count), prefix, int(paced)))
     sys.stdout.write(json.dumps(measured) + "\n")
 
 

@@ -32,6 +32,15 @@ def migrated_database() -> Generator[Database]:
         yield database
 
 
+def another_database(database: Database, name: str) -> Database:
+    """A second one with the kernel's schema, on the same server."""
+    another = Database(database.server, name)
+    another.create()
+    migrate(another.admin_url)
+    another.create_logins()
+    return another
+
+
 def server_facts(database: Database) -> Row:
     """What makes two servers differ, for the machine of a report."""
     with database.connect_admin() as connection:

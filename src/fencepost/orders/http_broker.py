@@ -30,6 +30,7 @@ class HttpBroker:
         client: HttpClient | None = None,
     ) -> None:
         self._config = config
+        self._declaration = config.declaration
         self._headers = {"Content-Type": "application/json", **with_secrets(config.headers, environ)}
         self._client = client or HttpClient(
             connect_seconds=config.connect_seconds, reply_seconds=config.reply_seconds
@@ -37,7 +38,7 @@ class HttpBroker:
 
     @property
     def declaration(self) -> Declaration:
-        return self._config.declaration
+        return self._declaration
 
     async def send_order(self, order: OutgoingOrder) -> Reply:
         return await self._client.exchange(self.request(order))

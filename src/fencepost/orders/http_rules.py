@@ -188,6 +188,8 @@ def _said(config: HttpBrokerConfig, ours: str, value: Json) -> Json:
 
 
 def _at(fields: Mapping[str, Any], path: str) -> Any:
+    if "." not in path:
+        return fields.get(path)
     value: Any = fields
     for name in path.split("."):
         if not isinstance(value, dict):

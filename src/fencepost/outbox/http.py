@@ -83,11 +83,7 @@ class HttpClient:
 
     async def exchange(self, request: Request) -> Reply:
         """The answer, whatever its status. Raises NotSent or MaybeSent."""
-        try:
-            async with asyncio.timeout(self._connect_seconds):
-                await self._places.acquire()
-        except TimeoutError as error:
-            raise NotSent(f"{_name(request)}: no connection was free") from error
+        await self._find_place(request)
         try:
             return await self._exchange(request)
         finally:
@@ -98,6 +94,16 @@ class HttpClient:
         for connection in tuple(self._open):
             connection.close()
             await connection.closed.wait()
+
+    async def _find_place(self, request: Request) -> None:
+        if not self._places.locked():
+            await self._places.acquire()
+            return
+        try:
+            async with asyncio.timeout(self._connect_seconds):
+                await self._places.acquire()
+        except TimeoutError as error:
+            raise NotSent(f"{_name(request)}: no connection was free") from error
 
     async def _exchange(self, request: Request) -> Reply:
         try:
