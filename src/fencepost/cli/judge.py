@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli import judge_people
+from fencepost.cli import judge_people, judge_rejudge
 from fencepost.cli.exits import ExitCode
 from fencepost.cli.terminal import JsonOption, answer, answer_json
 
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 app.add_typer(judge_people.users_app, name="users")
 app.add_typer(judge_people.tokens_app, name="tokens")
+app.add_typer(judge_rejudge.app, name="rejudge")
 Package = Annotated[Path, typer.Argument(metavar="PACKAGE", help="A folder or a zip.", exists=True)]
 
 

@@ -83,7 +83,7 @@ def lock(name: Name) -> None:
     from fencepost.judge import people  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
 
-    with acting() as connection, _known(f"There is no user {name}."):
+    with acting() as connection, known(f"There is no user {name}."):
         run(connection, people.disable_user(name, somebody(None)))
     answer(f"{name} is locked out.")
 
@@ -105,7 +105,7 @@ def make_token(
 
     token = people.new_token()
     made = people.make_token(people.digest_of(token), name, label, days * DAY_SECONDS, somebody(None))
-    with acting() as connection, _known(f"There is no user {name} who may come in."):
+    with acting() as connection, known(f"There is no user {name} who may come in."):
         token_id = run(connection, made)
     if json_output:
         answer_json({"token_id": token_id, "token": token})
@@ -138,13 +138,13 @@ def revoke_token(token_id: Annotated[int, typer.Argument(metavar="ID")]) -> None
     from fencepost.judge import people  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
 
-    with acting() as connection, _known(f"There is no token {token_id}."):
+    with acting() as connection, known(f"There is no token {token_id}."):
         run(connection, people.revoke_token(token_id, somebody(None)))
     answer(f"Token {token_id} is revoked.")
 
 
 @contextmanager
-def _known(otherwise: str) -> Generator[None]:
+def known(otherwise: str) -> Generator[None]:
     """Whoever is not there is said plainly, with the code for it."""
     from fencepost.cli.exits import Complaint, ExitCode  # noqa: PLC0415
     from fencepost.errors import NotFound  # noqa: PLC0415

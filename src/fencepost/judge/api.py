@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.exceptions import HTTPException
 
 from fencepost.judge import doors as entrance
-from fencepost.judge import people_api
+from fencepost.judge import people_api, rejudge_api
 from fencepost.judge.access import ACCESS
 from fencepost.judge.doors import Doors, Who
 from fencepost.judge.language import FileName, Name, read_specs
@@ -65,7 +65,7 @@ def make_router(judging: Judging, *, house_token: str | None = None) -> APIRoute
     """Everything that the table of `access.py` names, and nothing else."""
     doors = Doors(judging.fp, house_token=house_token, source_max_bytes=judging.settings.source_max_bytes)
     router = entrance.make_router(doors)
-    for add in (_add_submissions, _add_problems, people_api.add):
+    for add in (_add_submissions, _add_problems, people_api.add, rejudge_api.add):
         add(router, judging)
     assert entrance.lines_of(router) == set(ACCESS), "a line of the table has no route"
     return router

@@ -58,6 +58,21 @@ def is_lost(group: Group, results: Results) -> bool:
     return failed and (group.stop_at_failure or group.aggregation is Aggregation.MIN)
 
 
+def points_by_group(problem: Problem, results: Results) -> dict[str, float]:
+    """What each outermost group is worth, adding up to the score: a contest may take the best of each.
+
+    Where the outermost groups are not added up, or there are none, the whole problem is one group.
+    """
+    if not problem.scoring:
+        return {}
+    data = problem.data
+    if data.aggregation is not Aggregation.SUM or not data.groups:
+        return {data.name: round(_score(data, results), 6)}
+    own = sum(data.score * _share(results.get(case.name)) for case in data.cases)
+    points = {group.name: round(_score(group, results), 6) for group in data.groups}
+    return points | ({data.name: round(own, 6)} if data.cases else {})
+
+
 def best(problem: Problem) -> float:
     """The score of a submission that gets everything right."""
     return _score(

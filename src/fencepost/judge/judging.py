@@ -12,7 +12,7 @@ from pathlib import Path
 from fencepost.errors import InvalidInput
 from fencepost.judge.comparison import Checked, Comparison, compare
 from fencepost.judge.compiling import Program, compile_sources
-from fencepost.judge.grading import SKIPPED, CaseResult, grade, is_lost, is_solved
+from fencepost.judge.grading import SKIPPED, CaseResult, grade, is_lost, is_solved, points_by_group
 from fencepost.judge.language import Language
 from fencepost.judge.problem import Group, Problem, Protocol, TestCase
 from fencepost.judge.protocol import Outcome, Verdict
@@ -36,6 +36,8 @@ class Judgement:
     mem_kb: int = 0
     message: str = ""
     cases: Sequence[CaseResult] = field(default_factory=list[CaseResult])
+    points: Mapping[str, float] = field(default_factory=dict[str, float])
+    """Of each group of a scoring problem, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,7 @@ class Judge:
             mem_kb=final.mem_kb,
             message=first.message if first else "",
             cases=[results[case.name] for case in problem.data.all_cases() if case.name in results],
+            points=points_by_group(problem, results),
         )
 
     def _language(self, name: str) -> Language:

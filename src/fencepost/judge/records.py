@@ -105,11 +105,11 @@ def get_docket(job_id: int) -> Call[list[Docket]]:
     )
 
 
-def put_result(job_id: int, attempt: int, owner: str, judgement: Judgement) -> Call[None]:
-    """Refused by the database for whoever does not hold this attempt."""
+def put_result(job_id: int, attempt: int, owner: str, judgement: Judgement) -> Call[bool]:
+    """Refused by the database for whoever does not hold this attempt. Answers whether it was kept."""
     return Call(
         "select fencepost.judge_result_put(%s::bigint, %s::bigint, %s::text, %s::text, %s::double precision,"
-        " %s::bigint, %s::bigint, %s::text, %s::jsonb)",
+        " %s::bigint, %s::bigint, %s::text, %s::jsonb, %s::jsonb)",
         (
             job_id,
             attempt,
@@ -120,8 +120,9 @@ def put_result(job_id: int, attempt: int, owner: str, judgement: Judgement) -> C
             judgement.mem_kb,
             text("message", judgement.message.replace("\0", "")),
             document("cases", [asdict(case) for case in judgement.cases]),
+            document("points", dict(judgement.points)),
         ),
-        nothing,
+        scalar,
     )
 
 

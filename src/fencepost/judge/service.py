@@ -13,13 +13,14 @@ from fencepost.crashpoints import crash_point
 from fencepost.errors import InvalidInput, NotFound
 from fencepost.house import Fencepost
 from fencepost.jobs.job import Job
-from fencepost.judge import people, records
+from fencepost.judge import people, records, rejudging
 from fencepost.judge.chambers import open_judge
 from fencepost.judge.grading import CaseResult
 from fencepost.judge.judging import Judge, JudgeFault, Judgement
 from fencepost.judge.language import read_specs
 from fencepost.judge.metrics import JudgeMetrics
 from fencepost.judge.packages.reading import read_problem
+from fencepost.judge.rejudging import Filter, Opened
 from fencepost.judge.sandbox.probing import probe_machine
 from fencepost.judge.settings import JudgeSettings
 from fencepost.judge.store import Store
@@ -33,6 +34,8 @@ QUEUE = "judge"
 TRIES = 4
 LEASE_SECONDS = 30.0
 PROGRESS_CASES = 20
+DROPPED = "DROPPED"
+REJUDGE_MAX = 50_000
 FINAL_STATUS = {"TLE": "TIMEOUT", "MLE": "OOM", "SE": "SANDBOX_ERROR"}
 """What the job's final status is called where it is not the verdict itself."""
 
@@ -106,6 +109,22 @@ class Judging:
     async def history(self, author: str, before: int | None, limit: int) -> Sequence[records.PastSubmission]:
         return await self.fp.run(records.get_history(author, before, limit))
 
+    async def rejudge(self, chosen: Filter, *, reason: str, actor: str) -> Opened:
+        """Judge submissions again, beside what stands, behind everything that waits. All of them, or none."""
+        async with self.fp.transaction() as tx:
+            found = await tx.run(rejudging.find(chosen, REJUDGE_MAX + 1))
+            if not found:
+                raise NotFound("No submission fits.", noun="submission", subject="rejudge")
+            if len(found) > REJUDGE_MAX:
+                raise InvalidInput(
+                    f"More than {REJUDGE_MAX} submissions fit; choose fewer at once.", field="filter"
+                )
+            jobs = await self._job.options(lane="low").submit_many(tx, [{} for _ in found])
+            job_ids = [one.job_id for one in jobs]
+            generation = await tx.run(rejudging.open_generation(found, job_ids, chosen, reason, actor))
+            crash_point("judge.rejudge.before_commit")
+        return Opened(generation, len(found))
+
     async def import_problem(self, place: Path, *, slug: str | None = None) -> records.ProblemTitle:
         """The data first, then the row that names it: a crash in between leaves data that nobody names."""
         read = await asyncio.to_thread(read_problem, place, self.store, slug=slug)
@@ -159,6 +178,10 @@ class Judging:
         """Judge one submission. A fault of ours is tried again; the last one is a verdict of its own."""
         assert self._judge is not None
         found = await self.fp.run(records.get_docket(job.id))
+        if not found:
+            # Its generation was dropped while it waited: nobody asks for the verdict any more.
+            async with job.finish(None, final_status=DROPPED):
+                return
         docket = found[0]
         try:
             judgement = await self._judge.judge(
@@ -179,8 +202,11 @@ class Judging:
         crash_point("judge.after_run")
         status = FINAL_STATUS.get(judgement.verdict, judgement.verdict)
         async with job.finish(_summary(judgement), final_status=status) as tx:
-            await tx.run(records.put_result(job.id, job.attempt, job.owner, judgement))
+            kept = await tx.run(records.put_result(job.id, job.attempt, job.owner, judgement))
             crash_point("judge.after_result")
+        if not kept:
+            _log.warning("judge_result_not_kept", job_id=job.id, verdict=judgement.verdict)
+            return
         self._metrics.verdicts.labels(verdict=judgement.verdict).inc()
 
     def _check(self, language: str, sources: Mapping[str, str]) -> None:

@@ -18,7 +18,7 @@ from tests.integration.judge.office import HOUSE_TOKEN, PROGRAM, open_office
 ROLES = {None: 0, "fpj_unknown": 0, "wrong": 0, "con": 1, "jo": 2, "ada": 3, HOUSE_TOKEN: 3}
 """Who asks: nobody, made-up tokens, a contestant, a jury, an admin, the operator; and how much each may."""
 
-NAMES = ("job_id", "slug", "name", "token_id")
+NAMES = ("job_id", "slug", "name", "token_id", "generation")
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 -- The judge: problems are imported, programs submitted, and a verdict is written once, under the job's fence.
 --
--- Locks: the problem's current version before a new one; the job's running row (its fence) before its result.
+-- Locks: the problem's current version before a new one; the job's running row (its fence), then its generation, then its
+-- result.
 
 -- Import a problem: its next version, unless the newest one is the same. Answers the version. Two imports of one slug
 -- take turns by an advisory lock, as a row to lock may not exist yet.
@@ -71,7 +72,8 @@ begin
   values (p_job_id, p_slug, v_version, p_language, p_author, p_sources, fencepost.clock());
 end $$;
 
--- What a worker judges: the program, and the problem in the version that it was sent to.
+-- What a worker judges: the program, and the problem in the version that it was sent to or is rejudged by. Nothing when its
+-- generation was settled meanwhile. Served by the primary key, and by judge_rejudged_job_key.
 create or replace function fencepost.judge_case(p_job_id bigint)
 returns table (language text, sources jsonb, spec jsonb)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -79,21 +81,48 @@ as $$
   select s.language, s.sources, p.spec from fencepost.judge_submission s
   join fencepost.judge_problem p on p.slug = s.slug and p.version = s.version
   where s.job_id = p_job_id
+  union all
+  select s.language, s.sources, p.spec from fencepost.judge_rejudged d
+  join fencepost.judge_rejudging g on g.generation = d.generation and g.state = 'judging'
+  join fencepost.judge_submission s on s.job_id = d.submission_id
+  join fencepost.judge_problem p on p.slug = s.slug and p.version = d.version
+  where d.job_id = p_job_id
 $$;
 
 -- The verdict, under the job's fence: refused for whoever does not hold this attempt now. Taken again here, so that no
 -- caller can leave it out; the key of the table lets one in, whatever happens. Commits with the job's finish.
+--
+-- Answers whether it was kept. It is not when a later generation was applied before it came, or when its own generation was
+-- settled without it: then the job ends all the same, and a refusal is recorded.
 create or replace function fencepost.judge_result_put(
   p_job_id bigint, p_attempt bigint, p_owner text, p_verdict text, p_score double precision, p_time_ms bigint,
-  p_mem_kb bigint, p_message text, p_cases jsonb
-) returns void
+  p_mem_kb bigint, p_message text, p_cases jsonb, p_points jsonb
+) returns boolean
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
+declare
+  v_now timestamptz;
 begin
   perform fencepost.job_fence(p_job_id, p_attempt, p_owner);
   perform fencepost._check_json('cases', p_cases, 8388608);
-  insert into fencepost.judge_result (job_id, attempt, verdict, score, time_ms, mem_kb, message, cases, judged_at)
-  values (p_job_id, p_attempt, p_verdict, p_score, p_time_ms, p_mem_kb, left(p_message, 20000), p_cases, fencepost.clock());
+  perform fencepost._check_json('points', p_points, 1048576);
+  if exists (select 1 from fencepost.judge_rejudged d where d.job_id = p_job_id) then
+    return fencepost._judge_rejudged_put(p_job_id, p_attempt, p_owner, p_verdict, p_score, p_time_ms, p_mem_kb, p_message,
+                                         p_cases, p_points);
+  end if;
+  v_now := fencepost.clock();
+  insert into fencepost.judge_result (job_id, attempt, verdict, score, time_ms, mem_kb, message, cases, points, version, judged_at)
+  select s.job_id, p_attempt, p_verdict, p_score, p_time_ms, p_mem_kb, left(p_message, 20000), p_cases, p_points, s.version, v_now
+  from fencepost.judge_submission s where s.job_id = p_job_id
+  on conflict (job_id) do nothing;
+  if found then
+    return true;
+  end if;
+  perform fencepost._refusal_note('stale_attempt', 'judge_result', p_job_id::text, p_owner,
+    jsonb_build_object('generation', 0, 'verdict', p_verdict),
+    (select jsonb_build_object('generation', r.generation, 'verdict', r.verdict) from fencepost.judge_result r
+     where r.job_id = p_job_id));
+  return false;
 end $$;
 
 -- Where a submission stands: the job's state, how far it is, and the result once there is one. Served by primary keys.
@@ -105,7 +134,8 @@ as $$
   select s.job_id, s.slug, s.version, s.language, s.author, s.submitted_at, fencepost._job_seen(s.job_id),
          (select r.progress from fencepost.job_running r where r.job_id = s.job_id),
          (select jsonb_build_object('attempt', r.attempt, 'verdict', r.verdict, 'score', r.score, 'time_ms', r.time_ms,
-                                    'mem_kb', r.mem_kb, 'message', r.message, 'cases', r.cases, 'judged_at', r.judged_at)
+                                    'mem_kb', r.mem_kb, 'message', r.message, 'cases', r.cases, 'judged_at', r.judged_at,
+                                    'generation', r.generation, 'version', r.version)
           from fencepost.judge_result r where r.job_id = s.job_id)
   from fencepost.judge_submission s where s.job_id = p_job_id
 $$;
