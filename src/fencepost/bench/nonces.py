@@ -48,6 +48,7 @@ class Compared:
     signers: int
     bare: Rate
     basic: Rate
+    queue: Rate
     naive: Rate
     lost: float
 
@@ -55,6 +56,7 @@ class Compared:
         return [
             _row(self.signers, "pgbench, the bare statement", self.bare),
             _row(self.signers, "fencepost, basic mode", self.basic),
+            _row(self.signers, "fencepost, queue mode", self.queue),
             {
                 **_row(self.signers, "pgbench, naive select and insert", self.naive),
                 "lost": round(self.lost, 3),
@@ -99,13 +101,20 @@ def run(*, quick: bool) -> Report:
 
 def _compare(arena: Arena, signers: int, length: Length) -> Compared:
     names = [Signer(CHAIN_ID, f"bench-{number}") for number in range(signers)]
-    bare, basic, naive = list[Rate](), list[Rate](), list[tuple[Rate, float]]()
+    bare, basic, queue, naive = list[Rate](), list[Rate](), list[Rate](), list[tuple[Rate, float]]()
     for _ in range(length.rounds):
         bare.append(arena.bare(signers, CONNECTIONS, length.calls))
         basic.append(_by_node(arena, "basic", names, callers=CONNECTIONS, calls=length.calls))
+        queue.append(_by_node(arena, "queue", names, callers=CONNECTIONS, calls=length.calls))
         naive.append(arena.naive(signers, CONNECTIONS, length.calls))
-    lost = median(share for _, share in naive)
-    return Compared(signers, _middle(bare), _middle(basic), _middle([rate for rate, _ in naive]), lost)
+    return Compared(
+        signers,
+        _middle(bare),
+        _middle(basic),
+        _middle(queue),
+        _middle([rate for rate, _ in naive]),
+        median(share for _, share in naive),
+    )
 
 
 def _heat(arena: Arena, length: Length) -> Hot:

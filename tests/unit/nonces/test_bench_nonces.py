@@ -7,7 +7,7 @@ from fencepost.bench.nonces_stage import Rate
 def concluded(
     *, basic: float = 600, queue: float = 7000, blocks: float = 40_000, after: float = 600
 ) -> list[bool]:
-    compared = [Compared(1, Rate(1000), Rate(basic), Rate(500), 0.8)]
+    compared = [Compared(1, Rate(1000), Rate(basic), Rate(900), Rate(500), 0.8)]
     hot = Hot(Rate(600), Rate(queue), Rate(blocks), Rate(50_000), Rate(600), Rate(after), 10)
     return [goal.met for goal in goals(compared, hot)]
 
