@@ -17,6 +17,8 @@ from fencepost.house import Fencepost
 
 SESSION_COOKIE = "fencepost_session"
 NOTICE_COOKIE = "fencepost_notice"
+ERRAND_COOKIE = "fencepost_errand"
+ERRAND_SECONDS = 600.0
 FORM_FIELD = "form_token"
 FORM_HEADER = "x-form-token"
 SAFE_METHODS = frozenset({"GET", "HEAD"})
@@ -94,11 +96,23 @@ class Doors:
 
     def leave_notice(self, request: Request, response: Response, text: str) -> None:
         """One sentence for the next page. Signed, or a link could put words into our mouth."""
-        value = _readable(text)[:NOTICE_MAX].encode().hex()
-        self._set(request, response, NOTICE_COOKIE, self.seal.signed(value, purpose="notice"), 60)
+        self._keep(request, response, NOTICE_COOKIE, _readable(text)[:NOTICE_MAX], 60)
 
     def notice(self, request: Request) -> str | None:
-        value = self.seal.opened(request.cookies.get(NOTICE_COOKIE, ""), purpose="notice")
+        return self._kept(request, NOTICE_COOKIE)
+
+    def leave_errand(self, request: Request, response: Response, text: str) -> None:
+        """What a browser carries to another house and back. It cannot be made up, and is kept for minutes."""
+        self._keep(request, response, ERRAND_COOKIE, text, ERRAND_SECONDS)
+
+    def errand(self, request: Request) -> str | None:
+        return self._kept(request, ERRAND_COOKIE)
+
+    def _keep(self, request: Request, response: Response, name: str, text: str, seconds: float) -> None:
+        self._set(request, response, name, self.seal.signed(text.encode().hex(), purpose=name), seconds)
+
+    def _kept(self, request: Request, name: str) -> str | None:
+        value = self.seal.opened(request.cookies.get(name, ""), purpose=name)
         return None if value is None else bytes.fromhex(value).decode()
 
     def _set(self, request: Request, response: Response, name: str, value: str, seconds: float) -> None:

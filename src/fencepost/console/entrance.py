@@ -1,25 +1,36 @@
-"""The entrance: login, one-time links, logout."""
+"""The entrance: login, single sign-on, one-time links, logout."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import secrets
+from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from fencepost.console import people
 from fencepost.console.desk import PAGES
-from fencepost.console.doors import address_of, fields_of, local_path
+from fencepost.console.doors import ERRAND_COOKIE, address_of, fields_of, local_path
 from fencepost.console.passwords import Passwords
 from fencepost.console.place import Place
+from fencepost.console.provider import Errand, NotVouched, Provider
 from fencepost.console.role import Role
 from fencepost.console.seal import digest_of
-from fencepost.console.stationery import HEADERS, STATIC
+from fencepost.console.stationery import HEADERS, STATIC, link
+from fencepost.errors import InvalidInput
+from fencepost.logs import get_logger
+
+_log = get_logger(__name__)
 
 WINDOW_SECONDS = 900.0
 NAME_MAX = 64
-OPEN_PATHS = (f"{PAGES}/login", f"{PAGES}/enter", f"{PAGES}/static/{{name}}", "/")
+SIGN_ON, BACK = f"{PAGES}/login/sso", f"{PAGES}/login/sso/back"
+OPEN_PATHS = (f"{PAGES}/login", SIGN_ON, BACK, f"{PAGES}/enter", f"{PAGES}/static/{{name}}", "/")
 """The paths for which nobody needs to be known. A test holds every other one against the doors."""
+_REFUSED = {
+    "disabled": "This user may not come in any more.",
+    "name_taken": "Somebody else has this name here.",
+}
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 
@@ -41,11 +52,11 @@ def add_pages(place: Place) -> None:
 
     @pages.get(f"{PAGES}/login")
     async def login_form(request: Request, next: Annotated[str | None, Query()] = None) -> Response:  # noqa: A002
-        return desk.show(
-            request, "login.html", {"title": "Log in", "next": local_path(next), "complaint": None}
-        )
+        return desk.show(request, "login.html", _form(place, local_path(next)))
 
     _add_login(place, Passwords())
+    if place.settings.oidc_issuer is not None:
+        _add_sign_on(place, Provider(place.settings, BACK))
 
     @pages.get(f"{PAGES}/enter")
     async def enter(request: Request, ticket: Annotated[str, Query(max_length=200)] = "") -> Response:
@@ -76,8 +87,7 @@ def _add_login(place: Place, passwords: Passwords) -> None:
         wanted = local_path(fields.get("next"))
 
         def again(complaint: str, status: int) -> Response:
-            facts = {"title": "Log in", "next": wanted, "complaint": complaint}
-            return desk.show(request, "login.html", facts, status=status)
+            return desk.show(request, "login.html", _form(place, wanted, complaint), status=status)
 
         if not name:
             return again("Who are you?", 400)
@@ -91,3 +101,57 @@ def _add_login(place: Place, passwords: Passwords) -> None:
         response = RedirectResponse(wanted, 303, headers=dict(HEADERS))
         await desk.doors.begin_session(request, response, name)
         return response
+
+
+def _add_sign_on(place: Place, provider: Provider) -> None:
+    desk = place.desk
+
+    def refuse(request: Request, why: str) -> Response:
+        _log.warning("sign_on_refused", reason=why, address=address_of(request))
+        return desk.refuse(request, 403, f"{why} Log in again, or ask an administrator.")
+
+    @desk.pages.get(SIGN_ON)
+    async def sign_on(request: Request, next: Annotated[str | None, Query()] = None) -> Response:  # noqa: A002
+        errand = Errand.new(local_path(next))
+        try:
+            address = await provider.address(errand)
+        except NotVouched as error:
+            return refuse(request, str(error))
+        response = RedirectResponse(address, 303, headers=dict(HEADERS))
+        desk.doors.leave_errand(request, response, errand.written())
+        return response
+
+    @desk.pages.get(BACK)
+    async def come_back(
+        request: Request,
+        code: Annotated[str, Query(max_length=4000)] = "",
+        state: Annotated[str, Query(max_length=200)] = "",
+    ) -> Response:
+        carried = desk.doors.errand(request)
+        errand = None if carried is None else Errand.read(carried)
+        if errand is None or not secrets.compare_digest(errand.state.encode(), state.encode()):
+            return refuse(request, "This login was not begun here, or it took too long.")
+        try:
+            person = await provider.person(code, errand)
+            known = await place.fp.run(
+                people.sign_on(
+                    person.name,
+                    person.role,
+                    issuer=provider.issuer,
+                    subject=person.subject,
+                    address=address_of(request),
+                )
+            )
+        except (NotVouched, InvalidInput) as error:
+            return refuse(request, str(error))
+        if known.refused is not None:
+            return refuse(request, _REFUSED[known.refused])
+        response = RedirectResponse(errand.next, 303, headers=dict(HEADERS))
+        response.delete_cookie(ERRAND_COOKIE, path="/")
+        await desk.doors.begin_session(request, response, known.name)
+        return response
+
+
+def _form(place: Place, wanted: str, complaint: str | None = None) -> dict[str, Any]:
+    sign_on = None if place.settings.oidc_issuer is None else link(SIGN_ON, next=wanted)
+    return {"title": "Log in", "next": wanted, "complaint": complaint, "sign_on": sign_on}

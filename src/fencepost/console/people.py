@@ -44,6 +44,15 @@ class Known:
 
 
 @dataclass(frozen=True, slots=True)
+class SignedOn:
+    """Somebody for whom another house has vouched, or why he does not come in all the same."""
+
+    name: str
+    role: str
+    refused: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class User:
     name: str
     role: str
@@ -128,6 +137,21 @@ def end_login(name: str, address: str, *, right: bool, rehashed: str | None) -> 
         "select fencepost.console_login_end(%s::text, %s::text, %s::boolean, %s::text)",
         (text("name", name), text("address", address), right, rehashed),
         nothing,
+    )
+
+
+def sign_on(name: str, role: Role, *, issuer: str, subject: str, address: str) -> Call[SignedOn]:
+    return Call(
+        "select name, role, refused"
+        " from fencepost.console_sign_on(%s::text, %s::text, %s::text, %s::text, %s::text)",
+        (
+            text("name", name),
+            role.word,
+            text("issuer", issuer),
+            text("subject", subject),
+            text("address", address),
+        ),
+        one(SignedOn),
     )
 
 

@@ -36,7 +36,13 @@ def send(client: httpx.Client, method: str, path: str) -> int:
 
 
 def test_every_route_was_made_by_the_desk_or_is_open_to_all(stage: Stage) -> None:
-    place = make_place(Fencepost(stage.database.url), stage.database.viewer_url, ConsoleSettings())
+    settings = ConsoleSettings(
+        public_url="https://console.example",
+        oidc_issuer="https://id.example",
+        oidc_client_id="fencepost",
+        oidc_else_role=Role.VIEWER,
+    )
+    place = make_place(Fencepost(stage.database.url), stage.database.viewer_url, settings)
     make_router(place)
     made = {
         (method, route.path)

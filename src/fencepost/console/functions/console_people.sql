@@ -7,6 +7,17 @@ begin
   perform fencepost._check_word('role', p_role, array['viewer', 'operator', 'admin']);
 end $$;
 
+create or replace function fencepost._console_check_name(p_name text) returns void
+language plpgsql immutable
+as $$
+begin
+  perform fencepost._check_text('name', p_name, 64);
+  if p_name !~ '^[A-Za-z0-9][A-Za-z0-9._@-]*$' then
+    raise exception 'name % may hold letters, digits and . _ @ - only.', quote_literal(p_name)
+      using errcode = 'ZF100', detail = '{"field": "name"}';
+  end if;
+end $$;
+
 -- The lesser of two roles: a token is never more than its user.
 create or replace function fencepost._console_lesser(p_one text, p_other text) returns text
 language sql immutable
@@ -40,13 +51,9 @@ declare
   v_now timestamptz := fencepost.clock();
 begin
   perform fencepost._require_read_committed();
-  perform fencepost._check_text('name', p_name, 64);
+  perform fencepost._console_check_name(p_name);
   perform fencepost._console_check_role(p_role);
   perform fencepost._check_text('actor', p_actor, 256);
-  if p_name !~ '^[A-Za-z0-9][A-Za-z0-9._@-]*$' then
-    raise exception 'name % may hold letters, digits and . _ @ - only.', quote_literal(p_name)
-      using errcode = 'ZF100', detail = '{"field": "name"}';
-  end if;
   insert into fencepost.console_user (name, role, password, made_at, made_by)
   values (p_name, p_role, p_password, v_now, p_actor)
   on conflict (name) do update

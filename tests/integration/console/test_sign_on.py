@@ -1,0 +1,185 @@
+"""Single sign-on, against an OpenID provider for tests that runs as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from fencepost.console import people
+from fencepost.console.role import Role
+from fencepost.console.settings import ConsoleSettings
+from fencepost.embedded import Database
+from tests.integration.console.stage import CHEAP, PASSWORD, Stage, console
+
+ADA: dict[str, Any] = {"sub": "ada-1", "email": "ada@house.example", "groups": ["staff", "ops"]}
+BOB: dict[str, Any] = {"sub": "bob-1", "email": "bob@house.example", "groups": ["guests"]}
+EVE: dict[str, Any] = {"sub": "eve-1", "email": "eve@house.example", "email_verified": False, "groups": "ops"}
+FAKE: dict[str, Any] = {"sub": "fake-1", "email": "admin", "groups": ["ops"]}
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[str]:
+    """The address of a provider that knows these people."""
+    people_known = [
+        argument for one in (ADA, BOB, EVE, FAKE) for argument in ("--user-claims", json.dumps(one))
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "oidc_provider_mock", "-p", "0", *people_known],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        seen = ""
+        for line in process.stderr:
+            seen += line
+            if found := re.search(r"running on (http://127\.0\.0\.1:\d+)", line):
+                break
+        else:
+            raise AssertionError(seen)
+        yield found[1]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def settings(issuer: str) -> ConsoleSettings:
+    return ConsoleSettings(
+        look_seconds=0.2,
+        public_url="https://console.example",
+        oidc_issuer=issuer,
+        oidc_client_id="fencepost",
+        oidc_client_secret="known to two",
+        oidc_roles={"ops": Role.OPERATOR, "chiefs": Role.ADMIN},
+    )
+
+
+@pytest.fixture
+def stage(database: Database, provider: str) -> Iterator[Stage]:
+    with console(database, settings(provider)) as stage:
+        yield stage
+
+
+def go(client: httpx.Client, person: dict[str, Any], wanted: str = "/console/jobs") -> str:
+    """Be asked by the provider who is there, and answer; the path and query that it sends the browser to."""
+    sent = client.get("/console/login/sso", params={"next": wanted})
+    assert sent.status_code == 303, sent.text
+    agreed = httpx.post(sent.headers["location"], data={"sub": person["sub"]})
+    back = urlsplit(agreed.headers["location"])
+    assert (back.scheme, back.netloc) == ("https", "console.example")
+    return f"{back.path}?{back.query}"
+
+
+def test_whom_the_provider_vouches_for_comes_in_with_the_role_of_his_groups(stage: Stage) -> None:
+    with stage.stranger() as client:
+        assert (
+            "/console/login/sso?next=%2Fconsole%2Fjobs"
+            in client.get("/console/login?next=/console/jobs").text
+        )
+        answer = client.get(go(client, ADA))
+        assert (answer.status_code, answer.headers["location"]) == (303, "/console/jobs")
+        assert client.get("/console/jobs").status_code == 200
+        assert "ada@house.example" in client.get("/console/account").text
+        # An operator, and no more.
+        assert client.get("/console/users").status_code == 403
+    [login] = stage.call(people.deeds(actor="ada@house.example", before=None, limit=10))
+    assert (login.action, login.outcome, login.role) == ("login", "done", "operator")
+
+
+@pytest.mark.parametrize(
+    ("person", "why"),
+    [(BOB, "None of this person&#39;s groups"), (EVE, "has not verified this address")],
+)
+def test_whom_it_does_not_vouch_for_stays_outside(stage: Stage, person: dict[str, Any], why: str) -> None:
+    with stage.stranger() as client:
+        answer = client.get(go(client, person))
+        assert (answer.status_code, "fencepost_session" in client.cookies) == (403, False)
+        assert why in answer.text
+
+
+def test_nobody_becomes_another_person_by_being_called_the_same_elsewhere(stage: Stage) -> None:
+    stage.call(people.set_user("admin", Role.ADMIN, CHEAP.hash(PASSWORD), "test"))
+    with stage.stranger() as client:
+        answer = client.get(go(client, FAKE))
+        assert answer.status_code == 403
+        assert "Somebody else has this name" in answer.text
+        assert client.get("/console").status_code == 303
+
+
+def test_an_answer_is_for_the_browser_that_asked(stage: Stage) -> None:
+    with stage.stranger() as victim, stage.stranger() as attacker:
+        # A link that logs the victim in as the attacker, or the attacker with what the victim was given.
+        assert victim.get(go(attacker, ADA)).status_code == 403
+        path, _, query = go(attacker, ADA).partition("?")
+        code = dict(part.split("=", 1) for part in query.split("&"))["code"]
+        own = dict(part.split("=", 1) for part in go(victim, ADA).partition("?")[2].split("&"))
+        mixed = victim.get(path, params={"code": code, "state": own["state"]})
+        assert mixed.status_code == 403
+        assert "answers another login" in mixed.text
+        assert "fencepost_session" not in victim.cookies
+
+
+def test_a_code_lets_in_once(stage: Stage) -> None:
+    with stage.stranger() as client:
+        way = go(client, ADA)
+        errand = client.cookies["fencepost_errand"]
+        assert client.get(way).status_code == 303
+        client.cookies.clear()
+        client.cookies.set("fencepost_errand", errand)
+        assert client.get(way).status_code == 403
+
+
+def test_who_was_locked_out_here_stays_out(stage: Stage) -> None:
+    with stage.stranger() as client:
+        client.get(go(client, ADA))
+        stage.call(people.disable_user("ada@house.example", "test"))
+        assert client.get("/console").status_code == 303
+        answer = client.get(go(client, ADA))
+        assert answer.status_code == 403
+        assert "may not come in" in answer.text
+
+
+def test_his_role_is_what_the_provider_says_today(database: Database, provider: str) -> None:
+    with console(database, settings(provider)) as stage, stage.stranger() as client:
+        client.get(go(client, ADA))
+    changed = settings(provider).model_copy(update={"oidc_roles": {"staff": Role.VIEWER}})
+    with console(database, changed) as stage, stage.stranger() as client:
+        client.get(go(client, ADA))
+        assert [(user.name, user.role) for user in stage.call(people.users())] == [
+            ("ada@house.example", "viewer")
+        ]
+
+
+def test_a_provider_that_does_not_answer_is_named_and_passwords_still_work(database: Database) -> None:
+    with console(database, settings("http://127.0.0.1:1")) as stage:
+        stage.user(Role.VIEWER)
+        with stage.stranger() as client:
+            answer = client.get("/console/login/sso")
+            assert answer.status_code == 403
+            assert "The provider does not answer" in answer.text
+            assert (
+                client.post("/console/login", data={"name": "viewer", "password": PASSWORD}).status_code
+                == 303
+            )
+
+
+def test_a_console_without_it_has_no_such_door(database: Database) -> None:
+    with console(database) as stage, stage.stranger() as client:
+        assert client.get("/console/login/sso").status_code == 404
+        assert "sso" not in client.get("/console/login").text
+
+
+def test_the_secret_is_in_no_page_and_no_error(stage: Stage) -> None:
+    with stage.stranger() as client, suppress(httpx.HTTPError):
+        pages = [client.get("/console/login").text, client.get(go(client, BOB)).text]
+        assert all("known to two" not in page for page in pages)
+    assert "known to two" not in repr(stage.place.settings)
