@@ -198,9 +198,9 @@ GALLERY = (
     TorturedBug(
         "a commit of a flow is fenced by nothing",
         "flows",
-        ("stall", "pause"),
+        ("stall",),
         ("doubled", "order of a key", "lost", "out of nowhere"),
-        points=("flows.commit.before_fence",),
+        points=("flows.commit.after_fence", "flows.commit.before_commit"),
         edits=(
             Edit("_checkpoint_fence", "perform fencepost.lease_fence(p_resource, p_token);", "null;"),
             Edit(

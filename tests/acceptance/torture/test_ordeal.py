@@ -1,4 +1,4 @@
-"""Short tortures: nothing breaks, and a planted bug does."""
+"""Short tortures of the whole: nothing breaks. (`tests/gallery` shows that they would see it.)"""
 
 import json
 
@@ -6,6 +6,7 @@ import pytest
 
 from fencepost.torture.ordeal import Ordeal, Outcome, Plan
 from fencepost.torture.schedule import chosen_kinds
+from fencepost.torture.systems import PLACES
 
 KINDS = [kind for kind in chosen_kinds([]) if kind != "disk-full"]
 
@@ -36,10 +37,19 @@ def story(outcome: Outcome) -> str:
     )
 
 
-@pytest.mark.parametrize("systems", [("leases", "jobs")], ids=" ".join)
-def test_a_short_torture_breaks_nothing(systems: tuple[str, ...]) -> None:
-    outcome = run(*systems, seconds=8, seed=7)
+@pytest.mark.timeout(300)
+def test_a_short_torture_of_everything_breaks_nothing() -> None:
+    outcome = run(*PLACES, seconds=8, seed=7)
 
     assert outcome.judgement.breaches == [], story(outcome)
     assert min(outcome.effects.values()) > 0
     assert outcome.tally.hit.total() > 0
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("seed", [11, 12, 13])
+def test_a_longer_torture_of_everything_breaks_nothing(seed: int) -> None:
+    outcome = run(*PLACES, seconds=120, seed=seed)
+
+    assert outcome.judgement.breaches == [], story(outcome)
