@@ -11,6 +11,9 @@ from fencepost.errors import NotFound
 from fencepost.nonces import allocation, reading
 from fencepost.nonces.forwarding import Carrier, route_class
 from fencepost.nonces.model import (
+    Ended,
+    Endings,
+    EndingsBody,
     HoldBody,
     Marked,
     ReserveBody,
@@ -33,6 +36,7 @@ def make_router(fp: Fencepost, node: Node, carrier: Carrier | None) -> APIRouter
     _add_reading(router, fp)
     _add_reserving(router, node)
     _add_marks(router, node)
+    _add_blocks_of_marks(router, node)
     return router
 
 
@@ -82,6 +86,15 @@ def _add_marks(router: APIRouter, node: Node) -> None:
         one = Signer.of(chain_id, signer)
         await node.write(one, lambda lease: allocation.mark_broadcast(one, lease, nonce, body.hold))
         return Marked(chain_id=chain_id, signer=one.name, nonce=nonce, status="BROADCAST")
+
+
+def _add_blocks_of_marks(router: APIRouter, node: Node) -> None:
+    @router.post("/{chain_id}/{signer}/endings")
+    async def endings(chain_id: ChainId, signer: SignerName, body: EndingsBody) -> Endings:
+        """What became of many, used or recyclable, with one statement; each is answered for itself."""
+        one = Signer.of(chain_id, signer)
+        answers = await node.mark_many(one, [line.ending() for line in body.endings])
+        return Endings(endings=[Ended(nonce=line.nonce, refusal=line.refusal) for line in answers])
 
 
 def _add_reading(router: APIRouter, fp: Fencepost) -> None:

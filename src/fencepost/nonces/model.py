@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fencepost.nonces.allocation import Reservation, Status
+from fencepost.nonces.allocation import End, Ending, Reservation, Status
 
 RequestId = Annotated[str, Field(min_length=1, max_length=180)]
 Hold = Annotated[int, Field(ge=1)]
@@ -47,6 +47,20 @@ class SignedBody(HoldBody):
     raw: Annotated[HexBytes, Field(min_length=4)]
 
 
+class EndingBody(UsedBody):
+    """One line of a block: what became of the nonce."""
+
+    nonce: Annotated[int, Field(ge=0, le=2**63 - 1)]
+    event: End
+
+    def ending(self) -> Ending:
+        return Ending(self.nonce, self.hold, self.event, self.tx_hash)
+
+
+class EndingsBody(Strict):
+    endings: Annotated[list[EndingBody], Field(min_length=1, max_length=BLOCK_MAX)]
+
+
 class ReservedNonce(BaseModel):
     request_id: str
     nonce: int
@@ -71,6 +85,17 @@ class ReservedNonce(BaseModel):
 
 class Reserved(BaseModel):
     nonces: list[ReservedNonce]
+
+
+class Ended(BaseModel):
+    """`refusal` is why not; null when it is so now."""
+
+    nonce: int
+    refusal: str | None
+
+
+class Endings(BaseModel):
+    endings: list[Ended]
 
 
 class Marked(BaseModel):

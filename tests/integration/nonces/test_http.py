@@ -73,6 +73,21 @@ def test_a_block_is_reserved_with_one_request_and_again_with_the_same(client: ht
     assert first == again
 
 
+def test_a_block_is_ended_with_one_request_and_each_is_answered(client: httpx.Client) -> None:
+    client.post(f"{PATH}/reserve", json={"request_id": "block-1", "count": 3})
+    ended = [
+        {"nonce": 2, "hold": 1, "event": "used", "tx_hash": HASH},
+        {"nonce": 0, "hold": 1, "event": "recyclable"},
+        {"nonce": 1, "hold": 7, "event": "used"},
+    ]
+
+    answer = client.post(f"{PATH}/endings", json={"endings": ended}).json()["endings"]
+
+    assert {one["nonce"]: one["refusal"] for one in answer} == {0: None, 1: "stale_attempt", 2: None}
+    (again,) = client.post(f"{PATH}/reserve", json={"request_id": "next"}).json()["nonces"]
+    assert (again["nonce"], again["hold"]) == (0, 2)
+
+
 def test_the_signed_way_and_its_refusal(client: httpx.Client) -> None:
     client.post(f"{PATH}/reserve", json={"request_id": "pay-7"})
     assert client.post(f"{PATH}/0/signing", json={"hold": 1}).status_code == 200
@@ -93,6 +108,7 @@ BAD: list[tuple[str, dict[str, object], str]] = [
     (f"{PATH}/reserve", {"request_id": "r", "count": 0}, "count"),
     (f"{PATH}/reserve", {"request_id": "r", "count": 1001}, "count"),
     (f"{PATH}/reserve", {"request_id": "r", "reqest": 1}, "reqest"),
+    (f"{PATH}/endings", {"endings": []}, "endings"),
     (f"{PATH}/-1/used", {"hold": 1}, "nonce"),
     (f"{PATH}/0/used", {"hold": 0}, "hold"),
     (f"{PATH}/0/used", {"hold": 1, "tx_hash": "0xab"}, "tx_hash"),
