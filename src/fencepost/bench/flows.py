@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.console import Console
 
 from fencepost.bench import flows_arena as stage
+from fencepost.bench import flows_endurance
 from fencepost.bench.flows_peers import measured_peers
 from fencepost.bench.report import Goal, Report, Row, machine
 from fencepost.bench.stage import server_facts
@@ -20,6 +22,10 @@ from fencepost.embedded import Database
 
 QUICK_RECORDS = 200_000
 RECORDS = 2_000_000
+QUICK_ENDURANCE, ENDURANCE = 500_000, 10_000_000
+QUICK_KEYS, KEYS = 100_000, 1_000_000
+MEMORY_GROWTH_MAX = 1.1
+RECOVERY_SECONDS_MAX = 10.0
 PER_CPU_SECOND_MIN = 100_000
 TIMES: dict[str, float] = {"quixstreams": 2.5, "faust": 10, "pathway": 1, "bytewax": 0.7}
 _console = Console(stderr=True)
@@ -30,9 +36,44 @@ def run(*, quick: bool) -> Report:
     count = QUICK_RECORDS if quick else RECORDS
     with stage.arena() as (database, redis_url):
         rows = asyncio.run(_ours(database, redis_url, count))
+        endurance = asyncio.run(_endurance(database, redis_url, quick=quick))
         facts = machine(records=count, **server_facts(database))
     rows += measured_peers(count, quick=quick)
-    return Report("flows", quick, rows, goals(rows), facts)
+    return Report("flows", quick, [*rows, *endurance.rows], [*goals(rows), *endurance.goals], facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Endurance:
+    rows: Sequence[Row]
+    goals: Sequence[Goal]
+
+
+async def _endurance(database: Database, redis_url: str, *, quick: bool) -> Endurance:
+    records, keys = (QUICK_ENDURANCE, QUICK_KEYS) if quick else (ENDURANCE, KEYS)
+    _console.print(f"memory over {records:,} records", highlight=False)
+    memory = await flows_endurance.memory(database, redis_url, records)
+    _console.print(f"recovery with {keys:,} keys", highlight=False)
+    seconds = await flows_endurance.recovery_seconds(database, redis_url, keys)
+    rows: list[Row] = [
+        _row(f"fencepost, keyed sum of {records:,} made records", "exactly-once", memory.figures),
+        {
+            "system": f"fencepost, recovery with {keys:,} keys",
+            "guarantee": "exactly-once",
+            "seconds": seconds,
+        },
+    ]
+    return Endurance(
+        rows,
+        [
+            Goal(
+                f"memory over {records:,} records, times that after a tenth",
+                memory.growth,
+                MEMORY_GROWTH_MAX,
+                at_most=True,
+            ),
+            Goal(f"recovery with {keys:,} keys, seconds", seconds, RECOVERY_SECONDS_MAX, at_most=True),
+        ],
+    )
 
 
 async def _ours(database: Database, redis_url: str, count: int) -> list[Row]:

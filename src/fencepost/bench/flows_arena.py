@@ -30,6 +30,7 @@ from fencepost.metrics import Metrics
 
 STREAM = "bench"
 KEYS = 1000
+AMOUNTS = 100
 FIRST_MOMENT = 1_700_000_000
 PER_SECOND = 1000
 LOADED_AT_ONCE = 5000
@@ -72,7 +73,7 @@ def record(number: int) -> bytes:
     return msgspec.json.encode(
         {
             "user": f"user-{number * 7919 % KEYS}",
-            "amount": number % 100,
+            "amount": number % AMOUNTS,
             "time": FIRST_MOMENT + number / PER_SECOND,
             "note": "a record of ordinary size",
         }

@@ -137,7 +137,9 @@ class Stage:
 
     def lose_all_but_the_source(self) -> None:
         with self._redis() as client:
-            client.delete(*(key for key in client.keys("*") if key != "arrivals"))
+            for key in client.keys("*"):
+                if key != "arrivals":
+                    client.delete(key)
 
     def settle(self, sink: str, within: float = 60) -> None:
         """Wait until the effects are as they should be, or are too many."""
