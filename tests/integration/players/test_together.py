@@ -7,7 +7,7 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.mutations.errors import FailedPrecondition, MutationError
+from fencepost.mutations.errors import FailedPrecondition, MutationError, NoSuchThing
 from fencepost.mutations.pipeline import Answer
 from fencepost.mutations.settings import MutationSettings
 from fencepost.players.requests import GrantItems, PlayerRequest, Transfer, UseItem
@@ -64,6 +64,20 @@ async def test_one_that_is_refused_takes_no_other_along(players: Players) -> Non
     assert answers[1].meta["reason"] == "not_enough"
     assert await balances(players, "ann") == await balances(players, "cat") == {"gold": 1}
     assert await balances(players, "bob") == {}
+
+
+async def test_a_refusal_counts_once_although_it_was_tried_together_first(
+    players: Players, database: Database
+) -> None:
+    await enrol(players, "ann", gold=5)
+    with pytest.raises(NoSuchThing):
+        await players.run(
+            Transfer(player_id="ann", to_player_id="nobody", resources={"gold": 1}), request_id="r1"
+        )
+
+    with closing(Caller(database.admin_url)) as admin:
+        count = "select refused from fencepost.refusal_counts() where reason = 'not_found'"
+        assert admin.value(count) == 1
 
 
 async def test_a_row_that_is_held_holds_up_its_own_request_only(players: Players, database: Database) -> None:

@@ -71,6 +71,11 @@ begin
     select a.* from unnest(p_scopes, p_keys, p_digests, p_responses, p_methods, p_actors, p_versions, p_plans)
       with ordinality a (scope, key, digest, response, method, actor, version, plan, place) order by a.scope, a.place
   loop
+    -- Whoever names a player that is not there is refused, and a refusal counts once: alone.
+    continue when not coalesce((v.plan -> 'create')::boolean, false) and (
+      v.version is null or jsonb_array_length(v.plan -> 'parties') > 1 and exists (
+        select 1 from jsonb_array_elements(v.plan -> 'parties') x
+        where not exists (select 1 from fencepost.player p where p.player_id = x ->> 'player')));
     begin
       select e.outcome, e.response into outcome, response
       from fencepost._player_execute(v.scope, v.key, v.digest, v.response, v.method, v.actor, v.version, v.plan) e;
