@@ -10,7 +10,7 @@ asks. So afterwards somebody asks for as many as there are gaps, and must get ex
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 
@@ -25,9 +25,10 @@ from fencepost.nonces.signer import Signer
 # What tells a client to ask again, and what it waits before it does.
 ASK_AGAIN = (SignerElsewhere, Refusal, Backpressure, TimeoutError)
 RETRY_AFTER_SECONDS = 0.02
-TELL = """insert into told (signer, request_id, nonce, hold, token, begun, ended, boot)
-          select * from unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::bigint[],
-                               %s::float8[], %s::float8[], %s::int[])"""
+# Written before it asks: who is killed before the answer has asked all the same.
+ASK = "insert into asked (signer, block, begun) values (%s, %s, %s)"
+TELL = """insert into told (signer, block, ended, request_id, nonce, hold)
+          select %s, %s, %s, * from unnest(%s::text[], %s::bigint[], %s::bigint[])"""
 
 
 async def serve_share(url: str, share: int, plan: dict[str, Any]) -> None:
@@ -101,14 +102,15 @@ class Caller:
             await self._end(signer, [Ending(row.nonce, row.hold, "recyclable") for row in rows])
 
     async def _ask(self, signer: Signer, request_ids: Sequence[str]) -> list[Reservation]:
+        await self._note(ASK, (signer.name, request_ids[0], time.monotonic()))
         while True:
-            begun = time.monotonic()
             try:
                 rows = await self._node.reserve(signer, request_ids)
             except ASK_AGAIN:
                 await asyncio.sleep(RETRY_AFTER_SECONDS)
                 continue
-            await self._write_down(signer, rows, begun, time.monotonic())
+            told = [row.request_id for row in rows], [row.nonce for row in rows], [row.hold for row in rows]
+            await self._note(TELL, (signer.name, request_ids[0], time.monotonic(), *told))
             return rows
 
     async def _end(self, signer: Signer, endings: Sequence[Ending]) -> None:
@@ -123,21 +125,6 @@ class Caller:
                 raise FencepostError(f"{signer.resource}: {wrong[:3]}")
             return
 
-    async def _write_down(
-        self, signer: Signer, rows: Sequence[Reservation], begun: float, ended: float
-    ) -> None:
-        count = len(rows)
+    async def _note(self, statement: LiteralString, values: Sequence[Any]) -> None:
         async with self._writing:
-            await self._notes.execute(
-                TELL,
-                (
-                    [signer.name] * count,
-                    [row.request_id for row in rows],
-                    [row.nonce for row in rows],
-                    [row.hold for row in rows],
-                    [row.fencing_token for row in rows],
-                    [begun] * count,
-                    [ended] * count,
-                    [self._plan["boot"]] * count,
-                ),
-            )
+            await self._notes.execute(statement, values)

@@ -16,9 +16,9 @@ from tests.acceptance.nonces.share import fill_gaps, serve_share
 
 LEASE_SECONDS = 15.0
 SCHEMA = """
-    create table told (signer text, request_id text, nonce bigint, hold bigint, token bigint, begun float8,
-                       ended float8, boot int);
-    grant select, insert on told to fencepost_app;
+    create table asked (signer text, block text, begun float8);
+    create table told (signer text, block text, ended float8, request_id text, nonce bigint, hold bigint);
+    grant select, insert on asked, told to fencepost_app;
 """
 
 
@@ -36,7 +36,7 @@ class Plan:
     def total(self) -> int:
         return self.requests * self.signers
 
-    def errand(self, share: int, boot: int) -> dict[str, Any]:
+    def errand(self, share: int) -> dict[str, Any]:
         settings = {
             "mode": self.modes[share],
             "node_address": f"http://node-{share}",
@@ -51,7 +51,6 @@ class Plan:
             "block": self.block,
             "nodes": len(self.modes),
             "settings": settings,
-            "boot": boot,
         }
 
 
@@ -65,7 +64,6 @@ class Storm:
     seed: int
     within: float = 100.0
     troubles: list[str] = field(default_factory=list[str])
-    _boots: int = 0
 
     def run(self) -> None:
         with self.database.connect_admin() as admin:
@@ -155,8 +153,7 @@ class Storm:
         children[share] = self._start(share)
 
     def _start(self, share: int) -> Child:
-        self._boots += 1
-        errand = self.plan.errand(share, self._boots)
+        errand = self.plan.errand(share)
         return self._stack.enter_context(Child(serve_share, self.database.url, share, errand))
 
 

@@ -14,7 +14,7 @@ from tests.isolation.planted_bug import Edit, PlantedBug
 
 def run(database: Database, clock: Clock, plan: Plan, *, seed: int, within: float = 240.0) -> list[str]:
     Storm(database, clock, plan, seed, within).run()
-    return breaches(database, requests=plan.requests, signers=plan.signers, first_boots=len(plan.modes))
+    return breaches(database, requests=plan.requests, signers=plan.signers)
 
 
 @pytest.mark.timeout(300)
@@ -46,7 +46,7 @@ def test_a_million_nonces_over_four_nodes(
     with capsys.disabled():
         took, seen = time.monotonic() - begun, Counter(storm.troubles)
         print(f"\n{took:.0f} s: {seen}, {acquisitions(database)} acquisitions")  # noqa: T201 - The figures.
-    assert breaches(database, requests=plan.requests, signers=plan.signers, first_boots=4) == []
+    assert breaches(database, requests=plan.requests, signers=plan.signers) == []
     assert len(seen) == 4, "some kind of trouble did not happen"
 
 
@@ -89,9 +89,9 @@ def test_the_ledger_sees_what_it_is_for() -> None:
     assert len(list(of_rows([(0, "CONSUMED", "0", "tx-0"), (2, "CONSUMED", "1", "tx-1")], 2))) == 1
     assert len(list(of_rows([(0, "RELEASED", None, None)], 1))) == 1
     assert len(list(of_rows([(0, "CONSUMED", "0", "tx-9")], 1))) == 1
-    twice = [Told("a", 0, 1, 0.0, 1.0, 1), Told("b", 0, 1, 0.5, 2.0, 1)]
-    assert len(list(of_answers(twice, 1))) == 1
-    backwards = [Told("a", 5, 1, 0.0, 1.0, 1), Told("b", 4, 1, 2.0, 3.0, 1)]
-    assert len(list(of_answers(backwards, 1))) == 1
-    overlapping = [Told("a", 5, 1, 0.0, 2.5, 1), Told("b", 4, 1, 2.0, 3.0, 1)]
-    assert list(of_answers(overlapping, 1)) == []
+    twice = [Told("a", 0, 1, 0.0, 1.0), Told("b", 0, 1, 0.5, 2.0)]
+    assert len(list(of_answers(twice))) == 1
+    backwards = [Told("a", 5, 1, 0.0, 1.0), Told("b", 4, 1, 2.0, 3.0)]
+    assert len(list(of_answers(backwards))) == 1
+    overlapping = [Told("a", 5, 1, 0.0, 2.5), Told("b", 4, 1, 2.0, 3.0)]
+    assert list(of_answers(overlapping)) == []
