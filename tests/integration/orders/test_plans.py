@@ -5,8 +5,8 @@ from importlib.resources import files
 import psycopg
 
 from fencepost.embedded import Database
-from fencepost.orders import desk, order
-from tests.integration.orders.market import BROKER, Market
+from fencepost.orders import desk, following, order
+from tests.integration.orders.market import BROKER, RESULT, Market
 
 HISTORY = 3000
 LONG = ("orders_order", "orders_ledger", "orders_result", "orders_audit", "outbox_settled", "outbox")
@@ -30,6 +30,7 @@ def test_a_long_history_is_never_scanned(database: Database) -> None:
         admin.autocommit = True
         before = scans(admin)
         _live_a_life(market)
+        _follow(market, admin)
         market.connection.execute("select pg_stat_force_next_flush()")
         market.close()
         after = scans(admin)
@@ -61,6 +62,20 @@ def _live_a_life(market: Market) -> None:
     market.run(order.counts())
     market.get(ids[0])
     market.run(desk.resolve(lost.id, "parked", "dead", "ann", "not there"))
+
+
+def _follow(market: Market, admin: psycopg.Connection[tuple[object, ...]]) -> None:
+    """An order that the broker is not done with, asked about until it is."""
+    market.accepted("followed", symbol="F")
+    market.settle(market.take_one(), "sent", result={**RESULT, "open": True})
+    # As if a minute had passed.
+    admin.execute("update fencepost.orders_following set ask_at = ask_at - interval '1 minute'")
+    (followed,) = market.run(following.take(BROKER, 60, 10))
+    heard = following.FollowUp(
+        followed.id, followed.take, {"digest": "sha256:y", "status": "filled"}, over=True
+    )
+    market.run(following.settle(BROKER, "asker-1", [heard]))
+    market.run(following.counts())
 
 
 def _sent(taken: order.TakenOrder) -> order.OrderSettlement:
