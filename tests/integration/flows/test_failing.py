@@ -72,13 +72,14 @@ async def test_a_hook_that_fails_for_a_while_changes_nothing_in_the_end(scene: S
     assert ledger.staged == {}
 
 
-async def test_a_hook_that_fails_for_ever_is_told_and_can_be_mended(scene: Scene) -> None:
+@pytest.mark.parametrize("hook", HOOKS)
+async def test_a_hook_that_fails_for_ever_is_told_and_can_be_mended(scene: Scene, hook: str) -> None:
     ledger = Ledger()
-    ledger.failing["commit"] = 1_000_000
+    ledger.failing[hook] = 1_000_000
     flow = Flow("broken").source(IterableSource(NUMBERS)).sink(LedgerSink(ledger))
     worker = scene.worker(flow, records_max=100)
     running = asyncio.create_task(worker.run(until_done=True))
-    await scene.until(lambda: "commit failed" in str(worker.errors))
+    await scene.until(lambda: f"{hook} failed" in str(worker.errors))
     assert published(ledger) == []
     ledger.failing.clear()
 
