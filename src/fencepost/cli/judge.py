@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli import judge_people, judge_rejudge
+from fencepost.cli import judge_contest, judge_people, judge_rejudge
 from fencepost.cli.exits import ExitCode
 from fencepost.cli.terminal import JsonOption, answer, answer_json
 
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.add_typer(judge_people.users_app, name="users")
 app.add_typer(judge_people.tokens_app, name="tokens")
 app.add_typer(judge_rejudge.app, name="rejudge")
+app.add_typer(judge_contest.app, name="contest")
 Package = Annotated[Path, typer.Argument(metavar="PACKAGE", help="A folder or a zip.", exists=True)]
 
 

@@ -12,12 +12,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from starlette.exceptions import HTTPException
 
+from fencepost.judge import contest_api, contests, people_api, rejudge_api
 from fencepost.judge import doors as entrance
-from fencepost.judge import people_api, rejudge_api
 from fencepost.judge.access import ACCESS
-from fencepost.judge.doors import Doors, Who
+from fencepost.judge.doors import Doors, Who, author_of
 from fencepost.judge.language import FileName, Name, read_specs
 from fencepost.judge.problem import Slug
 from fencepost.judge.records import Standing
@@ -27,8 +26,6 @@ from fencepost.judge.service import Judging, no_submission
 LOOK_SECONDS = 0.25
 KEEP_ALIVE_LOOKS = 60
 SAMPLE_BYTES_MAX = 4096
-ANONYMOUS = "anonymous"
-"""Whose the submissions of an operator are who names nobody."""
 Limit = Annotated[int, Query(ge=1, le=200)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
@@ -42,6 +39,7 @@ class SubmitRequest(BaseModel):
     language: Name
     code: str | None = None
     sources: dict[FileName, str] | None = Field(default=None, max_length=64)
+    contest: Slug | None = None
     author: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")] | None = None
 
     @model_validator(mode="after")
@@ -65,7 +63,7 @@ def make_router(judging: Judging, *, house_token: str | None = None) -> APIRoute
     """Everything that the table of `access.py` names, and nothing else."""
     doors = Doors(judging.fp, house_token=house_token, source_max_bytes=judging.settings.source_max_bytes)
     router = entrance.make_router(doors)
-    for add in (_add_submissions, _add_problems, people_api.add, rejudge_api.add):
+    for add in (_add_submissions, _add_problems, people_api.add, rejudge_api.add, contest_api.add):
         add(router, judging)
     assert entrance.lines_of(router) == set(ACCESS), "a line of the table has no route"
     return router
@@ -75,11 +73,14 @@ def _add_submissions(router: APIRouter, judging: Judging) -> None:
     @router.post("/submit", status_code=202)
     async def submit(request: SubmitRequest, who: Who, key: Key = None) -> SubmitAnswer:
         """Submit a program. The same Idempotency-Key and body again answers the same job."""
+        if not who.may(Role.JURY):
+            await judging.check_shown(request.problem_id)
         job_id = await judging.submit(
             request.problem_id,
             request.language,
             request.files(),
             author=author_of(who, request.author),
+            contest=request.contest,
             key=key,
             limited=who.is_limited,
         )
@@ -116,15 +117,22 @@ def _add_submissions(router: APIRouter, judging: Judging) -> None:
 
 def _add_problems(router: APIRouter, judging: Judging) -> None:
     @router.get("/problems")
-    async def problems(after: str | None = None, limit: Limit = 100) -> list[dict[str, Any]]:
+    async def problems(who: Who, after: str | None = None, limit: Limit = 100) -> list[dict[str, Any]]:
+        """Titles by slug; fewer than `limit` when some of them belong to a contest that has not begun."""
+        found = await judging.problems(after, limit)
+        slugs = [] if who.may(Role.JURY) else [one.slug for one in found]
+        hidden = await judging.fp.run(contests.hidden(slugs))
         return [
             {"slug": one.slug, "version": one.version, "title": one.title}
-            for one in await judging.problems(after, limit)
+            for one in found
+            if one.slug not in hidden
         ]
 
     @router.get("/problems/{slug}")
-    async def problem(slug: str) -> dict[str, Any]:
+    async def problem(slug: str, who: Who) -> dict[str, Any]:
         """The statement, the limits and the samples; never the secret data."""
+        if not who.may(Role.JURY):
+            await judging.check_shown(slug)
         found = await judging.problem(slug)
         samples = [case for case in found.problem.data.all_cases() if case.sample]
         shown = [
@@ -151,14 +159,6 @@ def _add_problems(router: APIRouter, judging: Judging) -> None:
             file.flush()
             made = await judging.import_problem(Path(file.name), slug=slug)
         return {"slug": made.slug, "version": made.version, "title": made.title}
-
-
-def author_of(who: Visitor, named: str | None) -> str:
-    """In whose name: a jury may act for others, a contestant only for himself."""
-    own = who.name if who.is_user else ANONYMOUS
-    if named is not None and named != own and not who.may(Role.JURY):
-        raise HTTPException(403, f"You are {own}; only a jury may name another author.")
-    return named or own
 
 
 async def _seen_by(who: Visitor, judging: Judging, job_id: int) -> Standing:

@@ -22,8 +22,10 @@ from starlette.types import Message, Receive
 from fencepost.house import Fencepost
 from fencepost.judge import people
 from fencepost.judge.access import ACCESS, Access
-from fencepost.judge.role import OPERATOR, Visitor
+from fencepost.judge.role import OPERATOR, Role, Visitor
 
+ANONYMOUS = "anonymous"
+"""Whose the submissions of an operator are who names nobody."""
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
@@ -93,6 +95,14 @@ def visitor_of(request: Request) -> Visitor:
 
 
 Who = Annotated[Visitor, Depends(visitor_of)]
+
+
+def author_of(who: Visitor, named: str | None) -> str:
+    """In whose name: a jury may act for others, a contestant only for himself."""
+    own = who.name if who.is_user else ANONYMOUS
+    if named is not None and named != own and not who.may(Role.JURY):
+        raise HTTPException(403, f"You are {own}; only a jury may name another author.")
+    return named or own
 
 
 def _line_of(route: APIRoute) -> tuple[str, str]:

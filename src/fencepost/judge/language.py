@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from shutil import which
@@ -150,13 +150,17 @@ def libraries() -> Sequence[str]:
     return [path for path in LIBRARIES if Path(path).exists() and not Path(path).is_symlink()]
 
 
-def read_specs(folder: Path | None = None) -> list[LanguageSpec]:
-    """The languages that we know. Adding one is adding a file."""
+@cache
+def read_specs(folder: Path | None = None) -> tuple[LanguageSpec, ...]:
+    """The languages that we know. Adding one is adding a file.
+
+    Read once for a process: every submission asks, and reading them takes longer than taking a submission.
+    """
     place: Any = folder or files("fencepost.judge.languages")
     texts = sorted(
         (file.name, file.read_text(encoding="utf-8")) for file in place.iterdir() if _is_spec(file)
     )
-    return [LanguageSpec.model_validate(yaml.safe_load(text)) for _, text in texts]
+    return tuple(LanguageSpec.model_validate(yaml.safe_load(text)) for _, text in texts)
 
 
 def find_languages(specs: Iterable[LanguageSpec] | None = None) -> dict[str, Language]:

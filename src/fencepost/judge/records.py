@@ -88,11 +88,24 @@ def list_problems(after: str | None, limit: int) -> Call[list[ProblemTitle]]:
 
 
 def put_submission(
-    job_id: int, slug: str, language: str, author: str, sources: Mapping[str, str]
+    job_id: int,
+    slug: str,
+    language: str,
+    author: str,
+    sources: Mapping[str, str],
+    contest: str | None = None,
 ) -> Call[None]:
     return Call(
-        "select fencepost.judge_submission_put(%s::bigint, %s::text, %s::text, %s::text, %s::jsonb)",
-        (job_id, text("problem", slug), language, text("author", author), document("sources", dict(sources))),
+        "select fencepost.judge_submission_put(%s::bigint, %s::text, %s::text, %s::text, %s::jsonb,"
+        " %s::text)",
+        (
+            job_id,
+            text("problem", slug),
+            language,
+            text("author", author),
+            document("sources", dict(sources)),
+            optional_text("contest", contest),
+        ),
         nothing,
     )
 

@@ -13,7 +13,7 @@ from fencepost.crashpoints import crash_point
 from fencepost.errors import InvalidInput, NotFound
 from fencepost.house import Fencepost
 from fencepost.jobs.job import Job
-from fencepost.judge import people, records, rejudging
+from fencepost.judge import contests, people, records, rejudging
 from fencepost.judge.chambers import open_judge
 from fencepost.judge.grading import CaseResult
 from fencepost.judge.judging import Judge, JudgeFault, Judgement
@@ -63,6 +63,7 @@ class Judging:
         sources: Mapping[str, str],
         *,
         author: str,
+        contest: str | None = None,
         key: str | None = None,
         limited: bool = False,
     ) -> int:
@@ -72,6 +73,8 @@ class Judging:
         """
         self._check(language, sources)
         body: Json = {"problem": problem, "language": language, "sources": dict(sources), "author": author}
+        # Only where it is named: keys that were used before there were contests mean the same as before.
+        body |= {"contest": contest} if contest is not None else {}
         async with self.fp.transaction() as tx:
             if key is not None:
                 scope, digest = f"judge:{author}", marker.digest("submit", body)
@@ -81,7 +84,9 @@ class Judging:
             if limited:
                 await tx.run(self.allowance(author))
             submitted = await self._job.submit(tx)
-            await tx.run(records.put_submission(submitted.job_id, problem, language, author, sources))
+            await tx.run(
+                records.put_submission(submitted.job_id, problem, language, author, sources, contest)
+            )
             if key is not None:
                 await tx.run(marker.remember(f"judge:{author}", key, {"job_id": submitted.job_id}))
             crash_point("judge.submit.before_commit")
@@ -102,6 +107,11 @@ class Judging:
         if not found:
             raise NotFound(f"There is no problem {slug}.", noun="problem", subject=slug)
         return found[0]
+
+    async def check_shown(self, slug: str) -> None:
+        """For a contestant a problem is not there before a contest of it begins."""
+        if await self.fp.run(contests.hidden([slug])):
+            raise NotFound(f"There is no problem {slug}.", noun="problem", subject=slug)
 
     async def problems(self, after: str | None, limit: int) -> Sequence[records.ProblemTitle]:
         return await self.fp.run(records.list_problems(after, limit))

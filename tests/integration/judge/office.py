@@ -36,7 +36,7 @@ class Office:
     async def add(self, name: str, role: Role) -> str:
         await self.fp.run(people.set_user(name, role, "test"))
         token = people.new_token()
-        await self.fp.run(people.make_token(people.digest_of(token), name, "test", 3600, "test"))
+        await self.fp.run(people.make_token(people.digest_of(token), name, "test", 864_000, "test"))
         self.tokens[name] = token
         return token
 

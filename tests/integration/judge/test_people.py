@@ -18,7 +18,7 @@ from tests.integration.judge.office import HOUSE_TOKEN, PROGRAM, open_office
 ROLES = {None: 0, "fpj_unknown": 0, "wrong": 0, "con": 1, "jo": 2, "ada": 3, HOUSE_TOKEN: 3}
 """Who asks: nobody, made-up tokens, a contestant, a jury, an admin, the operator; and how much each may."""
 
-NAMES = ("job_id", "slug", "name", "token_id", "generation")
+NAMES = ("job_id", "slug", "name", "token_id", "generation", "contest", "clarification_id")
 
 
 @pytest.fixture
@@ -54,7 +54,11 @@ async def test_every_route_lets_in_whom_the_table_names_and_nobody_else(
 def test_a_contestant_changes_nothing_but_what_is_his_own() -> None:
     changing = {line for line, access in ACCESS.items() if line[0] != "GET" and access.role < Role.JURY}
 
-    assert changing == {("POST", "/submit")}
+    assert changing == {
+        ("POST", "/submit"),
+        ("POST", "/judge/contests/{contest}/contestants"),
+        ("POST", "/judge/contests/{contest}/clarifications"),
+    }
     assert {
         line for line, access in ACCESS.items() if "users" in line[1] and access.role < Role.ADMIN
     } == set()

@@ -51,14 +51,15 @@ as $$
 $$;
 
 -- The submission that belongs to a job, in the transaction that submitted the job: both or neither. Sent to the newest
--- version of the problem; raises not_found when there is none.
+-- version of the problem; raises not_found when there is none. Into a contest only within its time, by who takes part.
 create or replace function fencepost.judge_submission_put(
-  p_job_id bigint, p_slug text, p_language text, p_author text, p_sources jsonb
+  p_job_id bigint, p_slug text, p_language text, p_author text, p_sources jsonb, p_contest text
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
   v_version integer;
+  v_now     timestamptz := fencepost.clock();
 begin
   perform fencepost._check_token('job_id', p_job_id);
   perform fencepost._check_text('language', p_language, 32);
@@ -68,8 +69,11 @@ begin
   if v_version is null then
     perform fencepost._refuse('not_found', 'problem', coalesce(p_slug, ''), '{}', '{}');
   end if;
-  insert into fencepost.judge_submission (job_id, slug, version, language, author, sources, submitted_at)
-  values (p_job_id, p_slug, v_version, p_language, p_author, p_sources, fencepost.clock());
+  if p_contest is not null then
+    perform fencepost._judge_contest_check(p_contest, p_slug, p_author, v_now);
+  end if;
+  insert into fencepost.judge_submission (job_id, slug, version, language, author, sources, submitted_at, contest)
+  values (p_job_id, p_slug, v_version, p_language, p_author, p_sources, v_now, p_contest);
 end $$;
 
 -- What a worker judges: the program, and the problem in the version that it was sent to or is rejudged by. Nothing when its

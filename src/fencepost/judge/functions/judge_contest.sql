@@ -1,0 +1,258 @@
+-- Contests. What counts is the clock of the database at the moment of the submission's write, and nothing else.
+--
+-- Locks: a contest's row, shared by whoever submits into it or joins it, alone by whoever changes it.
+
+-- Make a contest, or change one; its problems are those named now. Submissions stay whatever is changed.
+create or replace function fencepost.judge_contest_put(
+  p_slug text, p_title text, p_scoring text, p_starts_at timestamptz, p_freeze_at timestamptz, p_ends_at timestamptz,
+  p_penalty_minutes integer, p_labels text[], p_problems text[], p_actor text
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_missing text;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('contest', p_slug, 64);
+  perform fencepost._check_text('title', p_title, 800);
+  perform fencepost._check_word('scoring', p_scoring, array['icpc', 'ioi']);
+  perform fencepost._check_moment('starts_at', p_starts_at);
+  perform fencepost._check_moment('freeze_at', p_freeze_at);
+  perform fencepost._check_moment('ends_at', p_ends_at);
+  perform fencepost._check_lengths('problems', cardinality(p_labels), cardinality(p_problems));
+  perform fencepost._check_text('actor', p_actor, 256);
+  select s into v_missing from unnest(p_problems) s
+  where not exists (select 1 from fencepost.judge_problem p where p.slug = s) order by s limit 1;
+  if v_missing is not null then
+    perform fencepost._refuse('not_found', 'problem', v_missing, '{}', null);
+  end if;
+  insert into fencepost.judge_contest (slug, title, scoring, starts_at, freeze_at, ends_at, penalty_minutes)
+  values (p_slug, p_title, p_scoring, p_starts_at, p_freeze_at, p_ends_at, p_penalty_minutes)
+  on conflict (slug) do update
+    set title = excluded.title, scoring = excluded.scoring, starts_at = excluded.starts_at, freeze_at = excluded.freeze_at,
+        ends_at = excluded.ends_at, penalty_minutes = excluded.penalty_minutes;
+  delete from fencepost.judge_contest_problem p where p.contest = p_slug;
+  insert into fencepost.judge_contest_problem (contest, label, slug)
+  select p_slug, n.label, n.slug from unnest(p_labels, p_problems) n (label, slug);
+  perform fencepost._event(fencepost.clock(), 'judge_contest', p_slug, 'set', p_actor, null,
+    jsonb_build_object('starts_at', p_starts_at, 'freeze_at', p_freeze_at, 'ends_at', p_ends_at, 'problems', p_problems));
+end $$;
+
+-- Contests after p_after by name, or one; each with its problems, and whether it has begun and is over by now.
+create or replace function fencepost.judge_contests(p_slug text, p_after text, p_limit integer)
+returns table (slug text, title text, scoring text, starts_at timestamptz, freeze_at timestamptz, ends_at timestamptz,
+               unfrozen_at timestamptz, penalty_minutes integer, problems jsonb, seen_at timestamptz)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := fencepost.clock();
+begin
+  perform fencepost._check_limit(p_limit);
+  return query
+  select c.slug, c.title, c.scoring, c.starts_at, c.freeze_at, c.ends_at, c.unfrozen_at, c.penalty_minutes,
+         coalesce((select jsonb_agg(jsonb_build_object('label', p.label, 'slug', p.slug) order by p.label)
+                   from fencepost.judge_contest_problem p where p.contest = c.slug), '[]'), v_now
+  from fencepost.judge_contest c
+  where c.slug >= coalesce(p_slug, '') and c.slug > coalesce(p_after, '') and (p_slug is null or c.slug = p_slug)
+  order by c.slug limit p_limit;
+end $$;
+
+-- Lock a contest for somebody who acts in it; raises not_found.
+create or replace function fencepost._judge_contest_enter(p_slug text) returns fencepost.judge_contest
+language plpgsql volatile
+as $$
+declare
+  v_contest fencepost.judge_contest;
+begin
+  select * into v_contest from fencepost.judge_contest c where c.slug = p_slug for share;
+  if not found then
+    perform fencepost._refuse('not_found', 'contest', coalesce(p_slug, 'null'), '{}', null);
+  end if;
+  return v_contest;
+end $$;
+
+create or replace function fencepost._judge_contest_refuse(p_slug text, p_why text) returns void
+language plpgsql immutable
+as $$
+begin
+  raise exception 'contest %: %.', p_slug, p_why using errcode = 'ZF100', detail = '{"field": "contest"}';
+end $$;
+
+-- Take part, until the contest is over. The same again changes nothing.
+create or replace function fencepost.judge_contest_join(p_slug text, p_name text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_contest fencepost.judge_contest := fencepost._judge_contest_enter(p_slug);
+  v_now     timestamptz := fencepost.clock();
+begin
+  perform fencepost._check_text('name', p_name, 200);
+  if v_now >= v_contest.ends_at then
+    perform fencepost._judge_contest_refuse(p_slug, 'it is over');
+  end if;
+  insert into fencepost.judge_contestant (contest, name, joined_at) values (p_slug, p_name, v_now)
+  on conflict (contest, name) do nothing;
+end $$;
+
+create or replace function fencepost._judge_contest_check_contestant(p_slug text, p_name text) returns void
+language plpgsql stable
+as $$
+begin
+  if not exists (select 1 from fencepost.judge_contestant n where n.contest = p_slug and n.name = p_name) then
+    perform fencepost._judge_contest_refuse(p_slug, format('%s does not take part; join first', p_name));
+  end if;
+end $$;
+
+-- Whether this may be submitted into the contest at this moment: within its time, by who takes part, to a problem of it.
+create or replace function fencepost._judge_contest_check(p_contest text, p_slug text, p_author text, p_now timestamptz) returns void
+language plpgsql volatile
+as $$
+declare
+  v_contest fencepost.judge_contest := fencepost._judge_contest_enter(p_contest);
+begin
+  if p_now < v_contest.starts_at or p_now >= v_contest.ends_at then
+    perform fencepost._judge_contest_refuse(p_contest, case when p_now < v_contest.starts_at then 'it has not begun' else 'it is over' end);
+  end if;
+  perform fencepost._judge_contest_check_contestant(p_contest, p_author);
+  if not exists (select 1 from fencepost.judge_contest_problem p where p.contest = p_contest and p.slug = p_slug) then
+    perform fencepost._refuse('not_found', 'problem', p_slug, jsonb_build_object('contest', p_contest), null);
+  end if;
+end $$;
+
+-- Show what the freeze hides. After the end only: before it, the freeze is a promise.
+create or replace function fencepost.judge_contest_unfreeze(p_slug text, p_actor text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_contest fencepost.judge_contest;
+  v_now     timestamptz;
+begin
+  perform fencepost._check_text('actor', p_actor, 256);
+  select * into v_contest from fencepost.judge_contest c where c.slug = p_slug for update;
+  if not found then
+    perform fencepost._refuse('not_found', 'contest', coalesce(p_slug, 'null'), '{}', null);
+  end if;
+  v_now := fencepost.clock();
+  if v_now < v_contest.ends_at then
+    perform fencepost._judge_contest_refuse(p_slug, 'it is not over yet');
+  end if;
+  update fencepost.judge_contest c set unfrozen_at = coalesce(c.unfrozen_at, v_now) where c.slug = p_slug;
+  perform fencepost._event(v_now, 'judge_contest', p_slug, 'unfrozen', p_actor, null, '{}');
+end $$;
+
+-- Everything that a scoreboard is made of: who takes part, and what was submitted, in order, with what stands.
+create or replace function fencepost.judge_contest_contestants(p_slug text) returns table (name text)
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select n.name from fencepost.judge_contestant n where n.contest = p_slug order by n.name
+$$;
+
+create or replace function fencepost.judge_contest_entries(p_slug text)
+returns table (author text, slug text, submitted_at timestamptz, verdict text, score double precision, points jsonb)
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select s.author, s.slug, s.submitted_at, r.verdict, r.score, coalesce(r.points, '{}')
+  from fencepost.judge_submission s left join fencepost.judge_result r on r.job_id = s.job_id
+  where s.contest = p_slug and s.contest is not null order by s.contest, s.job_id
+$$;
+
+-- Which of the problems are not for contestants yet: those of contests that have not begun, and of none that has.
+create or replace function fencepost.judge_problem_hidden(p_slugs text[]) returns table (slug text)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := fencepost.clock();
+begin
+  return query
+  select s.slug from unnest(p_slugs) s (slug)
+  cross join lateral (select count(*), count(*) filter (where c.starts_at <= v_now)
+                      from fencepost.judge_contest_problem p join fencepost.judge_contest c on c.slug = p.contest
+                      where p.slug = s.slug) n (contests, begun)
+  where n.contests > 0 and n.begun = 0;
+end $$;
+
+-- Ask. Only who takes part, about the contest or a problem of it.
+create or replace function fencepost.judge_clarification_ask(p_slug text, p_label text, p_author text, p_question text) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_id bigint;
+begin
+  perform fencepost._judge_contest_enter(p_slug);
+  perform fencepost._check_text('question', p_question, 4000);
+  perform fencepost._judge_contest_check_contestant(p_slug, p_author);
+  perform fencepost._judge_contest_check_label(p_slug, p_label);
+  insert into fencepost.judge_clarification (contest, label, author, question, asked_at)
+  values (p_slug, p_label, p_author, p_question, fencepost.clock()) returning clarification_id into v_id;
+  return v_id;
+end $$;
+
+create or replace function fencepost._judge_contest_check_label(p_slug text, p_label text) returns void
+language plpgsql volatile
+as $$
+begin
+  if p_label is not null and not exists (
+    select 1 from fencepost.judge_contest_problem p where p.contest = p_slug and p.label = p_label) then
+    perform fencepost._refuse('not_found', 'problem', p_label, jsonb_build_object('contest', p_slug), null);
+  end if;
+end $$;
+
+-- Answer, to who asked or to all. Once: two of a jury who answer at the same time do not contradict each other.
+create or replace function fencepost.judge_clarification_answer(
+  p_slug text, p_id bigint, p_answer text, p_to_all boolean, p_actor text
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_seen fencepost.judge_clarification;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('answer', p_answer, 4000);
+  perform fencepost._check_text('actor', p_actor, 256);
+  select * into v_seen from fencepost.judge_clarification c where c.clarification_id = p_id and c.contest = p_slug for update;
+  if not found then
+    perform fencepost._refuse('not_found', 'clarification', coalesce(p_id::text, 'null'), '{}', null);
+  end if;
+  if v_seen.answer is not null then
+    perform fencepost._refuse('already_finished', 'clarification', p_id::text, '{}',
+      jsonb_build_object('answered_by', v_seen.answered_by, 'answered_at', v_seen.answered_at));
+  end if;
+  update fencepost.judge_clarification c
+  set answer = p_answer, to_all = coalesce(p_to_all, false), answered_by = p_actor, answered_at = fencepost.clock()
+  where c.clarification_id = p_id;
+end $$;
+
+-- Tell all who take part, unasked.
+create or replace function fencepost.judge_announce(p_slug text, p_label text, p_text text, p_actor text) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_now timestamptz := fencepost.clock();
+  v_id  bigint;
+begin
+  perform fencepost._judge_contest_enter(p_slug);
+  perform fencepost._check_text('text', p_text, 4000);
+  perform fencepost._check_text('actor', p_actor, 256);
+  perform fencepost._judge_contest_check_label(p_slug, p_label);
+  insert into fencepost.judge_clarification (contest, label, author, question, asked_at, answer, answered_at, answered_by, to_all)
+  values (p_slug, p_label, p_actor, '', v_now, p_text, v_now, p_actor, true) returning clarification_id into v_id;
+  return v_id;
+end $$;
+
+-- The clarifications of a contest after p_after: for p_name what he asked and what all are told; for null everything.
+create or replace function fencepost.judge_clarifications(p_slug text, p_name text, p_after bigint, p_limit integer)
+returns table (clarification_id bigint, label text, author text, question text, asked_at timestamptz, answer text,
+               answered_at timestamptz, answered_by text, to_all boolean)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  perform fencepost._check_limit(p_limit);
+  return query
+  select c.clarification_id, c.label, c.author, c.question, c.asked_at, c.answer, c.answered_at, c.answered_by, c.to_all
+  from fencepost.judge_clarification c
+  where c.contest = p_slug and c.clarification_id > coalesce(p_after, 0) and (p_name is null or c.to_all or c.author = p_name)
+  order by c.contest, c.clarification_id limit p_limit;
+end $$;

@@ -1,0 +1,155 @@
+"""Scoreboards: pure, so every rule is a small table of submissions and a moment."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.judge.scoreboard import Contest, ContestProblem, Entry, Line, Scoring, scoreboard
+
+START = datetime(2026, 10, 3, 9, tzinfo=UTC)
+
+
+def minute(count: float) -> datetime:
+    return START + timedelta(minutes=count)
+
+
+ICPC = Contest(
+    slug="autumn",
+    title="Autumn",
+    scoring=Scoring.ICPC,
+    starts_at=START,
+    ends_at=minute(300),
+    freeze_at=minute(240),
+    problems=[ContestProblem("A", "fence"), ContestProblem("B", "paint")],
+)
+IOI = replace(ICPC, scoring=Scoring.IOI)
+END = minute(301)
+
+
+def entry(author: str, slug: str, at: float, verdict: str | None, **more: object) -> Entry:
+    return replace(Entry(author, slug, minute(at), verdict), **more)  # type: ignore[arg-type]
+
+
+def standing(lines: list[Line]) -> list[tuple[int, str, int, int]]:
+    return [(line.rank, line.name, line.solved, line.penalty) for line in lines]
+
+
+def test_problems_solved_come_first_and_then_minutes_with_penalties() -> None:
+    entries = [
+        entry("bob", "fence", 10, "WA"),
+        entry("ann", "fence", 20.9, "AC"),
+        entry("bob", "fence", 30, "AC"),
+        entry("cem", "fence", 30, "CE"),
+        entry("cem", "fence", 31, "SE"),
+        entry("cem", "fence", 40, "AC"),
+        entry("cem", "fence", 41, "WA"),
+        entry("dan", "paint", 50, "WA"),
+        entry("bob", "paint", 60, "AC"),
+    ]
+    lines = scoreboard(ICPC, ["ann", "bob", "cem", "dan", "eve"], entries, END, sees_all=True)
+
+    assert standing(lines) == [
+        (1, "bob", 2, 110),
+        (2, "ann", 1, 20),
+        (3, "cem", 1, 40),
+        (4, "dan", 0, 0),
+        (4, "eve", 0, 0),
+    ]
+    cells = {line.name: line.cells for line in lines}
+    assert (cells["cem"]["A"].tries, cells["dan"]["B"].tries) == (0, 1)
+    assert [line.name for line in lines if line.cells["A"].first] == ["ann"]
+
+
+def test_equal_penalties_are_told_apart_by_the_last_solution_and_else_share_a_rank() -> None:
+    entries = [
+        entry("ann", "fence", 10, "AC"),
+        entry("bob", "fence", 30, "AC"),
+        entry("cem", "fence", 10, "AC"),
+        entry("bob", "paint", 30, "AC"),
+        entry("ann", "paint", 50, "AC"),
+        entry("cem", "paint", 50, "AC"),
+    ]
+
+    assert standing(scoreboard(ICPC, ["ann", "bob", "cem"], entries, END, sees_all=True)) == [
+        (1, "bob", 2, 60),
+        (2, "ann", 2, 60),
+        (2, "cem", 2, 60),
+    ]
+
+
+def test_the_freeze_hides_verdicts_until_it_is_lifted_and_not_from_the_jury() -> None:
+    entries = [entry("ann", "fence", 239, "WA"), entry("ann", "fence", 240, "AC")]
+    frozen = scoreboard(ICPC, ["ann"], entries, END)[0]
+    jury = scoreboard(ICPC, ["ann"], entries, END, sees_all=True)[0]
+    lifted = replace(ICPC, unfrozen_at=minute(320))
+    after = scoreboard(lifted, ["ann"], entries, minute(320))[0]
+    still = scoreboard(lifted, ["ann"], entries, minute(319))[0]
+
+    assert (frozen.solved, frozen.cells["A"].tries, frozen.cells["A"].pending) == (0, 1, 1)
+    assert (jury.solved, jury.penalty, after.solved, still.solved) == (1, 260, 1, 0)
+
+
+def test_what_lies_outside_the_contest_or_after_the_moment_does_not_count() -> None:
+    entries = [
+        entry("ann", "fence", -1, "AC"),
+        entry("bob", "fence", 100, "AC"),
+        entry("ann", "paint", 300, "AC"),
+        entry("guest", "paint", 20, "AC"),
+    ]
+
+    assert standing(scoreboard(ICPC, ["ann", "bob"], entries, minute(99))) == [
+        (1, "ann", 0, 0),
+        (1, "bob", 0, 0),
+    ]
+    assert standing(scoreboard(ICPC, ["ann", "bob"], entries, END)) == [(1, "bob", 1, 100), (2, "ann", 0, 0)]
+
+
+def test_points_are_the_best_of_each_group_and_never_less_than_the_best_try() -> None:
+    entries = [
+        entry("ann", "fence", 10, "PA", score=40.0, points={"one": 40.0, "two": 0.0}),
+        entry("ann", "fence", 20, "PA", score=60.0, points={"one": 0.0, "two": 60.0}),
+        entry("ann", "paint", 25, "WA"),
+        entry("ann", "paint", 30, None),
+        entry("bob", "fence", 10, "PA", score=60.0),
+        entry("bob", "paint", 10, "AC"),
+    ]
+    lines = scoreboard(IOI, ["ann", "bob", "cem"], entries, END)
+
+    assert [(line.rank, line.name, line.points) for line in lines] == [
+        (1, "bob", 160.0),
+        (2, "ann", 100.0),
+        (3, "cem", 0.0),
+    ]
+    assert (lines[1].cells["B"].points, lines[1].cells["B"].pending) == (0.0, 1)
+
+
+VERDICTS = st.sampled_from(["AC", "WA", "TLE", "CE", "SE", None])
+ENTRIES = st.lists(
+    st.builds(
+        entry,
+        st.sampled_from(["ann", "bob", "cem"]),
+        st.sampled_from(["fence", "paint"]),
+        st.floats(0, 299),
+        VERDICTS,
+    ),
+    max_size=30,
+).map(lambda entries: sorted(entries, key=lambda one: one.submitted_at))
+
+
+@given(ENTRIES, st.floats(0, 320))
+def test_before_the_freeze_and_after_it_is_lifted_everybody_sees_the_same(
+    entries: list[Entry], at: float
+) -> None:
+    lifted = replace(ICPC, unfrozen_at=minute(310))
+    everybody = scoreboard(lifted, ["ann", "bob", "cem"], entries, minute(at))
+    jury = scoreboard(lifted, ["ann", "bob", "cem"], entries, minute(at), sees_all=True)
+
+    if at < 240 or at >= 310:
+        assert everybody == jury
+    # What the freeze shows is what was known when it began; only hopes are added.
+    assert [line.solved for line in sorted(everybody, key=lambda line: line.name)] <= [3, 3, 3]
+    frozen = scoreboard(ICPC, ["ann", "bob", "cem"], entries, minute(max(at, 240)))
+    known = scoreboard(ICPC, ["ann", "bob", "cem"], [e for e in entries if e.submitted_at < minute(240)], END)
+    assert standing(frozen) == standing(known)
