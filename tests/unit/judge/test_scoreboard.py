@@ -131,16 +131,16 @@ ENTRIES = st.lists(
         entry,
         st.sampled_from(["ann", "bob", "cem"]),
         st.sampled_from(["fence", "paint"]),
-        st.floats(0, 299),
+        st.sampled_from([0, 100, 239, 240, 260, 299]),
         VERDICTS,
     ),
-    max_size=30,
+    max_size=12,
 ).map(lambda entries: sorted(entries, key=lambda one: one.submitted_at))
 
 
-@given(ENTRIES, st.floats(0, 320))
+@given(ENTRIES, st.sampled_from([0, 100, 239, 240, 270, 309, 310, 320]))
 def test_before_the_freeze_and_after_it_is_lifted_everybody_sees_the_same(
-    entries: list[Entry], at: float
+    entries: list[Entry], at: int
 ) -> None:
     lifted = replace(ICPC, unfrozen_at=minute(310))
     everybody = scoreboard(lifted, ["ann", "bob", "cem"], entries, minute(at))
@@ -149,7 +149,6 @@ def test_before_the_freeze_and_after_it_is_lifted_everybody_sees_the_same(
     if at < 240 or at >= 310:
         assert everybody == jury
     # What the freeze shows is what was known when it began; only hopes are added.
-    assert [line.solved for line in sorted(everybody, key=lambda line: line.name)] <= [3, 3, 3]
     frozen = scoreboard(ICPC, ["ann", "bob", "cem"], entries, minute(max(at, 240)))
     known = scoreboard(ICPC, ["ann", "bob", "cem"], [e for e in entries if e.submitted_at < minute(240)], END)
     assert standing(frozen) == standing(known)

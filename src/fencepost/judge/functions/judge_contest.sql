@@ -72,6 +72,7 @@ begin
   return v_contest;
 end $$;
 
+-- Say why the contest does not take this.
 create or replace function fencepost._judge_contest_refuse(p_slug text, p_why text) returns void
 language plpgsql immutable
 as $$
@@ -95,6 +96,7 @@ begin
   on conflict (contest, name) do nothing;
 end $$;
 
+-- Whether somebody takes part. Served by the primary key.
 create or replace function fencepost._judge_contest_check_contestant(p_slug text, p_name text) returns void
 language plpgsql stable
 as $$
@@ -141,13 +143,14 @@ begin
   perform fencepost._event(v_now, 'judge_contest', p_slug, 'unfrozen', p_actor, null, '{}');
 end $$;
 
--- Everything that a scoreboard is made of: who takes part, and what was submitted, in order, with what stands.
+-- Who takes part, by name.
 create or replace function fencepost.judge_contest_contestants(p_slug text) returns table (name text)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
   select n.name from fencepost.judge_contestant n where n.contest = p_slug order by n.name
 $$;
 
+-- What was submitted into a contest, in order, with what stands. Served by judge_submission_by_contest.
 create or replace function fencepost.judge_contest_entries(p_slug text)
 returns table (author text, slug text, submitted_at timestamptz, verdict text, score double precision, points jsonb)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -189,6 +192,7 @@ begin
   return v_id;
 end $$;
 
+-- Whether the contest has a problem with this label, where one is named.
 create or replace function fencepost._judge_contest_check_label(p_slug text, p_label text) returns void
 language plpgsql volatile
 as $$

@@ -109,6 +109,7 @@ begin
   end if;
 end $$;
 
+-- Move a generation that is locked to its end.
 create or replace function fencepost._judge_rejudging_settle(p_generation bigint, p_state text, p_actor text, p_detail jsonb) returns void
 language plpgsql volatile
 as $$
