@@ -42,7 +42,7 @@ class HostileBroker:
         window_seconds: float = 60.0,
         latency_seconds: float = 0.0,
         slow_seconds: float = 0.2,
-        late_seconds: float = 0.3,
+        late_seconds: float | None = 0.3,
         retry_after_seconds: int = 1,
         seed: int = 1,
     ) -> None:
@@ -54,6 +54,7 @@ class HostileBroker:
         self._latency_seconds = latency_seconds
         self._slow_seconds = slow_seconds
         self._late_seconds = late_seconds
+        self._late_may_come = asyncio.Event()
         self._retry_after_seconds = retry_after_seconds
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="hostile-broker", daemon=True)
@@ -96,7 +97,7 @@ class HostileBroker:
         self._run(self._restart(down_seconds))
 
     def quiet(self) -> None:
-        """Wait until what was accepted late is in the book."""
+        """Wait until what was accepted late is in the book. With `late_seconds=None` it comes only now."""
         self._run(self._settle_late())
 
     def _run(self, work: Any) -> None:
@@ -119,6 +120,7 @@ class HostileBroker:
         await asyncio.sleep(0)
 
     async def _settle_late(self) -> None:
+        self._late_may_come.set()
         while self._late:
             await asyncio.wait(self._late)
 
@@ -198,7 +200,10 @@ class HostileBroker:
 
     async def _do_accept_late(self, request: dict[str, Any], deadline: str | None, writer: Any) -> bool:
         async def later() -> None:
-            await asyncio.sleep(self._late_seconds)
+            if self._late_seconds is None:
+                await self._late_may_come.wait()
+            else:
+                await asyncio.sleep(self._late_seconds)
             self._accept(request, deadline)
 
         task = asyncio.create_task(later())

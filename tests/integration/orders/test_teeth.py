@@ -17,7 +17,7 @@ from fencepost.orders.sender import OrderBox
 from fencepost.testing import at_crash_point
 from fencepost.testing.broker import HostileBroker
 from fencepost.testing.broker_mood import FRIENDLY, Mood
-from tests.integration.orders.trading_floor import floor_with
+from tests.integration.orders.trading_floor import STUCK_SOON, VALID_SECONDS, floor_with
 
 ALWAYS = 100.0
 
@@ -71,7 +71,7 @@ def believing_absence() -> Generator[None]:
 async def doubles_of_a_stuck_sender(database: Database) -> list[str]:
     """The sender dies after the broker has answered, before anything is written."""
     with HostileBroker(Promise.NOTHING) as broker:
-        async with floor_with(database.url, broker) as floor:
+        async with floor_with(database.url, broker, outbox_settings=STUCK_SOON) as floor:
             with at_crash_point("outbox.after_delivery", crash):
                 order_id = await floor.place("stuck")
                 await floor.until("stuck", lambda found: found["requests"] == 1, order_id)
@@ -80,9 +80,10 @@ async def doubles_of_a_stuck_sender(database: Database) -> list[str]:
         return broker.doubled()
 
 
-async def doubles_of(database: Database, mood: Mood) -> list[str]:
-    with HostileBroker(Promise.NOTHING, mood=mood, late_seconds=0.5) as broker:
-        async with floor_with(database.url, broker) as floor:
+async def doubles_of(database: Database, mood: Mood, *, valid_seconds: float = VALID_SECONDS) -> list[str]:
+    """What is accepted late comes when all is over, if its request is still valid then."""
+    with HostileBroker(Promise.NOTHING, mood=mood, late_seconds=None) as broker:
+        async with floor_with(database.url, broker, valid_seconds=valid_seconds) as floor:
             order_id = await floor.place("once")
             await floor.until("tried", lambda found: found["last_error"] is not None, order_id)
             broker.mood = FRIENDLY
@@ -108,7 +109,7 @@ async def test_a_planted_bug_doubles_an_order_and_the_right_code_does_not(
     database: Database, bug: Any, mood: Mood
 ) -> None:
     with bug():
-        assert await doubles_of(database, mood) == ["once"]
+        assert await doubles_of(database, mood, valid_seconds=600) == ["once"]
 
 
 @pytest.mark.parametrize("mood", [Mood(fail_after=ALWAYS), Mood(accept_late=ALWAYS)])
@@ -139,7 +140,7 @@ async def test_with_the_guard_it_is_found_alive(database: Database) -> None:
 async def _refused_repeat(database: Database) -> Sequence[str]:
     """Accepted with a lost reply, late enough that the question finds nothing; the repeat is refused."""
     mood = Mood(accept_late=ALWAYS)
-    with HostileBroker(Promise.FOREVER, mood=mood, late_seconds=1.0) as broker:
+    with HostileBroker(Promise.FOREVER, mood=mood, late_seconds=None) as broker:
         async with floor_with(database.url, broker, valid_seconds=None) as floor:
             order_id = await floor.place("repeat")
             await floor.until("tried", lambda found: found["last_error"] is not None, order_id)

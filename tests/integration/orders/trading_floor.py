@@ -20,6 +20,8 @@ from fencepost.testing.broker import DEADLINE_HEADER, HostileBroker
 
 DEADLINE_SECONDS = 60
 QUICK = OutboxSettings(backoff_base_seconds=0.02, idle_sleep_ms=20, stuck_threshold_min=0.05)
+# Where a sender goes silent on purpose, and nothing is said about how often it was taken.
+STUCK_SOON = QUICK.model_copy(update={"stuck_threshold_min": 0.015})
 MARGIN_SECONDS = 0.3
 VALID_SECONDS = 1.0
 
