@@ -24,6 +24,7 @@ from fencepost.flows.units import divide
 from fencepost.flows.worker import FlowWorker
 from fencepost.house import Fencepost
 from fencepost.logs import configure_logging
+from fencepost.tracing import export_traces
 
 LOOK_SECONDS = 0.2
 
@@ -33,6 +34,7 @@ def serve_flow(target: str, *, until_done: bool, as_json: bool) -> None:
     flow = find_flow(target)
     fp = Fencepost.from_env()
     configure_logging(level=fp.settings.log_level, form=fp.settings.log_format)
+    export_traces("flows")
     ending = Ending()
     with ending.listening(), ExitStack() as closing:
         endpoint = Endpoint(

@@ -9,6 +9,7 @@ import typer
 
 from fencepost.cli.ending import Ending
 from fencepost.cli.terminal import JsonOption, answer, answer_json, remark
+from fencepost.tracing import export_traces
 
 _LOOK_SECONDS = 1.0
 
@@ -60,6 +61,7 @@ def serve(
         os.environ["HTTP_PORT"] = str(port)
     settings, ending = Settings.load(), Ending()
     configure_logging(level=settings.log_level, form=settings.log_format)
+    export_traces("serve")
     only = tuple(filter(None, (services or "").split(",")))
     with ending.listening():
         server = web_service(settings, of_this_directory(settings), Metrics(), only=only)

@@ -11,6 +11,7 @@ import typer
 from fencepost.cli.ending import Ending
 from fencepost.cli.terminal import JsonOption, answer, answer_json, remark
 from fencepost.redaction import redact_text
+from fencepost.tracing import export_traces
 
 if TYPE_CHECKING:
     from fencepost.cli.house import House
@@ -66,6 +67,7 @@ def up(
 
     settings, ending = _settings(directory, port), Ending()
     configure_logging(level=settings.log_level, form=settings.log_format)
+    export_traces("up")
     with ending.listening():
         with open_house(settings, application) as house:
             _announce(house, json_output=json_output)

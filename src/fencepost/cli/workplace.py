@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -15,12 +14,14 @@ from fencepost.cli.health import HealthPages
 from fencepost.cli.lifeline import hold
 from fencepost.cli.spans import span
 from fencepost.cli.terminal import answer, answer_json, remark
+from fencepost.collector import spare_the_collector
 from fencepost.endpoint import Endpoint
 from fencepost.house import Fencepost
 from fencepost.jobs.handler import Handlers
 from fencepost.jobs.scheduler import Schedules
 from fencepost.jobs.settings import JobSettings
 from fencepost.logs import configure_logging
+from fencepost.tracing import export_traces
 from fencepost.whereabouts import CHECK_THE_URL, Whereabouts
 
 LOOK_SECONDS = 0.2
@@ -30,6 +31,7 @@ def work(target: str, *, queues: Sequence[str], concurrency: int | None, as_json
     """Work until somebody wishes the end; then drain. A second wish leaves at once."""
     fp = find_application(target)
     configure_logging(level=fp.settings.log_level, form=fp.settings.log_format)
+    export_traces("worker")
     changes = {} if concurrency is None else {"concurrency": concurrency}
     settings = fp.job_settings.model_copy(update=changes)
     handlers = fp.handlers.of(queues) if queues else fp.handlers
@@ -44,14 +46,6 @@ def work(target: str, *, queues: Sequence[str], concurrency: int | None, as_json
         spare_the_collector()
         asyncio.run(service.run(ending, as_json=as_json))
     remark("Stopped.")
-
-
-def spare_the_collector() -> None:
-    """What is loaded by now stays: a collector that walks it for every few hundred jobs takes a fifth of
-    their time."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 10, 10)
 
 
 class Service:

@@ -22,9 +22,10 @@ from fencepost.drive.lanes import NORMAL
 from fencepost.errors import InvalidInput
 from fencepost.jobs.policy import Rate, RetryPolicy, exponential
 from fencepost.jobs.shape import Key, Shape, key_of, shape_of
-from fencepost.jobs.submission import Lane, Submission, call_for_many, lane_number, send, trace_id
+from fencepost.jobs.submission import Lane, Submission, call_for_many, lane_number, send
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call, Json
+from fencepost.tracing import with_trace
 from fencepost.transaction import SyncTransaction, Transaction
 
 if TYPE_CHECKING:
@@ -112,10 +113,7 @@ class Handler(Generic[P]):
 
         All of them belong to one trace.
         """
-        shape, together = (
-            self.shape,
-            self.options(headers={"trace_id": self.headers.get("trace_id") or trace_id()}),
-        )
+        shape, together = self.shape, self.options(headers=with_trace(self.headers))
         submissions = [together._submission(shape.arguments((), row)) for row in rows]
         call = (
             call_for_many(submissions) if submissions else kernel_job.submit_many(self.queue, self.kind, [])
@@ -157,7 +155,7 @@ class Handler(Generic[P]):
             unique_key=None if self.unique is None else f"{self.kind}:{key_of(self.unique, arguments)}",
             concurrency_key=None if self.concurrency_key is None else key_of(self.concurrency_key, arguments),
             concurrency_limit=None if self.concurrency_key is None else self.concurrency_limit,
-            headers={"trace_id": trace_id(), **self.headers, **self._rate_header(arguments)},
+            headers={**with_trace(self.headers), **self._rate_header(arguments)},
         )
 
     def _rate_header(self, arguments: Mapping[str, Any]) -> dict[str, Json]:

@@ -15,6 +15,7 @@ from fencepost.kernel import rate as kernel_rate
 from fencepost.kernel import schedule as kernel_schedule
 from fencepost.logs import FloodGate, get_logger
 from fencepost.signals import announce
+from fencepost.tracing import TRACE_HEADERS
 
 _log = get_logger(__name__)
 LOOK_SECONDS_MAX = 30.0
@@ -53,7 +54,7 @@ class Schedule:
             concurrency_key=job.concurrency_key,
             concurrency_limit=job.concurrency_limit,
             # Each tick is a trace of its own.
-            headers={name: value for name, value in job.headers.items() if name != "trace_id"},
+            headers={name: value for name, value in job.headers.items() if name not in TRACE_HEADERS},
         )
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
-
-import structlog
 
 from fencepost.drive.lanes import LANES
 from fencepost.errors import InvalidInput
@@ -87,12 +84,6 @@ def lane_number(lane: Lane | int) -> int:
     if lane not in LANES:
         raise InvalidInput(f"lane is {lane!r}; it must be one of {', '.join(LANES)}.", field="lane")
     return LANES.index(lane)
-
-
-def trace_id() -> str:
-    """The trace that this code runs in, or a new one. A job that submits another one passes its own on."""
-    present = structlog.contextvars.get_contextvars().get("trace_id")
-    return present if isinstance(present, str) and present else secrets.token_hex(16)
 
 
 @overload

@@ -40,6 +40,7 @@ from fencepost.listener import Listener
 from fencepost.logs import FloodGate, get_logger
 from fencepost.loop import Loop
 from fencepost.signals import announce
+from fencepost.tracing import span
 
 _log = get_logger(__name__)
 UNKNOWN_KIND_SECONDS = 5.0
@@ -269,7 +270,16 @@ class Worker:
         trace_id = running.headers.get("trace_id") or f"{running.job_id:032x}"
         # Not unbound: a task has a context of its own, which ends with it.
         bind_contextvars(job_id=running.job_id, attempt=running.attempt, trace_id=str(trace_id))
-        return await execute(active, handler, self._threads, self._processes)
+        carried = {"trace_id": trace_id, **running.headers}
+        about: dict[str, str | int] = {
+            "job_id": running.job_id,
+            "attempt": running.attempt,
+            "queue": running.queue,
+        }
+        with span(f"job {running.kind}", "consumer", carried, **about) as note:
+            outcome = await execute(active, handler, self._threads, self._processes)
+            note(outcome=type(outcome).__name__.lower())
+            return outcome
 
     def _ended(self, active: Active, task: asyncio.Task[Outcome]) -> None:
         """By callback, because a task that is cancelled before it has begun runs none of its code."""

@@ -13,6 +13,7 @@ from fencepost.web.answers import answer_errors_of
 from fencepost.web.guard import Guard, Rules
 from fencepost.web.part import Part
 from fencepost.web.settings import WebSettings
+from fencepost.web.traced import Traced
 
 Opening = Callable[[], AbstractAsyncContextManager[object]]
 
@@ -42,6 +43,8 @@ def make_app(
     answer_errors_of(app)
     own_doors = tuple(door for part in parts for door in part.own_doors)
     app.add_middleware(Guard, rules=Rules(settings.token, settings.body_max_bytes, own_doors))
+    # The outermost: a request that the guard refuses has a trace too.
+    app.add_middleware(Traced)
     return app
 
 

@@ -15,7 +15,7 @@ from handlers import WRITE, AsyncHandlers
 from redis.asyncio import Redis
 from runner import Order, play, run_until_told
 
-from fencepost.cli.workplace import spare_the_collector
+from fencepost.collector import spare_the_collector
 from fencepost.drive.lanes import NORMAL, stream_of
 from fencepost.house import Fencepost
 from fencepost.jobs.job import Job

@@ -1,0 +1,150 @@
+"""Traces: one id from the request to the effect.
+
+The id travels beside what it is about, as `trace_id` in the headers of a job or a message and in every event
+that is logged. Where OpenTelemetry is installed and set up there are spans too, and the place in the trace
+travels as `traceparent`. Where it is not, a span costs one look.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import structlog
+
+from fencepost.errors import SettingsError
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
+Kind = Literal["server", "consumer", "client"]
+Note = Callable[..., None]
+"""Adds attributes to the span, or does nothing."""
+
+TRACEPARENT = "traceparent"
+TRACE_HEADERS = frozenset({"trace_id", TRACEPARENT})
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_SHAPE = re.compile(r"00-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})")
+T = TypeVar("T")
+
+
+def with_trace(headers: Mapping[str, T] | None = None) -> dict[str, T | str]:
+    """Headers, with the trace that this code runs in, or a new one, unless they name one."""
+    headers = headers or {}
+    if "trace_id" in headers:
+        return dict(headers)
+    current = _current()
+    if current is not None:
+        return {"trace_id": current[3:35], TRACEPARENT: current, **headers}
+    return {"trace_id": _present() or secrets.token_hex(16), **headers}
+
+
+def _present() -> str | None:
+    """The trace of what is logged here: a job that submits another one passes its own on."""
+    present = structlog.contextvars.get_contextvars().get("trace_id")
+    return present if isinstance(present, str) and present else None
+
+
+def trace_id_of(traceparent: str | None) -> str | None:
+    """The id in a header of another house, or None if it is not one."""
+    found = _SHAPE.fullmatch(traceparent or "")
+    return found[1] if found else None
+
+
+def span(
+    name: str, kind: Kind, carried: Mapping[str, Any], **attributes: str | int
+) -> AbstractContextManager[Note]:
+    """A span below what `carried` tells (`traceparent`, or `trace_id` alone); what is raised inside it is
+    recorded."""
+    tracer = _tracer()
+    return _NO_SPAN if tracer is None else _span(tracer, name, kind, carried, attributes)
+
+
+@contextmanager
+def _span(
+    tracer: Tracer, name: str, kind: Kind, carried: Mapping[str, Any], attributes: Mapping[str, str | int]
+) -> Generator[Note]:
+    kinds = _api().SpanKind
+    chosen = {"server": kinds.SERVER, "consumer": kinds.CONSUMER, "client": kinds.CLIENT}[kind]
+    with tracer.start_as_current_span(name, _remote(carried), chosen) as started:
+
+        def note(**more: str | int) -> None:
+            started.set_attributes({f"fencepost.{key}": value for key, value in more.items()})
+
+        note(**attributes)
+        yield note
+
+
+def export_traces(service: str, environ: Mapping[str, str] | None = None) -> bool:
+    """Send this process's spans to the collector that the environment names; answers whether there is one."""
+    environ = os.environ if environ is None else environ
+    named = [name for name in ENDPOINTS if environ.get(name)]
+    if not named:
+        return False
+    try:
+        from opentelemetry import trace  # noqa: PLC0415 - Not everybody has it.
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+        from opentelemetry.sdk.resources import SERVICE_NAME, Resource  # noqa: PLC0415
+        from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+    except ImportError as error:
+        raise SettingsError(
+            f"{named[0]} is set, and {error.name} is not installed: pip install 'fencepost[traces]'."
+        ) from error
+    # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, where set, win.
+    provider = TracerProvider(
+        resource=Resource({SERVICE_NAME: f"fencepost-{service}"}).merge(Resource.create())
+    )
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+    return True
+
+
+@cache
+def _api() -> Any:
+    """OpenTelemetry, or None. Not everybody has it, and whoever has it need not load it to be told so."""
+    return import_module("opentelemetry.trace") if find_spec("opentelemetry") else None
+
+
+def _tracer() -> Tracer | None:
+    """None until somebody has set OpenTelemetry up: its stand-in would make spans that nobody sees."""
+    api = _api()
+    if api is None:
+        return None
+    provider = api.get_tracer_provider()
+    return None if isinstance(provider, api.ProxyTracerProvider) else provider.get_tracer("fencepost")
+
+
+def _current() -> str | None:
+    api = _api()
+    context = None if api is None else api.get_current_span().get_span_context()
+    if context is None or not context.is_valid:
+        return None
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+
+
+def _remote(carried: Mapping[str, Any]) -> Any:
+    """The context of whoever sent it. With an id alone the parent is a span that nobody made: the trace is
+    right, and its root is missing."""
+    given = carried.get(TRACEPARENT) or f"00-{carried.get('trace_id')}-{secrets.token_hex(8)}-01"
+    found = _SHAPE.fullmatch(given) if isinstance(given, str) else None
+    if found is None:
+        return None
+    trace_id, span_id, flags = (int(part, 16) for part in found.groups())
+    api = _api()
+    place = api.SpanContext(trace_id, span_id, is_remote=True, trace_flags=api.TraceFlags(flags))
+    return api.set_span_in_context(api.NonRecordingSpan(place))
+
+
+def _nothing(**_more: str | int) -> None:
+    pass
+
+
+_NO_SPAN: AbstractContextManager[Note] = nullcontext(_nothing)
