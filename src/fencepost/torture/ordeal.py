@@ -71,7 +71,7 @@ class Outcome:
     tally: Tally
     effects: Mapping[str, int]
     refusals: Mapping[str, int]
-    ambiguous: int
+    hardness: Hardness
     restarts: int
     ended_by_themselves: int
     settled_after: float
@@ -193,6 +193,8 @@ class _Run:
         self._parts = {part.stage.name: part for part in parts}
         self._faults = Faults(ground, crew, self._errand_of)
         self._breaches: list[tuple[str, Breach]] = []
+        self._calm: dict[str, int] = {}
+        """The effects of each system before the first fault: they prove nothing."""
         self._began = time.monotonic()
         self._looked = 0.0
 
@@ -207,9 +209,9 @@ class _Run:
         self._leave()
         self._judge()
         effects = {name: part.feeder.account.done for name, part in self._parts.items()}
-        ambiguous = self._ambiguous()
         tally = self._faults.tally
-        hardness = Hardness(seconds, effects, tally.hit.total(), ambiguous)
+        under_faults = {name: count - self._calm[name] for name, count in effects.items()}
+        hardness = Hardness(seconds, under_faults, tally.hit.total(), self._ambiguous())
         judgement = judge(self._breaches, hardness, self._plan.floors)
         return Outcome(
             self._plan,
@@ -217,7 +219,7 @@ class _Run:
             tally,
             effects,
             self._refusals(),
-            ambiguous,
+            hardness,
             self._crew.restarts,
             self._crew.ended_by_themselves,
             settled_after,
@@ -244,6 +246,7 @@ class _Run:
             [part.role(plan.points) for part in self._parts.values()],
             gap_seconds=plan.gap_seconds,
         )
+        self._calm = {name: part.feeder.account.done for name, part in self._parts.items()}
         self._began = time.monotonic()
         self._faults.begin()
         blow = next(blows, None)

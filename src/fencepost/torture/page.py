@@ -24,7 +24,7 @@ STYLE = """
   .figures span, .quiet { color: var(--quiet); }
   table { border-collapse: collapse; width: 100%; } .wide { overflow-x: auto; }
   th, td { text-align: left; padding: .3rem .6rem; border-bottom: 1px solid var(--line); }
-  td.number { text-align: right; font-variant-numeric: tabular-nums; }
+  .number { text-align: right; font-variant-numeric: tabular-nums; }
   code, pre { font: 13px/1.4 ui-monospace, monospace; overflow-x: auto; }
   svg { width: 100%; height: auto; } polyline { fill: none; stroke: var(--mark); stroke-width: 2; }
   svg line { stroke: var(--bad); stroke-opacity: .35; } svg text { fill: var(--quiet); font-size: 12px; }
@@ -105,7 +105,11 @@ def _schedule(blows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
-    head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in heads)
+    numeric = {name for name in heads if rows and isinstance(rows[0][name], int | float)}
+    head = "".join(
+        f"<th{' class=number' if name in numeric else ''}>{escape(name.replace('_', ' '))}</th>"
+        for name in heads
+    )
     body = "".join("<tr>" + "".join(_cell(row[name]) for name in heads) + "</tr>" for row in rows)
     return f"<div class='wide'><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
 

@@ -31,7 +31,7 @@ def facts_of(outcome: Outcome, not_available: Mapping[str, str]) -> dict[str, An
         "doubled": judgement.doubled,
         "faults": tally.hit.total(),
         "refusals": sum(outcome.refusals.values()),
-        "ambiguous": outcome.ambiguous,
+        "ambiguous": outcome.hardness.ambiguous,
         "seed": plan.seed,
         "seconds": round(outcome.seconds, 1),
         "settled_after_seconds": round(outcome.settled_after, 1),
@@ -102,11 +102,16 @@ def _rows(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def _goals(outcome: Outcome) -> list[dict[str, Any]]:
-    floors, seconds = outcome.plan.floors, outcome.seconds
+    floors, hard = outcome.plan.floors, outcome.hardness
     figures = (
-        ("effects", sum(outcome.effects.values()), floors.effects_per_second * seconds, False),
-        ("faults that hit", outcome.tally.hit.total(), floors.hits_per_second * seconds, False),
-        ("ambiguous outcomes", outcome.ambiguous, floors.ambiguous_per_second * seconds, False),
+        (
+            "effects under faults",
+            sum(hard.effects.values()),
+            floors.effects_per_second * hard.seconds,
+            False,
+        ),
+        ("faults that hit", hard.hits, floors.hits_per_second * hard.seconds, False),
+        ("ambiguous outcomes", hard.ambiguous, floors.ambiguous_per_second * hard.seconds, False),
         ("violations", len(outcome.judgement.breaches), 0, True),
     )
     return [

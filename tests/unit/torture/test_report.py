@@ -14,6 +14,8 @@ from fencepost.torture.report import facts_of, write
 from fencepost.torture.schedule import Role, schedule
 from fencepost.torture.verdict import Hardness, judge
 
+HARDNESS = Hardness(10.0, {"jobs": 200}, hits=3, ambiguous=4)
+
 
 def outcome(**changes: Any) -> Outcome:
     plan = Plan(7, 10, ["jobs"], ["kill", "crash"])
@@ -26,11 +28,11 @@ def outcome(**changes: Any) -> Outcome:
         "tally": tally,
         "effects": {"jobs": 200},
         "refusals": {"stale_attempt": 2},
-        "ambiguous": 4,
+        "hardness": HARDNESS,
         "restarts": 1,
         "ended_by_themselves": 0,
         "settled_after": 1.0,
-        "judgement": judge(breaches, Hardness(10.0, {"jobs": 200}, 3, 4), plan.floors),
+        "judgement": judge(breaches, HARDNESS, plan.floors),
         "moments": [Moment(0.5, {"jobs": 100}, 1, {}), Moment(10, {"jobs": 200}, 3, {})],
         "log": "a line",
     }

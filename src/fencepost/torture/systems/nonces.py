@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -31,7 +32,7 @@ SIGNERS = 2
 HELPING = 20
 GIVEN_BACK_EVERY = 10
 HOLD_SECONDS = 86_400.0
-NOTHING = "nothing was done"
+REFUSED = "refused"
 
 SCHEMA: LiteralString = """
     create table request (id bigint primary key, signer text not null, place int not null);
@@ -88,7 +89,7 @@ class Nonces:
         consumed = [request for _, _, status, request, _ in rows if status == "CONSUMED"]
         yield from exactly_once(asked, consumed)
         yield from _of_rows(rows)
-        operations = [o for o in stage.chronicle.operations() if o.answer != NOTHING]
+        operations = [_doubted(operation) for operation in stage.chronicle.operations()]
         yield from _of_answers(operations)
         for signer in sorted({operation.subject for operation in operations}):
             history = settled([operation for operation in operations if operation.subject == signer])
@@ -121,6 +122,12 @@ def _of_answers(operations: Iterable[Operation]) -> Iterable[Breach]:
             other = owners.setdefault((operation.subject, told["nonce"], told["hold"]), request)
             if other != request:
                 yield Breach("doubled", f"{operation.subject} {told['nonce']}", f"for {other} and {request}")
+
+
+def _doubted(operation: Operation) -> Operation:
+    """A node tries three times. The refusal is of the last try, and an earlier one may have been lost after
+    its commit: so a refusal proves nothing here."""
+    return replace(operation, ended=math.inf, answer=None) if operation.answer == REFUSED else operation
 
 
 def settled(operations: Iterable[Operation]) -> list[Operation]:
@@ -237,15 +244,15 @@ class Caller:
         operation = self._chronicle.begin("release", signer.name, nonce=told.nonce, hold=told.hold)
         with self._noting(operation):
             [answer] = await self._node.mark_many(signer, [Ending(told.nonce, told.hold, "recyclable")])
-        self._chronicle.end(operation, "released" if answer.refusal is None else NOTHING)
+        self._chronicle.end(operation, "released" if answer.refusal is None else REFUSED)
 
     @contextmanager
     def _noting(self, operation: str) -> Generator[None]:
-        """Who was refused or sent elsewhere knows that nothing was done. Every other error leaves it open."""
+        """A refusal is told, and every other error leaves it open."""
         try:
             yield
         except (SignerElsewhere, Refusal):
-            self._chronicle.end(operation, NOTHING)
+            self._chronicle.end(operation, REFUSED)
             raise
 
 
