@@ -122,7 +122,7 @@ class Committer:
     async def _commit_in_phases(
         self, body: Body, outputs: Sequence[Sequence[Any]], frontier: Frontier
     ) -> int:
-        ident = CheckpointId(self._resource, self._token, self._number + 1)
+        ident = CheckpointId(self._resource, self._token, self._number + 1, frontier.reached)
         crash_point("flows.commit.before_begin")
         handles = [await sink.begin(ident) for sink in self._sinks]
         crash_point("flows.commit.after_begin")
@@ -226,7 +226,8 @@ class Committer:
     async def _finish(self, newest: Checkpoint, staged: dict[Any, Any]) -> None:
         if newest.status == "committed":
             return
-        ident = CheckpointId(self._resource, self._token, newest.number)
+        reached = Frontier.from_json(newest.frontier).reached
+        ident = CheckpointId(self._resource, self._token, newest.number, reached)
         handles = [*newest.handles, *([None] * (len(self._sinks) - len(newest.handles)))]
         crash_point("flows.recover.before_finish")
         for place, sink in enumerate(self._sinks):

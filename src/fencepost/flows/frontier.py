@@ -42,6 +42,10 @@ class Frontier(dict[str, Mark]):
     def from_json(cls, stored: Mapping[str, Any] | None) -> Frontier:
         return cls({sender: Mark(**mark) for sender, mark in (stored or {}).items()})
 
+    @property
+    def reached(self) -> dict[str, Offset | None]:
+        return {sender: mark.at for sender, mark in self.items()}
+
     def of(self, sender: str) -> Mark:
         return self.get(sender, BEGINNING)
 

@@ -28,7 +28,7 @@ from fencepost.flows.sinks.http import HttpSink
 from fencepost.flows.sinks.postgres import OutboxSink, PostgresRows
 from fencepost.flows.sinks.prepared import PreparedRows
 from fencepost.flows.sinks.redis import RedisIdempotentList, RedisSink
-from fencepost.flows.sources.redis_streams import RedisStreams
+from fencepost.flows.sources.redis_streams import RedisStreamReader, RedisStreams
 from fencepost.testing.flow_sinks import PHASES, SinkBroken, check_sink
 from tests.integration.flows.scene import Scene
 from tests.places import server_directory
@@ -84,6 +84,32 @@ async def test_a_redis_stream_with_its_frontier(scene: Scene, points: Points) ->
     await check_sink(
         scene.fp, lambda: RedisSink("stream", "out"), effects, redis_url=scene.redis_url, points=points
     )
+
+
+async def test_a_script_that_also_acknowledges_what_it_took(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nobody(*_: Any) -> None: ...
+
+    # Whoever acknowledges here is the script.
+    monkeypatch.setattr(RedisStreamReader, "acknowledge", nobody)
+    source = RedisStreams(["{shop}a", "{shop}b"], group="g")
+    sink = RedisSink("list", "{shop}out", acknowledges=source)
+    client: Any = scene.redis
+
+    def pending() -> list[int]:
+        return [client.xpending(stream, "g")["pending"] for stream in ("{shop}a", "{shop}b")]
+
+    for n in range(2500):
+        client.xadd(f"{{shop}}{'ab'[n % 2]}", {"data": str(n)})
+    flow = Flow("acknowledged").source(source).key_by(lambda value: value).stateful(_same).sink(sink)
+    async with scene.running(scene.worker(flow)):
+        await scene.until(lambda: client.llen("{shop}out") == 2500)
+        await scene.until(lambda: pending() == [0, 0])
+
+
+def _same(state: Any, value: Any) -> tuple[Any, list[Any]]:
+    return None, [value]
 
 
 async def test_a_redis_list_by_event_id(scene: Scene) -> None:
@@ -299,7 +325,16 @@ async def test_a_time_to_live_shorter_than_a_replay_is_refused(scene: Scene) -> 
         await scene.run(into(RedisIdempotentList("out", ttl_seconds=5)))
 
 
+async def test_a_source_without_a_group_cannot_be_acknowledged(scene: Scene) -> None:
+    source = RedisStreams("{out}in")
+    with pytest.raises(StartRefused, match="has no group"):
+        await scene.run(into(RedisSink("list", "out", acknowledges=source), source))
+
+
 async def test_keys_in_different_slots_are_refused(scene: Scene) -> None:
+    apart = RedisStreams("in", group="g")
+    with pytest.raises(StartRefused, match="hash tag"):
+        await scene.run(into(RedisSink("list", "out", acknowledges=apart), apart))
     with pytest.raises(StartRefused, match="hash tag"):
         await scene.run(into(RedisSink("list", "out", frontier_key="elsewhere")))
 

@@ -8,7 +8,7 @@ frontier is behind the checkpoint, and the task goes back to where Redis stands.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,10 +17,11 @@ from redis.crc import key_slot
 
 from fencepost.flows.errors import StartRefused
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
-from fencepost.flows.record import IdempotentRecord
+from fencepost.flows.record import IdempotentRecord, Offset
 from fencepost.flows.redis_link import connect_bytes
 from fencepost.flows.sinks.kinds import StagedSink
 from fencepost.flows.sinks.sink import CheckpointId, Workplace
+from fencepost.flows.sources.redis_streams import RedisStreams
 
 _FOLDER = Path(__file__).parent
 Kind = Literal["list", "hash", "set", "stream"]
@@ -38,6 +39,8 @@ class RedisSink(StagedSink):
     """A list, set, hash or stream, with its frontier beside it in one script.
 
     A hash takes (field, value) pairs. `frontier_key` is derived from `key` so that both lie in one slot.
+    `acknowledges` is a source with a group on the same Redis: the script acknowledges its entries too. Behind
+    key groups nobody but the source knows what all of them have taken, and acknowledges it.
     """
 
     numbered = True
@@ -50,9 +53,11 @@ class RedisSink(StagedSink):
         *,
         encode: Callable[[Any], bytes] = as_bytes,
         frontier_key: str | None = None,
+        acknowledges: RedisStreams | None = None,
         url: str | None = None,
     ) -> None:
         self._kind = kind
+        self._source = acknowledges
         self._key = key
         self._frontier_key = frontier_key or f"fencepost:frontier:{{{_tag(key)}}}"
         self._encode = encode
@@ -66,7 +71,13 @@ class RedisSink(StagedSink):
         return self._kind == "hash"
 
     async def open(self, place: Workplace) -> None:
-        _one_slot(self._key, self._frontier_key)
+        streams: Iterable[str] = () if self._source is None else self._source.streams.values()
+        _one_slot(self._key, self._frontier_key, *streams)
+        if self._source is not None and self._source.group is None:
+            raise StartRefused(
+                f"The sink {self._key} is to acknowledge entries of {self._source.name}, which has no group. "
+                "Give RedisStreams a group, or leave acknowledges out."
+            )
         self._redis = connect_bytes(self._url or place.redis_url, f"The sink {self._key}")
         self._take = self._redis.register_script((_FOLDER / "take.lua").read_text(encoding="utf-8"))
 
@@ -83,10 +94,27 @@ class RedisSink(StagedSink):
             ]
         else:
             cells = [self._encode(value) for value in values]
+        acknowledged = self._acknowledged(checkpoint)
+        group = "" if self._source is None else self._source.group or ""
         await self._take(
-            keys=[self._key, self._frontier_key],
-            args=[self._kind, checkpoint.resource, checkpoint.number, "", 0, *cells],
+            keys=[self._key, self._frontier_key, *acknowledged],
+            args=[
+                self._kind,
+                checkpoint.resource,
+                checkpoint.number,
+                group,
+                len(acknowledged),
+                *acknowledged.values(),
+                *cells,
+            ],
         )
+
+    def _acknowledged(self, checkpoint: CheckpointId) -> dict[str, Offset]:
+        """How far each stream is taken with this checkpoint."""
+        if self._source is None or "/group/" in checkpoint.resource:
+            return {}
+        reached = checkpoint.reached
+        return {stream: reached.get(sender) or "" for sender, stream in self._source.streams.items()}
 
     async def position(self, resource: str) -> int | None:
         held = await self._redis.hget(self._frontier_key, resource)

@@ -11,12 +11,13 @@ One commit of one task goes through them in this order. Every hook may be repeat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from fencepost.client import Fencepost
 from fencepost.flows.guarantee import Promise
+from fencepost.flows.record import Offset
 from fencepost.kernel.call import Json
 from fencepost.kernel.lease import Lease
 from fencepost.transaction import Transaction
@@ -29,6 +30,8 @@ class CheckpointId:
     resource: str
     token: int
     number: int
+    reached: Mapping[str, Offset | None] = field(default_factory=dict[str, "Offset | None"], compare=False)
+    """How far it takes the task in each sender, where that is known."""
 
     @property
     def text(self) -> str:

@@ -2,8 +2,8 @@
 --
 -- KEYS[1]  the structure that the values go to
 -- KEYS[2]  hash: resource of a task -> number of the last checkpoint that was taken
--- KEYS[3]  the source's stream, if entries are to be acknowledged here
--- ARGV     kind, resource, number, group (or ''), count of ids, ids..., values...
+-- KEYS[3..] the source's streams, if their entries are to be acknowledged here
+-- ARGV     kind, resource, number, group (or ''), count of streams, how far each is taken (or ''), values...
 --
 -- A script is not rolled back, so what could fail is looked at before the first write.
 local kind, resource, number = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -16,8 +16,8 @@ local found = redis.call('TYPE', KEYS[1]).ok
 if found ~= 'none' and found ~= wanted[kind] then
   return redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is a ' .. found .. ', not a ' .. kind)
 end
-local ids = tonumber(ARGV[5])
-local first = 6 + ids
+local streams = tonumber(ARGV[5])
+local first = 6 + streams
 local step = 1000
 for i = first, #ARGV, step do
   local last = math.min(i + step - 1, #ARGV)
@@ -33,8 +33,19 @@ for i = first, #ARGV, step do
     end
   end
 end
-for i = 6, 5 + ids, step do
-  redis.call('XACK', KEYS[3], ARGV[4], unpack(ARGV, i, math.min(i + step - 1, 5 + ids)))
+for i = 1, streams do
+  while ARGV[5 + i] ~= '' do
+    -- A group that is not there has nothing pending: what was written stays written.
+    local pending = redis.pcall('XPENDING', KEYS[2 + i], ARGV[4], '-', ARGV[5 + i], step)
+    if pending.err or #pending == 0 then
+      break
+    end
+    local ids = {}
+    for j, entry in ipairs(pending) do
+      ids[j] = entry[1]
+    end
+    redis.call('XACK', KEYS[2 + i], ARGV[4], unpack(ids))
+  end
 end
 redis.call('HSET', KEYS[2], resource, number)
 return 1

@@ -51,6 +51,15 @@ class RedisStreams:
         self._claim_idle_seconds = claim_idle_seconds
 
     @property
+    def group(self) -> str | None:
+        return self._group
+
+    @property
+    def streams(self) -> dict[str, str]:
+        """By the name that a frontier has for each."""
+        return {f"{self.name}:{number}": stream for number, stream in enumerate(self._streams)}
+
+    @property
     def partitions(self) -> Sequence[str]:
         return [str(number) for number in range(len(self._streams))]
 
