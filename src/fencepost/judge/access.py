@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from fencepost.judge.role import Role
 
 SMALL_BYTES = 16_384
+INPUT_BYTES_MAX = 65_536
+"""The largest input of a trial."""
 HOUSE_BYTES: int | None = None
 """No bound but the house's own, HTTP_BODY_MAX_BYTES."""
 
@@ -23,11 +25,13 @@ class Access:
     role: Role
     body_max_bytes: int | None = SMALL_BYTES
     carries_program: bool = False
-    """Its body holds a program: bounded by what the largest one takes as JSON."""
+    """Its body holds a program, and perhaps an input: bounded by what the largest ones take as JSON."""
 
     def bound(self, source_max_bytes: int) -> int | None:
+        if not self.carries_program or self.body_max_bytes is None:
+            return self.body_max_bytes
         # JSON writes a character of one byte with up to six.
-        return SMALL_BYTES + 6 * source_max_bytes if self.carries_program else self.body_max_bytes
+        return self.body_max_bytes + 6 * source_max_bytes
 
 
 CONTESTANT = Access(Role.CONTESTANT)
@@ -49,6 +53,10 @@ ACCESS: Mapping[tuple[str, str], Access] = {
     ("GET", "/judge/rejudgings/{generation}"): JURY,
     ("POST", "/judge/rejudgings/{generation}/apply"): JURY,
     ("POST", "/judge/rejudgings/{generation}/drop"): JURY,
+    ("POST", "/judge/trials"): Access(
+        Role.CONTESTANT, SMALL_BYTES + 6 * INPUT_BYTES_MAX, carries_program=True
+    ),
+    ("GET", "/judge/trials/{job_id}"): CONTESTANT,
     ("GET", "/judge/contests"): CONTESTANT,
     ("GET", "/judge/contests/{contest}"): CONTESTANT,
     ("PUT", "/judge/contests/{contest}"): JURY,

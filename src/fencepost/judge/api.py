@@ -11,14 +11,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field
 
-from fencepost.judge import contest_api, contests, people_api, rejudge_api
+from fencepost.judge import contest_api, contests, people_api, rejudge_api, trial_api
 from fencepost.judge import doors as entrance
 from fencepost.judge.access import ACCESS
 from fencepost.judge.doors import Doors, Who, author_of
-from fencepost.judge.language import FileName, Name, read_specs
 from fencepost.judge.problem import Slug
+from fencepost.judge.program_request import ProgramRequest
 from fencepost.judge.records import Standing
 from fencepost.judge.role import Role, Visitor
 from fencepost.judge.service import Judging, no_submission
@@ -30,29 +30,12 @@ Limit = Annotated[int, Query(ge=1, le=200)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
 
-class SubmitRequest(BaseModel):
-    """A program: one file as `code`, or several as `sources`."""
-
-    model_config = ConfigDict(extra="forbid")
+class SubmitRequest(ProgramRequest):
+    """A program for a problem."""
 
     problem_id: Slug
-    language: Name
-    code: str | None = None
-    sources: dict[FileName, str] | None = Field(default=None, max_length=64)
     contest: Slug | None = None
     author: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")] | None = None
-
-    @model_validator(mode="after")
-    def _one_of_both(self) -> SubmitRequest:
-        if (self.code is None) == (self.sources is None):
-            raise ValueError("give code or sources, one of them")
-        return self
-
-    def files(self) -> dict[str, str]:
-        if self.sources is not None:
-            return dict(self.sources)
-        names = {spec.name: spec.source for spec in read_specs()}
-        return {names.get(self.language, "main"): self.code or ""}
 
 
 class SubmitAnswer(BaseModel):
@@ -63,8 +46,10 @@ def make_router(judging: Judging, *, house_token: str | None = None) -> APIRoute
     """Everything that the table of `access.py` names, and nothing else."""
     doors = Doors(judging.fp, house_token=house_token, source_max_bytes=judging.settings.source_max_bytes)
     router = entrance.make_router(doors)
-    for add in (_add_submissions, _add_problems, people_api.add, rejudge_api.add, contest_api.add):
-        add(router, judging)
+    _add_submissions(router, judging)
+    _add_problems(router, judging)
+    for module in (people_api, rejudge_api, contest_api, trial_api):
+        module.add(router, judging)
     assert entrance.lines_of(router) == set(ACCESS), "a line of the table has no route"
     return router
 

@@ -11,10 +11,12 @@ from fencepost.judge.language import Language, find_languages, read_specs, site_
 from fencepost.judge.metrics import JudgeMetrics
 from fencepost.judge.sandbox.boxes import Boxes
 from fencepost.judge.sandbox.command import Bounds
-from fencepost.judge.sandbox.order import Site
+from fencepost.judge.sandbox.order import Limits, Site
 from fencepost.judge.settings import JudgeSettings
 from fencepost.judge.store import Cache, Store
 from fencepost.judge.workshop import Workshop
+
+TRIAL_OUTPUT_KB = 1024
 
 
 @asynccontextmanager
@@ -46,4 +48,20 @@ async def open_judge(
         )
         async with boxes:
             cache = Cache(store, workshop.folder, bytes_max=settings.cache_max_bytes)
-            yield Judge(boxes, workshop, cache, languages, parallel=settings.parallel_tests)
+            yield Judge(
+                boxes,
+                workshop,
+                cache,
+                languages,
+                parallel=settings.parallel_tests,
+                trial_limits=_trial_limits(settings),
+            )
+
+
+def _trial_limits(settings: JudgeSettings) -> Limits:
+    return Limits(
+        cpu_ms=settings.trial_time_ms,
+        wall_ms=settings.trial_time_ms * 2 + 2000,
+        memory_kb=settings.trial_memory_kb,
+        output_kb=TRIAL_OUTPUT_KB,
+    )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from fencepost.errors import InvalidInput
-from fencepost.judge.language import Language
+from fencepost.judge.language import Language, LanguageSpec
 from fencepost.judge.protocol import Outcome, Verdict
 from fencepost.judge.sandbox.box_files import BoxFiles
 from fencepost.judge.sandbox.boxes import Boxes
@@ -47,7 +47,7 @@ async def compile_sources(
     attempt_id: int = 0,
 ) -> Compiled:
     """Compile. Without a program the outcome says whether the box or the source is to blame."""
-    entry = entry_of(language, sources)
+    entry = entry_of(language.spec, sources)
     source = workshop.write_sources(sources)
     out = workshop.new_app()
     order = language.compile_order(workshop.place(source), list(sources), entry, out)
@@ -66,14 +66,14 @@ async def compile_sources(
     return Compiled(Program(language, workshop.place(kept), entry), message, outcome)
 
 
-def entry_of(language: Language, sources: Mapping[str, bytes]) -> str:
+def entry_of(spec: LanguageSpec, names: Collection[str]) -> str:
     """The file that a program begins with: the language's usual name, or the first of its extension."""
-    if language.spec.source in sources:
-        return language.spec.source
-    suffix = os.path.splitext(language.spec.source)[1]  # noqa: PTH122
-    fitting = [name for name in sources if name.endswith((suffix, *language.spec.extensions))]
+    if spec.source in names:
+        return spec.source
+    suffix = os.path.splitext(spec.source)[1]  # noqa: PTH122
+    fitting = [name for name in names if name.endswith((suffix, *spec.extensions))]
     if not fitting:
-        raise InvalidInput(f"There is no {suffix} file among {', '.join(sources)}.", field="sources")
+        raise InvalidInput(f"There is no {suffix} file among {', '.join(names)}.", field="sources")
     return sorted(fitting)[0]
 
 

@@ -20,6 +20,7 @@ from fencepost.judge.sandbox.box_files import BoxFiles
 from fencepost.judge.sandbox.boxes import Boxes
 from fencepost.judge.sandbox.order import Limits, Order
 from fencepost.judge.store import Cache, CorruptData, remove_folder
+from fencepost.judge.trying import Tried, Trier
 from fencepost.judge.validating import Opinion, Validator
 from fencepost.judge.workshop import Workshop
 
@@ -70,8 +71,10 @@ class Judge:
         languages: Mapping[str, Language],
         *,
         parallel: int = 1,
+        trial_limits: Limits | None = None,
     ) -> None:
         self.languages = languages
+        self._trier = Trier(workshop, boxes, trial_limits or Limits())
         self._boxes = boxes
         self._workshop = workshop
         self._cache = cache
@@ -116,6 +119,18 @@ class Judge:
             cases=[results[case.name] for case in problem.data.all_cases() if case.name in results],
             points=points_by_group(problem, results),
         )
+
+    async def try_out(
+        self,
+        language: str,
+        sources: Mapping[str, bytes],
+        given: bytes | None,
+        *,
+        job_id: str = "",
+        attempt_id: int = 0,
+    ) -> Tried:
+        """Compile, and run on an input if there is one. Nothing is judged."""
+        return await self._trier.try_out(self._language(language), sources, given, job_id, attempt_id)
 
     def _language(self, name: str) -> Language:
         if name not in self.languages:

@@ -15,6 +15,7 @@ from fencepost.house import Fencepost
 from fencepost.jobs.job import Job
 from fencepost.judge import contests, people, records, rejudging
 from fencepost.judge.chambers import open_judge
+from fencepost.judge.compiling import entry_of
 from fencepost.judge.grading import CaseResult
 from fencepost.judge.judging import Judge, JudgeFault, Judgement
 from fencepost.judge.language import read_specs
@@ -24,10 +25,12 @@ from fencepost.judge.rejudging import Filter, Opened
 from fencepost.judge.sandbox.probing import probe_machine
 from fencepost.judge.settings import JudgeSettings
 from fencepost.judge.store import Store
+from fencepost.judge.trials import Trials
 from fencepost.kernel import marker
 from fencepost.kernel.call import Call, Json
 from fencepost.kernel.migrate import require
 from fencepost.logs import get_logger
+from fencepost.loop import Loop
 
 _log = get_logger(__name__)
 QUEUE = "judge"
@@ -49,6 +52,7 @@ class Judging:
         self.fp = fp
         self._metrics = metrics or JudgeMetrics.on(fp.metrics)
         self._judge: Judge | None = None
+        self.trials = Trials(fp, settings, QUEUE, self._sitting)
         self._job = fp.job(QUEUE, kind="judge_submission", attempts=TRIES, lease=LEASE_SECONDS)(self._run)
 
     @property
@@ -71,7 +75,7 @@ class Judging:
 
         `limited` is for a user whose submissions are counted: raises Backpressure when they are too many.
         """
-        self._check(language, sources)
+        self.check_program(language, sources)
         body: Json = {"problem": problem, "language": language, "sources": dict(sources), "author": author}
         # Only where it is named: keys that were used before there were contests mean the same as before.
         body |= {"contest": contest} if contest is not None else {}
@@ -157,6 +161,23 @@ class Judging:
         # A house of one's own begins with something to look at; elsewhere nothing appears unasked.
         if self.fp.settings.database_url is None:
             await self.import_samples()
+        async with self._forgetting(), self._judging():
+            yield
+
+    @asynccontextmanager
+    async def _forgetting(self) -> AsyncGenerator[None]:
+        errors = self.fp.metrics.counter(
+            "judge_loop_errors", "Ticks of the judge's loops that failed.", labels=("loop",)
+        )
+        loop = Loop("judge-trials", self.trials.prune, errors)
+        loop.start()
+        try:
+            yield
+        finally:
+            await loop.stop()
+
+    @asynccontextmanager
+    async def _judging(self) -> AsyncGenerator[None]:
         report = await asyncio.to_thread(probe_machine, cgroup=self.settings.cgroup == "auto")
         for weakness in report.degraded:
             _log.warning("judge_degraded", why=weakness)
@@ -184,9 +205,13 @@ class Judging:
             worker.stop()
             await working
 
+    def _sitting(self) -> Judge:
+        assert self._judge is not None, "only a judge that sits takes jobs"
+        return self._judge
+
     async def _run(self, job: Job) -> None:
         """Judge one submission. A fault of ours is tried again; the last one is a verdict of its own."""
-        assert self._judge is not None
+        judge = self._sitting()
         found = await self.fp.run(records.get_docket(job.id))
         if not found:
             # Its generation was dropped while it waited: nobody asks for the verdict any more.
@@ -194,7 +219,7 @@ class Judging:
                 return
         docket = found[0]
         try:
-            judgement = await self._judge.judge(
+            judgement = await judge.judge(
                 docket.problem,
                 docket.language,
                 {name: content.encode() for name, content in docket.sources.items()},
@@ -219,7 +244,8 @@ class Judging:
             return
         self._metrics.verdicts.labels(verdict=judgement.verdict).inc()
 
-    def _check(self, language: str, sources: Mapping[str, str]) -> None:
+    def check_program(self, language: str, sources: Mapping[str, str]) -> None:
+        """Whether it can be judged here at all."""
         if language not in self.languages:
             raise InvalidInput(
                 f"{language!r} is not offered; there is {', '.join(self.languages)}.", field="language"
@@ -230,6 +256,7 @@ class Judging:
                 f"The program has {size} bytes; allowed are 1 to {self.settings.source_max_bytes}.",
                 field="code",
             )
+        entry_of(next(spec for spec in read_specs() if spec.name == language), sources)
 
 
 def no_submission(job_id: int) -> NotFound:

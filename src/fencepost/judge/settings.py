@@ -38,6 +38,15 @@ class JudgeSettings(LayeredSettings):
     submit_burst: Annotated[
         int, Field(ge=1, le=100_000), From("JUDGE_SUBMIT_BURST", "judge.submit_burst")
     ] = 10
+    trial_time_ms: Annotated[
+        int, Field(ge=10, le=600_000), From("JUDGE_TRIAL_TIME_MS", "judge.trial_time_ms")
+    ] = 5000
+    trial_memory_kb: Annotated[
+        int, Field(ge=4096, le=1 << 26), From("JUDGE_TRIAL_MEMORY_KB", "judge.trial_memory_kb")
+    ] = 262_144
+    trial_keep_seconds: Annotated[
+        int, Field(ge=10, le=2_592_000), From("JUDGE_TRIAL_KEEP_SECONDS", "judge.trial_keep_seconds")
+    ] = 900
     cache_max_bytes: Annotated[
         int, Field(ge=1 << 20), From("JUDGE_CACHE_MAX_BYTES", "judge.cache_max_bytes")
     ] = 1 << 30

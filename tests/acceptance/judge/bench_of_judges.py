@@ -25,9 +25,10 @@ BRISK = JobSettings(
 
 
 def judging_of(fp: Fencepost, folder: Path, who: str) -> Judging:
-    return Judging(
-        fp, JudgeSettings(workspace=folder / who, store=folder / "store", slots=2, languages="c, python")
+    settings = JudgeSettings(
+        workspace=folder / who, store=folder / "store", slots=2, languages="c, python", trial_time_ms=1000
     )
+    return Judging(fp, settings)
 
 
 @asynccontextmanager

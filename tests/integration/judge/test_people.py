@@ -56,6 +56,7 @@ def test_a_contestant_changes_nothing_but_what_is_his_own() -> None:
 
     assert changing == {
         ("POST", "/submit"),
+        ("POST", "/judge/trials"),
         ("POST", "/judge/contests/{contest}/contestants"),
         ("POST", "/judge/contests/{contest}/clarifications"),
     }

@@ -1,0 +1,49 @@
+"""Trials over HTTP: a run on one's own input, and a check whether it compiles."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import Field
+
+from fencepost.judge.access import INPUT_BYTES_MAX
+from fencepost.judge.doors import Who, author_of
+from fencepost.judge.program_request import ProgramRequest
+from fencepost.judge.service import Judging
+from fencepost.judge.trials import no_trial
+
+
+class TrialRequest(ProgramRequest):
+    """A program, and what it reads. Without an input it is only compiled."""
+
+    input: Annotated[str, Field(max_length=INPUT_BYTES_MAX)] | None = None
+
+
+def add(router: APIRouter, judging: Judging) -> None:
+    @router.post("/judge/trials", status_code=202)
+    async def try_out(request: TrialRequest, who: Who) -> dict[str, int]:
+        files = request.files()
+        judging.check_program(request.language, files)
+        job_id = await judging.trials.submit(
+            request.language,
+            files,
+            request.input,
+            author=author_of(who, None),
+            allowance=judging.allowance(who.name) if who.is_limited else None,
+        )
+        return {"job_id": job_id}
+
+    @router.get("/judge/trials/{job_id}")
+    async def trial(job_id: int, who: Who) -> dict[str, Any]:
+        """What came of it; 404 when its time is over, or when it is another one's."""
+        found = await judging.trials.get(job_id)
+        if not who.sees(found.author):
+            raise no_trial(job_id)
+        return {
+            "job_id": found.job_id,
+            "language": found.language,
+            "status": "FINISHED" if found.outcome else "PENDING",
+            "expires_at": found.expires_at,
+            "outcome": found.outcome,
+        }

@@ -1,0 +1,87 @@
+"""Trying a program out: compile it, and run it once on an input of its author's own. Nothing is judged."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from fencepost.judge.compiling import Program, compile_sources
+from fencepost.judge.language import Language
+from fencepost.judge.protocol import Outcome, Verdict
+from fencepost.judge.sandbox.box_files import BoxFiles
+from fencepost.judge.sandbox.boxes import Boxes
+from fencepost.judge.sandbox.order import Limits
+from fencepost.judge.store import remove_folder
+from fencepost.judge.workshop import Workshop
+
+OUTPUT_BYTES_MAX = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """How it ended: OK, CE with the compiler's message, or as a run ends. SE when the box is to blame."""
+
+    verdict: str
+    message: str = ""
+    output: str = ""
+    errors: str = ""
+    cut: bool = False
+    """Whether more was written than is told."""
+    exit_code: int = 0
+    exit_signal: int = 0
+    time_ms: int = 0
+    mem_kb: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Trier:
+    """What trying needs of a machine."""
+
+    workshop: Workshop
+    boxes: Boxes
+    limits: Limits
+
+    async def try_out(
+        self, language: Language, sources: Mapping[str, bytes], given: bytes | None, job_id: str, attempt: int
+    ) -> Tried:
+        """Compile, and run if there is an input."""
+        compiled = await compile_sources(self.workshop, self.boxes, language, sources, job_id, attempt)
+        if compiled.program is None:
+            assert compiled.outcome is not None
+            fault = compiled.outcome.verdict is Verdict.SE
+            return Tried(verdict="SE" if fault else "CE", message=compiled.message)
+        try:
+            if given is None:
+                return Tried(verdict="OK", message=compiled.message)
+            return await self._run(compiled.program, given, job_id, attempt)
+        finally:
+            remove_folder(self.workshop.folder / compiled.program.folder)
+
+    async def _run(self, program: Program, given: bytes, job_id: str, attempt: int) -> Tried:
+        order = program.language.run_order(program.folder, program.entry, self.limits)
+        order = replace(order, job_id=job_id, attempt_id=attempt)
+        scratch = self.workshop.scratch_file
+        with scratch(given) as stdin, scratch() as output, scratch() as errors:
+            outcome = await self.boxes.run(order, BoxFiles(stdin, output, errors))
+            return _tried(outcome, output, errors)
+
+
+def _tried(outcome: Outcome, output: int, errors: int) -> Tried:
+    cut = any(os.fstat(one).st_size > OUTPUT_BYTES_MAX for one in (output, errors))
+    return Tried(
+        verdict=outcome.verdict.value,
+        output=_told(output),
+        errors=_told(errors),
+        cut=cut,
+        exit_code=outcome.exit_code,
+        exit_signal=outcome.exit_signal,
+        time_ms=outcome.time_ms,
+        mem_kb=outcome.mem_kb,
+    )
+
+
+def _told(descriptor: int) -> str:
+    """As text that can be stored: PostgreSQL has no NUL, and JSON no bytes."""
+    said = os.pread(descriptor, OUTPUT_BYTES_MAX, 0).decode("utf-8", "replace")
+    return said.replace("\0", "\N{REPLACEMENT CHARACTER}")

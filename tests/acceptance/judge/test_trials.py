@@ -1,0 +1,107 @@
+"""Trials: a program on its author's own input, told to him, kept apart from what is judged, and forgotten."""
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from fencepost.embedded import Database
+from fencepost.errors import NotFound, StaleAttempt
+from fencepost.house import Fencepost
+from fencepost.judge import trials
+from fencepost.judge.service import Judging
+from fencepost.judge.trying import OUTPUT_BYTES_MAX, Tried
+from fencepost.testing import Clock
+from tests.acceptance.judge.bench_of_judges import judging_of, open_judging
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
+
+LOUD = "import sys\nprint(int(input()) * 2)\nprint('oh', file=sys.stderr)\n"
+
+
+@pytest.fixture
+def clock(database: Database) -> Iterator[Clock]:
+    with Clock(database.admin_url) as clock:
+        yield clock
+
+
+async def tried(judging: Judging, source: str, given: str | None, language: str = "python") -> dict[str, Any]:
+    name = "main.py" if language == "python" else "main.c"
+    job_id = await judging.trials.submit(language, {name: source}, given, author="ann")
+    async with asyncio.timeout(60):
+        while True:
+            outcome = (await judging.trials.get(job_id)).outcome
+            if outcome is not None:
+                return dict(outcome)
+            await asyncio.sleep(0.05)
+
+
+async def test_a_trial_says_how_it_ended_and_nothing_is_judged(
+    database: Database, redis_url: str, tmp_path: Path
+) -> None:
+    async with open_judging(database.url, redis_url, tmp_path, "one") as judging:
+        ran = await tried(
+            judging, "import sys\nprint(int(input()) * 2)\nprint('oh', file=sys.stderr)", "21\n"
+        )
+        failed = await tried(judging, "raise SystemExit(3)", "")
+        slow = await tried(judging, "while True: pass", "")
+        much = await tried(judging, "print('\\0' + 'x' * 100_000)", "")
+        compiled = await tried(judging, "int main(void){return 0;}", None, "c")
+        broken = await tried(judging, "int main(", None, "c")
+        left = list((tmp_path / "one").glob("*/apps/*"))
+        history = await judging.history("ann", None, 10)
+    with psycopg.connect(database.admin_url) as connection:
+        kept = connection.execute("select f.result, f.final_status from fencepost.job_finished f").fetchall()
+
+    assert (ran["verdict"], ran["output"], ran["errors"], ran["cut"]) == ("OK", "42\n", "oh\n", False)
+    assert (failed["verdict"], failed["exit_code"], slow["verdict"]) == ("RE", 3, "TLE")
+    assert (len(much["output"]), much["output"][:2], much["cut"]) == (OUTPUT_BYTES_MAX, "\ufffdx", True)
+    assert (compiled["verdict"], compiled["output"], broken["verdict"]) == ("OK", "", "CE")
+    assert "main.c" in broken["message"]
+    assert (left, history) == ([], [])
+    assert sorted(kept) == sorted((None, word) for word in ("OK", "RE", "TLE", "OK", "OK", "CE"))
+
+
+async def test_a_trial_is_gone_when_its_time_is_over(
+    database: Database, tmp_path: Path, clock: Clock
+) -> None:
+    async with Fencepost(database.url) as fp:
+        judging = judging_of(fp, tmp_path, "one")
+        job_id = await judging.trials.submit("python", {"main.py": "1"}, "secret", author="ann")
+        clock.advance(judging.settings.trial_keep_seconds - 10)
+        kept = await judging.trials.get(job_id)
+        clock.advance(10)
+        with pytest.raises(NotFound):
+            await judging.trials.get(job_id)
+        with psycopg.connect(database.admin_url) as connection:
+            before = connection.execute("select count(*) from fencepost.judge_trial").fetchone()
+            await judging.trials.prune()
+            after = connection.execute("select count(*) from fencepost.judge_trial").fetchone()
+
+    assert (kept.input, before, after) == ("secret", (1,), (0,))
+
+
+async def test_the_outcome_needs_the_jobs_fence_and_its_time_begins_with_it(
+    database: Database, tmp_path: Path, clock: Clock
+) -> None:
+    async with Fencepost(database.url) as fp:
+        judging = judging_of(fp, tmp_path, "one")
+        keep_seconds = judging.settings.trial_keep_seconds
+        job_id = await judging.trials.submit("python", {"main.py": "1"}, "", author="ann")
+        clock.advance(keep_seconds - 10)
+        with database.connect() as connection:
+            for owner in ("old", "new"):
+                connection.execute("select * from fencepost.job_claim(%s, %s)", (job_id, owner))
+                if owner == "old":
+                    connection.execute("select * from fencepost.job_release(%s, 1, 'old')", (job_id,))
+        with pytest.raises(StaleAttempt):
+            await fp.run(trials.done(job_id, 1, "old", Tried(verdict="RE")))
+        await fp.run(trials.done(job_id, 2, "new", Tried(verdict="OK")))
+        clock.advance(keep_seconds - 10)
+        kept = await judging.trials.get(job_id)
+
+    assert kept.outcome["verdict"] == "OK"
