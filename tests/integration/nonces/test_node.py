@@ -33,18 +33,18 @@ async def reserve_many(nodes: list[Node], count: int, seed: int = 7) -> list[int
 
 async def test_any_node_may_be_asked_without_waiting_for_a_lease_to_end(town: Town) -> None:
     """A lease of five minutes: only handing over early lets all three serve within the waiting time."""
-    nodes = [await town.node(lease_seconds=300, wait_seconds=20, turn_seconds=0.01) for _ in range(3)]
+    nodes = [await town.node(lease_seconds=300, turn_seconds=0.01) for _ in range(3)]
 
-    nonces = await reserve_many(nodes, 90)
+    nonces = await reserve_many(nodes, 45)
 
-    assert sorted(nonces) == list(range(90))
+    assert sorted(nonces) == list(range(45))
     served = [town.calls(node, "nonce_reserve") for node in nodes]
     assert min(served) > 0
 
 
 async def test_a_node_that_idles_gives_the_signer_up(town: Town) -> None:
     first = await town.node(lease_seconds=300, idle_seconds=0.02)
-    second = await town.node(lease_seconds=300, wait_seconds=20)
+    second = await town.node(lease_seconds=300)
     await first.reserve(ALICE, ["r1"])
 
     (row,) = await second.reserve(ALICE, ["r2"])
@@ -54,7 +54,7 @@ async def test_a_node_that_idles_gives_the_signer_up(town: Town) -> None:
 
 async def test_a_node_that_stops_hands_over(town: Town) -> None:
     first = await town.node(lease_seconds=300)
-    second = await town.node(lease_seconds=300, wait_seconds=1)
+    second = await town.node(lease_seconds=300)
     await first.reserve(ALICE, ["r1"])
     await first.stop()
 
@@ -82,7 +82,7 @@ async def test_a_node_that_was_taken_over_is_refused_and_finds_its_way_back(town
 
 async def test_marks_may_go_through_any_node(town: Town) -> None:
     first = await town.node(lease_seconds=300)
-    second = await town.node(lease_seconds=300, wait_seconds=20)
+    second = await town.node(lease_seconds=300)
     (row,) = await first.reserve(ALICE, ["r1"])
 
     await second.mark_recyclable(ALICE, row.nonce, row.hold)
@@ -93,7 +93,7 @@ async def test_marks_may_go_through_any_node(town: Town) -> None:
 
 async def test_a_signer_that_is_held_elsewhere_is_an_answer_with_the_owner(town: Town, clock: Clock) -> None:
     first = await town.node(lease_seconds=300)
-    second = await town.node(lease_seconds=300, wait_seconds=0.3)
+    second = await town.node(lease_seconds=300, wait_seconds=5.0)
     await first.reserve(ALICE, ["r1"])
     await first._keeper.stop()  # pyright: ignore[reportPrivateUsage] - It stands still, as a paused one does.
 
@@ -156,8 +156,8 @@ async def test_the_signers_of_a_node_that_leaves_find_another_home(town: Town) -
 
 async def test_nodes_of_both_modes_work_beside_each_other(town: Town) -> None:
     """As while one mode is rolled out over the other."""
-    basic = await town.node(lease_seconds=300, wait_seconds=20)
-    queue = await town.node(mode="queue", lease_seconds=300, wait_seconds=20, node_address="http://n1")
+    basic = await town.node(lease_seconds=300)
+    queue = await town.node(mode="queue", lease_seconds=300, node_address="http://n1")
     while queue.home(ALICE) is not None:
         await basic.stop()
         await queue._keep()  # pyright: ignore[reportPrivateUsage]
@@ -168,7 +168,7 @@ async def test_nodes_of_both_modes_work_beside_each_other(town: Town) -> None:
 
 
 async def test_a_repeat_at_another_node_gets_the_same_nonce(town: Town) -> None:
-    nodes = [await town.node(lease_seconds=300, wait_seconds=20) for _ in range(2)]
+    nodes = [await town.node(lease_seconds=300) for _ in range(2)]
     asks = [node.reserve(ALICE, ["same"]) for node in nodes for _ in range(5)]
 
     rows = [row for answer in await asyncio.gather(*asks) for row in answer]
