@@ -9,7 +9,6 @@ import typer
 
 from fencepost.cli.ending import Ending
 from fencepost.cli.terminal import JsonOption, answer, answer_json, remark
-from fencepost.tracing import export_traces
 
 _LOOK_SECONDS = 1.0
 
@@ -55,6 +54,7 @@ def serve(
     from fencepost.logs import configure_logging  # noqa: PLC0415
     from fencepost.metrics import Metrics  # noqa: PLC0415
     from fencepost.settings import Settings  # noqa: PLC0415
+    from fencepost.tracing import export_traces  # noqa: PLC0415
     from fencepost.whereabouts import of_this_directory  # noqa: PLC0415
 
     if port is not None:

@@ -11,7 +11,6 @@ import typer
 from fencepost.cli.ending import Ending
 from fencepost.cli.terminal import JsonOption, answer, answer_json, remark
 from fencepost.redaction import redact_text
-from fencepost.tracing import export_traces
 
 if TYPE_CHECKING:
     from fencepost.cli.house import House
@@ -64,6 +63,7 @@ def up(
     """
     from fencepost.cli.house import open_house  # noqa: PLC0415 - Loads everything, which --help need not.
     from fencepost.logs import configure_logging  # noqa: PLC0415
+    from fencepost.tracing import export_traces  # noqa: PLC0415
 
     settings, ending = _settings(directory, port), Ending()
     configure_logging(level=settings.log_level, form=settings.log_format)
