@@ -53,13 +53,14 @@ async def _endurance(database: Database, redis_url: str, *, quick: bool) -> Endu
     _console.print(f"memory over {records:,} records", highlight=False)
     memory = await flows_endurance.memory(database, redis_url, records)
     _console.print(f"recovery with {keys:,} keys", highlight=False)
-    seconds = await flows_endurance.recovery_seconds(database, redis_url, keys)
+    recovery = await flows_endurance.recovery(database, redis_url, keys)
     rows: list[Row] = [
         _row(f"fencepost, keyed sum of {records:,} made records", "exactly-once", memory.figures),
         {
             "system": f"fencepost, recovery with {keys:,} keys",
             "guarantee": "exactly-once",
-            "seconds": seconds,
+            "seconds": round(recovery.wall_seconds, 2),
+            "CPU s": round(recovery.cpu_seconds, 2),
         },
     ]
     return Endurance(
@@ -71,7 +72,12 @@ async def _endurance(database: Database, redis_url: str, *, quick: bool) -> Endu
                 MEMORY_GROWTH_MAX,
                 at_most=True,
             ),
-            Goal(f"recovery with {keys:,} keys, seconds", seconds, RECOVERY_SECONDS_MAX, at_most=True),
+            Goal(
+                f"recovery with {keys:,} keys, seconds",
+                recovery.wall_seconds,
+                RECOVERY_SECONDS_MAX,
+                at_most=True,
+            ),
         ],
     )
 

@@ -90,7 +90,13 @@ async def memory(database: Database, redis_url: str, count: int) -> Memory:
     return Memory(settled, most, stage.Figures(count, wall, used, most))
 
 
-async def recovery_seconds(database: Database, redis_url: str, keys: int) -> float:
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    wall_seconds: float
+    cpu_seconds: float
+
+
+async def recovery(database: Database, redis_url: str, keys: int) -> Recovery:
     """From the start of a worker to its first commit, behind a state of so many keys."""
     client = connect_bytes(redis_url, "the benchmark")
     stream = "keys"
@@ -106,14 +112,14 @@ async def recovery_seconds(database: Database, redis_url: str, keys: int) -> flo
         await first.until(keys)
         await first.end()
         await client.xadd(stream, {"data": "0"})
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         second = Running(fp, flow, redis_url)
         await second.until(1)
-        seconds = time.perf_counter() - began
+        took = Recovery(time.perf_counter() - began, time.process_time() - cpu)
         await second.end()
     await client.delete(stream)
     await client.aclose()
-    return seconds
+    return took
 
 
 def resident_mb() -> float:

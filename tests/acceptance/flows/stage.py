@@ -31,6 +31,8 @@ HANG_UP: LiteralString = """
 """
 PREPARED: LiteralString = "select gid from pg_prepared_xacts where database = current_database()"
 KEYS = 5
+# A hang, and no slowness: a busy machine starts three workers in a minute.
+HANG_SECONDS = 200
 # These keep the last value of each key; all others keep every value.
 KEYED = ("upsert", "elsewhere")
 
@@ -66,12 +68,12 @@ class Stage:
     def companions(self, sink: str, groups: int | None, count: int) -> list[Child]:
         """More workers, when the first one has taken the source: it is to be the one that forwards."""
         if count:
-            Deadline(60, "the source is taken").wait(self._is_source_taken)
+            Deadline(HANG_SECONDS, "the source is taken").wait(self._is_source_taken)
         return [self.worker(sink, groups=groups) for _ in range(count)]
 
     def feed_until(self, wait: Callable[..., None]) -> None:
         """Records arrive until a worker has come to where it is to end, whatever its share is."""
-        for _ in range(60):
+        for _ in range(HANG_SECONDS):
             try:
                 return wait(within=1)
             except (ChildFailed, TimeoutError):
@@ -141,7 +143,7 @@ class Stage:
                 if key != "arrivals":
                     client.delete(key)
 
-    def settle(self, sink: str, within: float = 60) -> None:
+    def settle(self, sink: str, within: float = HANG_SECONDS) -> None:
         """Wait until the effects are as they should be, or are too many."""
         wanted = self.expected(sink)
 

@@ -5,8 +5,9 @@ import pytest
 
 from fencepost.testing.flow_sinks import PHASES, WITHIN
 from tests.acceptance.flows.crew import SINKS
-from tests.acceptance.flows.stage import Stage
+from tests.acceptance.flows.stage import HANG_SECONDS, Stage
 
+pytestmark = pytest.mark.timeout(900)
 FORWARDING = ("flows.forward.after_begin", "flows.forward.before_send", "flows.forward.after_send")
 TRANSACTIONAL = ("rows", "upsert", "outbox")
 # One of each way to commit; the others go the same ways.
@@ -89,9 +90,9 @@ RECOVERY = (
 @pytest.mark.parametrize(("point", "again"), RECOVERY)
 def test_a_recovery_that_is_killed_is_repeated(stage: Stage, sink: str, point: str, again: str) -> None:
     stage.arrive(100)
-    stage.worker(sink, crash=order(point, "kill")).be_killed(within=60)
-    stage.worker(sink, crash=f"{again}:kill").be_killed(within=60)
-    stage.worker(sink, crash=f"{again}:kill").be_killed(within=60)
+    stage.worker(sink, crash=order(point, "kill")).be_killed(within=HANG_SECONDS)
+    stage.worker(sink, crash=f"{again}:kill").be_killed(within=HANG_SECONDS)
+    stage.worker(sink, crash=f"{again}:kill").be_killed(within=HANG_SECONDS)
     stage.arrive(50)
     stage.worker(sink)
 

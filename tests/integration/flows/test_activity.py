@@ -33,7 +33,7 @@ def edges(scene: Scene) -> dict[tuple[str, str], Any]:
     return {(names[parent], names[child]): tuple(rest) for parent, child, *rest in rows}
 
 
-@pytest.mark.parametrize("groups", [None, 2])
+@pytest.mark.parametrize("groups", [pytest.param(None, marks=pytest.mark.full), 2])
 async def test_each_edge_has_a_rate_while_records_flow(scene: Scene, groups: int | None) -> None:
     sent = 0
 

@@ -1,6 +1,5 @@
 """A flow from its sources to PostgreSQL: each record once, whatever it is read from."""
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from fencepost.flows.sinks.postgres import OutboxSink, PostgresRows, PostgresUps
 from fencepost.flows.sources.files import FileLines
 from fencepost.flows.sources.postgres import PostgresTable
 from fencepost.flows.sources.redis_streams import RedisStreams
-from fencepost.testing import PlannedCrash, crash_at
 from tests.integration.flows.scene import Scene
 
 NUMBERS = list(range(1, 501))
@@ -128,24 +126,3 @@ async def test_a_source_that_was_trimmed_is_refused(scene: Scene) -> None:
 
     with pytest.raises(SourceTrimmed, match="begins behind"):
         await scene.worker(flow).run()
-
-
-POINTS = [
-    "flows.commit.before_fence",
-    "flows.commit.after_fence",
-    "flows.commit.before_commit",
-    "flows.commit.after_commit",
-    "flows.ack.before",
-    "flows.ack.after",
-]
-
-
-@pytest.mark.parametrize("point", POINTS)
-async def test_a_crash_at_any_point_of_a_commit_leaves_each_record_once(scene: Scene, point: str) -> None:
-    flow = numbers().sink(PostgresRows("line", ["value"]))
-
-    with pytest.raises(PlannedCrash), crash_at(point, nth=2):
-        await scene.run(flow)
-    await scene.run(flow)
-
-    assert Counter(row[0] for row in scene.rows("select value from line")) == Counter(NUMBERS)
