@@ -3,9 +3,10 @@
 import httpx
 import pytest
 from fastapi import APIRouter
-from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanContext
 
 from fencepost.house import Fencepost
 from fencepost.jobs.job import Job
@@ -60,15 +61,22 @@ async def test_a_request_its_job_and_the_job_of_its_job_are_one_trace(
     # FastAPI may add spans of its own below the request's.
     by_name = {one.name: one for one in spans.get_finished_spans()}
     assert by_name.keys() >= {"HTTP POST", "job first", "job second"}
-    assert {f"{one.context.trace_id:032x}" for one in by_name.values()} == {TRACE}
-    parents = {one.context.span_id: one.parent.span_id for one in by_name.values() if one.parent}
-    assert _line(parents, by_name["job second"].context.span_id)[-2:] == [
-        by_name["HTTP POST"].context.span_id,
+    places = {name: _place(one) for name, one in by_name.items()}
+    assert {f"{place.trace_id:032x}" for place in places.values()} == {TRACE}
+    parents = {places[name].span_id: one.parent.span_id for name, one in by_name.items() if one.parent}
+    assert _line(parents, places["job second"].span_id)[-2:] == [
+        places["HTTP POST"].span_id,
         0xB7AD6B7169203331,
     ]
-    assert parents[by_name["job second"].context.span_id] == by_name["job first"].context.span_id
+    assert parents[places["job second"].span_id] == places["job first"].span_id
     about = [dict(by_name[name].attributes or {}) for name in ("HTTP POST", "job first")]
     assert (about[0]["fencepost.status"], about[1]["fencepost.outcome"]) == (200, "finish")
+
+
+def _place(span: ReadableSpan) -> SpanContext:
+    place = span.get_span_context()
+    assert place is not None
+    return place
 
 
 def _line(parents: dict[int, int], one: int) -> list[int]:
