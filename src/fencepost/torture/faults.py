@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fencepost.embedded import EmbeddedError
+from fencepost.embedded.deadline import Deadline
 from fencepost.testing import Ambush, Proxy
 from fencepost.torture.crew import Crew, Process
 from fencepost.torture.ground import Ground
@@ -20,6 +21,9 @@ from fencepost.torture.schedule import Blow
 from fencepost.torture.stage import Errand, Stage
 
 DELAY_SECONDS = 0.2
+HEAL_AGAIN_SECONDS = 0.5
+HEAL_SECONDS_MAX = 180.0
+TROUBLE = (EmbeddedError, OSError, TimeoutError)
 ORDER_LEASES = 3
 """How long a process has to come to the place where it was told to end; then it may get another order."""
 
@@ -108,7 +112,7 @@ class Faults:
         self.tally.strike(blow, time.monotonic() - self._started)
         try:
             hit = self._ways[blow.kind](blow)
-        except (EmbeddedError, OSError, TimeoutError):
+        except TROUBLE:
             # The server was down already, or the machine too busy to be cruel: it did not hit.
             return
         if hit:
@@ -119,24 +123,25 @@ class Faults:
         due = [wound for wound in self._wounds if wound.heals_at <= now]
         self._wounds = [wound for wound in self._wounds if wound.heals_at > now]
         for wound in due:
-            wound.heal()
+            if not _healed(wound):
+                self._wounds.append(Wound(now + HEAL_AGAIN_SECONDS, wound.heal))
         self._crew.resume_due()
         self._count_sprung()
 
     def heal_all(self) -> None:
         """The faults are over: everything works, nobody has an order to crash."""
-        for wound in self._wounds:
-            wound.heal()
-        self._wounds.clear()
+        # Healing a wire ends its connections, which would be one more fault for whoever had none.
+        last = [self._bring_postgres_back, self._bring_redis_back, *(wire.heal for wire in self._harmed)]
+        self._wounds += [Wound(0.0, heal) for heal in last]
+        Deadline(HEAL_SECONDS_MAX, "everything works again").wait(self._heal_each)
+        self._harmed.clear()
         self._count_sprung()
         self._ambushes.clear()
-        self._bring_postgres_back()
-        self._bring_redis_back()
-        # Healing ends connections, which would be one more fault for whoever had none.
-        for wire in self._harmed:
-            wire.heal()
-        self._harmed.clear()
         self._crew.disarm(self._errand_of)
+
+    def _heal_each(self) -> bool:
+        self._wounds = [wound for wound in self._wounds if not _healed(wound)]
+        return not self._wounds
 
     # Processes.
 
@@ -321,6 +326,15 @@ class Faults:
     def _later(self, leases: float, heal: Callable[[], object]) -> None:
         seconds = leases * next(iter(self._ground.stages.values())).lease_seconds
         self._wounds.append(Wound(time.monotonic() + seconds, heal))
+
+
+def _healed(wound: Wound) -> bool:
+    """A busy machine may take too long to start a server; then it is tried again."""
+    try:
+        wound.heal()
+    except TROUBLE:
+        return False
+    return True
 
 
 def unavailable(kinds: Sequence[str]) -> dict[str, str]:

@@ -235,7 +235,7 @@ class _Run:
             part.feeder.start()
         # No fault before everybody is at work: a run is not spent on starting up.
         Deadline(FIRST_EFFECT_SECONDS, "every system has made an effect").wait(
-            lambda: all(part.feeder.account.done for part in self._parts.values())
+            lambda: all(part.feeder.account.done or part.feeder.failure for part in self._parts.values())
         )
 
     def _rage(self) -> float:

@@ -12,6 +12,7 @@ from typing import Any, LiteralString, Protocol, TypeVar
 
 import psycopg
 
+from fencepost import InFlight
 from fencepost.embedded import Database
 from fencepost.testing import Breach, Clock, Proxy
 from fencepost.torture.chronicle import Chronicle
@@ -85,7 +86,8 @@ class Stage:
         while True:
             try:
                 return act()
-            except psycopg.OperationalError:
+            except (psycopg.OperationalError, psycopg.InterfaceError, InFlight):
+                # In flight: a try of ours that looked lost is still open.
                 self.ambiguous += 1
                 if time.monotonic() > give_up:
                     raise
