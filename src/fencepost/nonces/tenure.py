@@ -81,6 +81,7 @@ class Tenures:
         self._watched: set[Signer] = set()
         self._known: set[Signer] = set()
         self._listener: Listener | None = None
+        self._left = False
         self.on_wanted: Callable[[], None] = lambda: None
 
     def listen(self, listener: Listener) -> None:
@@ -124,6 +125,10 @@ class Tenures:
                 if lease is None and not patient:
                     raise SignerElsewhere(tenure.signer, seen[0], 1.0)
                 lease = lease or await self._take(tenure, seen)
+                if self._left:
+                    # Nobody would renew it here, nor hear that another wants it.
+                    await self._let_go(tenure)
+                    raise SignerElsewhere(tenure.signer, None, 1.0)
                 tenure.users += 1
                 tenure.unused.clear()
                 return lease
@@ -246,7 +251,8 @@ class Tenures:
                         await self._let_go(tenure)
 
     async def leave(self) -> None:
-        """Hand everything over: the node goes."""
+        """Hand everything over: the node goes, and takes nothing any more."""
+        self._left = True
         for tenure in tuple(self.held()):
             async with tenure.lock:
                 with suppress(TimeoutError, FencepostError):

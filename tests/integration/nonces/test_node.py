@@ -10,6 +10,7 @@ from fencepost.embedded import Database
 from fencepost.errors import Backpressure
 from fencepost.nonces.errors import SignerElsewhere
 from fencepost.nonces.node import Node
+from fencepost.nonces.routing import home_of
 from fencepost.nonces.signer import Signer
 from fencepost.testing import Clock
 from tests.integration.nonces.town import ALICE, Town, town_on
@@ -61,6 +62,15 @@ async def test_a_node_that_stops_hands_over(town: Town) -> None:
     (row,) = await second.reserve(ALICE, ["r2"])
 
     assert row.nonce == 1
+
+
+async def test_a_node_that_was_stopped_takes_no_signer_any_more(town: Town) -> None:
+    """Nobody would renew it, and nobody would hear that another wants it."""
+    first = await town.node(lease_seconds=300)
+    await first.stop()
+
+    with pytest.raises(SignerElsewhere):
+        await first.reserve(ALICE, ["r1"])
 
 
 async def test_a_node_that_was_taken_over_is_refused_and_finds_its_way_back(town: Town, clock: Clock) -> None:
@@ -156,11 +166,14 @@ async def test_the_signers_of_a_node_that_leaves_find_another_home(town: Town) -
 
 async def test_nodes_of_both_modes_work_beside_each_other(town: Town) -> None:
     """As while one mode is rolled out over the other."""
-    basic = await town.node(lease_seconds=300)
+    # At an address that leaves the signer's home with the other one: away from home a queue only names it.
+    elsewhere = next(
+        address
+        for address in (f"http://b{number}" for number in range(100))
+        if home_of(ALICE.resource, [address, "http://n1"]) == "http://n1"
+    )
+    basic = await town.node(lease_seconds=300, node_address=elsewhere)
     queue = await town.node(mode="queue", lease_seconds=300, node_address="http://n1")
-    while queue.home(ALICE) is not None:
-        await basic.stop()
-        await queue._keep()  # pyright: ignore[reportPrivateUsage]
 
     nonces = await reserve_many([basic, queue], 40)
 
