@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 
+from fencepost.judge.data_cache import Cache
 from fencepost.judge.judging import Judge
 from fencepost.judge.language import Language, find_languages, read_specs, site_roots
 from fencepost.judge.metrics import JudgeMetrics
@@ -13,7 +14,7 @@ from fencepost.judge.sandbox.boxes import Boxes
 from fencepost.judge.sandbox.command import Bounds
 from fencepost.judge.sandbox.order import Limits, Site
 from fencepost.judge.settings import JudgeSettings
-from fencepost.judge.store import Cache, Store
+from fencepost.judge.store import Keys, Store
 from fencepost.judge.workshop import Workshop
 
 TRIAL_OUTPUT_KB = 1024
@@ -56,6 +57,17 @@ async def open_judge(
                 parallel=settings.parallel_tests,
                 trial_limits=_trial_limits(settings),
             )
+
+
+def open_store(settings: JudgeSettings) -> Store:
+    """Where test data lies."""
+    keys = Keys(
+        endpoint=settings.s3_endpoint,
+        region=settings.s3_region,
+        access_key=settings.s3_access_key,
+        secret_key=settings.s3_secret_key,
+    )
+    return Store(settings.store, keys)
 
 
 def _trial_limits(settings: JudgeSettings) -> Limits:

@@ -12,6 +12,7 @@ from pathlib import Path
 from fencepost.errors import InvalidInput
 from fencepost.judge.comparison import Checked, Comparison, compare
 from fencepost.judge.compiling import Program, compile_sources
+from fencepost.judge.data_cache import Cache
 from fencepost.judge.grading import SKIPPED, CaseResult, grade, is_lost, is_solved, points_by_group
 from fencepost.judge.language import Language
 from fencepost.judge.problem import Group, Problem, Protocol, TestCase
@@ -19,7 +20,7 @@ from fencepost.judge.protocol import Outcome, Verdict
 from fencepost.judge.sandbox.box_files import BoxFiles
 from fencepost.judge.sandbox.boxes import Boxes
 from fencepost.judge.sandbox.order import Limits, Order
-from fencepost.judge.store import Cache, CorruptData, remove_folder
+from fencepost.judge.store import CorruptData, StoreUnavailable, remove_folder
 from fencepost.judge.trying import Tried, Trier
 from fencepost.judge.validating import Opinion, Validator
 from fencepost.judge.workshop import Workshop
@@ -104,7 +105,7 @@ class Judge:
         try:
             run = _Run(problem, compiled.program, await self._validator(problem), job_id, attempt_id)
             results = await self._run_all(run, progress)
-        except (CorruptData, FileNotFoundError) as error:
+        except (CorruptData, FileNotFoundError, StoreUnavailable) as error:
             raise JudgeFault(f"data: {error}") from error
         finally:
             remove_folder(self._workshop.folder / compiled.program.folder)
@@ -147,7 +148,9 @@ class Judge:
         key = repr(sorted(spec.files.items()))
         async with self._compiling:
             if key not in self._validators:
-                sources = {name: self._cache.path(digest).read_bytes() for name, digest in spec.files.items()}
+                sources = {
+                    name: (await self._cache.path(digest)).read_bytes() for name, digest in spec.files.items()
+                }
                 language = self.languages.get(spec.language)
                 if language is None:
                     raise JudgeFault(f"validator: {spec.language} is not offered here")
@@ -178,7 +181,7 @@ class Judge:
 
     async def _passes(self, run: _Run, case: TestCase, feedback: Path) -> CaseResult:
         """Run and check; a multi-pass validator may hand over another input for another run."""
-        given = self._cache.path(case.input)
+        given = await self._cache.path(case.input)
         time_ms = mem_kb = 0
         for left in reversed(range(run.problem.bounds.passes)):
             result, following = await self._plain(run, case, given, feedback / str(left))
@@ -205,7 +208,7 @@ class Judge:
         return _judged(case, outcome, opinion), opinion.next_input
 
     async def _check(self, run: _Run, case: TestCase, given: Path, output: int, feedback: Path) -> Opinion:
-        answer = self._cache.path(case.answer)
+        answer = await self._cache.path(case.answer)
         flags = case.flags if case.flags is not None else run.problem.flags
         if run.validator is None:
             checked = await asyncio.to_thread(_compare, output, answer, flags)
@@ -232,7 +235,7 @@ class Judge:
             raise JudgeFault("validator: an interactive problem needs one")
         place = self._workshop.place
         flags = case.flags if case.flags is not None else run.problem.flags
-        data = (place(self._cache.path(case.input)), place(self._cache.path(case.answer)))
+        data = (place(await self._cache.path(case.input)), place(await self._cache.path(case.answer)))
         order = run.validator.order(data, None, flags, feedback)
         with self._workshop.scratch_file() as errors, self._workshop.scratch_file() as said:
             outcome, judged = await self._talk(self._order(run), order, errors, said)

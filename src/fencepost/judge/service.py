@@ -14,7 +14,7 @@ from fencepost.errors import InvalidInput, NotFound
 from fencepost.house import Fencepost
 from fencepost.jobs.job import Job
 from fencepost.judge import contests, people, records, rejudging
-from fencepost.judge.chambers import open_judge
+from fencepost.judge.chambers import open_judge, open_store
 from fencepost.judge.compiling import entry_of
 from fencepost.judge.grading import CaseResult
 from fencepost.judge.judging import Judge, JudgeFault, Judgement
@@ -24,7 +24,6 @@ from fencepost.judge.packages.reading import read_problem
 from fencepost.judge.rejudging import Filter, Opened
 from fencepost.judge.sandbox.probing import probe_machine
 from fencepost.judge.settings import JudgeSettings
-from fencepost.judge.store import Store
 from fencepost.judge.trials import Trials
 from fencepost.kernel import marker
 from fencepost.kernel.call import Call, Json
@@ -48,7 +47,7 @@ class Judging:
 
     def __init__(self, fp: Fencepost, settings: JudgeSettings, metrics: JudgeMetrics | None = None) -> None:
         self.settings = settings
-        self.store = Store(settings.store)
+        self.store = open_store(settings)
         self.fp = fp
         self._metrics = metrics or JudgeMetrics.on(fp.metrics)
         self._judge: Judge | None = None

@@ -54,7 +54,19 @@ class JudgeSettings(LayeredSettings):
         str, Field(pattern=r"^[a-z0-9+_, -]+$"), From("JUDGE_LANGUAGES", "judge.languages")
     ] = "all"
     outer_uid: Annotated[int, Field(ge=1, le=0x7FFFFFFF), From("JUDGE_OUTER_UID", "judge.outer_uid")] = 65_533
-    store: Annotated[Path, From("JUDGE_STORE", "judge.store")] = Path(".fencepost/judge")
+    store: Annotated[str | Path, From("JUDGE_STORE", "judge.store")] = ".fencepost/judge"
+    s3_endpoint: Annotated[
+        str | None, Field(pattern=r"^https?://[^\s@]+$"), From("JUDGE_S3_ENDPOINT", "judge.s3_endpoint")
+    ] = None
+    s3_region: Annotated[
+        str | None, Field(min_length=1, max_length=64), From("JUDGE_S3_REGION", "judge.s3_region")
+    ] = None
+    s3_access_key: Annotated[
+        str | None, Field(min_length=1), From("JUDGE_S3_ACCESS_KEY", "judge.s3_access_key", secret=True)
+    ] = None
+    s3_secret_key: Annotated[
+        str | None, Field(min_length=1), From("JUDGE_S3_SECRET_KEY", "judge.s3_secret_key", secret=True)
+    ] = None
     workspace: Annotated[Path | None, From("JUDGE_WORKSPACE", "judge.workspace")] = None
 
     @property

@@ -1,90 +1,122 @@
-"""Test data by content: a file is named by the digest of what is in it, and checked when it is read."""
+"""Test data by content: an object is named by the digest of what is in it, and checked when it is read.
+
+A folder by default, or a bucket by URL. Whatever holds it, an object appears whole or not at all, and several
+processes may use it at once: two that write one name write the same.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 
-BLOCK_BYTES = 1 << 20
+from obstore.exceptions import BaseError
+from obstore.store import LocalStore, ObjectStore, S3Store
+
+from fencepost.errors import InvalidInput, ServerUnavailable
+from fencepost.redaction import redact_text
+
+REASON_MAX = 300
+S3 = "s3://"
 
 
 class CorruptData(Exception):
     """What is stored under a digest is something else: a broken disk, or a hand."""
 
 
-class Store:
-    """A folder of contents. Several processes may use it at once: a file appears whole, or not at all."""
+class StoreUnavailable(ServerUnavailable):
+    """The test data cannot be reached, or not with these keys."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Keys:
+    """How to reach a bucket. What is left out comes from AWS's own variables, or from the machine's role."""
+
+    endpoint: str | None = None
+    region: str | None = None
+    access_key: str | None = None
+    secret_key: str | None = None
+    timeout_seconds: float = 30.0
+
+
+class Store:
+    """`place` is a folder, or `s3://bucket/prefix`."""
+
+    def __init__(self, place: str | Path, keys: Keys | None = None) -> None:
+        self.place = str(place)
+        self._keys = keys or Keys()
+        if "://" in self.place and not self.place.startswith(S3):
+            raise InvalidInput(
+                f"JUDGE_STORE is {redact_text(self.place)}; it must be a folder or s3://bucket/prefix.",
+                field="store",
+            )
+
+    @cached_property
+    def _objects(self) -> ObjectStore:
+        """At the first use: who only asks for a status needs neither the folder nor the bucket."""
+        return open_objects(self.place, self._keys)
 
     def put(self, content: bytes) -> str:
+        """Answers its digest. What is there already and whole is left alone; what is broken is replaced."""
         digest = hashlib.sha256(content).hexdigest()
-        place = self._place(digest)
-        if not place.exists():
-            place.parent.mkdir(parents=True, exist_ok=True)
-            _write_whole(place, content)
+        try:
+            self.get(digest)
+        except (FileNotFoundError, CorruptData):
+            with self._reached():
+                self._objects.put(_name(digest), content)
         return digest
 
     def get(self, digest: str) -> bytes:
         """Raises FileNotFoundError, or CorruptData when the content is not what its name says."""
-        content = self._place(digest).read_bytes()
+        with self._reached():
+            content = bytes(self._objects.get(_name(digest)).bytes())
         if hashlib.sha256(content).hexdigest() != digest:
             raise CorruptData(
                 f"The test data {digest[:12]}… is not what was stored. Import the problem again."
             )
         return content
 
-    def _place(self, digest: str) -> Path:
-        return self.folder / digest[:2] / digest
-
-
-class Cache:
-    """Contents that boxes may see, below a workspace; bounded, the longest unused go first."""
-
-    def __init__(self, store: Store, workspace: Path, *, bytes_max: int = 1 << 30) -> None:
-        self._store = store
-        self._folder = workspace / "data"
-        self._bytes_max = bytes_max
-        self._folder.mkdir(parents=True, exist_ok=True)
-
-    def path(self, digest: str) -> Path:
-        """The content as a file of the workspace, checked against its digest when it came there."""
-        place = self._folder / digest
+    @contextmanager
+    def _reached(self) -> Generator[None]:
+        """A missing object stays FileNotFoundError: nothing is wrong with the way to it."""
         try:
-            os.utime(place)
+            yield
         except FileNotFoundError:
-            content = self._store.get(digest)
-            self._make_room(len(content))
-            _write_whole(place, content)
-        return place
-
-    def _make_room(self, wanted: int) -> None:
-        files = sorted(
-            (entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in os.scandir(self._folder)
-        )
-        used = sum(size for _, size, _ in files)
-        for _, size, path in files:
-            if used + wanted <= self._bytes_max:
-                return
-            # A box that has it open or mounted keeps it: only the name goes.
-            Path(path).unlink(missing_ok=True)
-            used -= size
+            raise
+        except (BaseError, OSError) as error:
+            why = redact_text(str(error).splitlines()[0] if str(error) else type(error).__name__)
+            raise StoreUnavailable(
+                f"JUDGE_STORE {redact_text(self.place)} cannot be reached: {why[:REASON_MAX]}"
+            ) from None
 
 
-def _write_whole(place: Path, content: bytes) -> None:
-    descriptor, scratch = tempfile.mkstemp(dir=place.parent, prefix="writing-")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(scratch).chmod(0o644)
-        Path(scratch).replace(place)
-    except BaseException:
-        Path(scratch).unlink(missing_ok=True)
-        raise
+def open_objects(place: str, keys: Keys) -> ObjectStore:
+    if not place.startswith(S3):
+        return LocalStore(Path(place).absolute(), mkdir=True)
+    given = {
+        "endpoint": keys.endpoint,
+        "region": keys.region,
+        "access_key_id": keys.access_key,
+        "secret_access_key": keys.secret_key,
+    }
+    return S3Store.from_url(
+        place,
+        config={name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
+        client_options={
+            "timeout": timedelta(seconds=keys.timeout_seconds),
+            "allow_http": (keys.endpoint or "").startswith("http://"),
+        },
+        retry_config={"max_retries": 3, "retry_timeout": timedelta(seconds=keys.timeout_seconds)},
+    )
+
+
+def _name(digest: str) -> str:
+    return f"{digest[:2]}/{digest}"
 
 
 def remove_folder(folder: Path) -> None:

@@ -47,9 +47,9 @@ def _languages() -> dict[str, Language]:
 
 
 @asynccontextmanager
-async def open_court(folder: Path, **settings: Any) -> AsyncGenerator[Court]:
+async def open_court(folder: Path, store: Store | None = None, **settings: Any) -> AsyncGenerator[Court]:
     metrics = Metrics()
-    store = Store(folder / "store")
+    store = store or Store(folder / "store")
     chosen = JudgeSettings(workspace=folder / "workspace", slots=2, **settings)
     async with open_judge(chosen, JudgeMetrics.on(metrics), store, languages=_languages()) as judge:
         yield Court(judge, store, folder, metrics)

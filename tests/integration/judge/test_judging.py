@@ -190,7 +190,7 @@ async def test_a_validator_that_crashes_is_the_judges_fault_and_not_the_submissi
 async def test_data_that_is_gone_is_the_judges_fault(tmp_path: Path) -> None:
     async with open_court(tmp_path) as court:
         problem = court.problem(SUM)
-        shutil.rmtree(court.store.folder)
+        shutil.rmtree(court.store.place)
         with pytest.raises(JudgeFault, match="data"):
             await court.sentence(problem, "python", SUMS["python"])
 

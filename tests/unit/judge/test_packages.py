@@ -7,7 +7,7 @@ import pytest
 from fencepost.errors import InvalidInput
 from fencepost.judge.packages.reading import read_problem
 from fencepost.judge.problem import Aggregation, Protocol
-from fencepost.judge.store import Cache, CorruptData, Store
+from fencepost.judge.store import Store
 
 
 @pytest.fixture
@@ -125,24 +125,3 @@ def test_an_empty_folder_is_no_problem(tmp_path: Path, store: Store) -> None:
 
     with pytest.raises(InvalidInput, match="no test"):
         read_problem(tmp_path / "p", store)
-
-
-def test_data_that_changed_on_the_disk_is_not_used(store: Store, tmp_path: Path) -> None:
-    digest = store.put(b"1 2 3\n")
-    (store.folder / digest[:2] / digest).write_bytes(b"1 2 4\n")
-
-    with pytest.raises(CorruptData):
-        Cache(store, tmp_path / "w").path(digest)
-
-
-def test_the_cache_is_bounded_and_drops_what_was_not_used_longest(store: Store, tmp_path: Path) -> None:
-    import os
-
-    cache = Cache(store, tmp_path / "w", bytes_max=250)
-    digests = [store.put(bytes([i]) * 100) for i in range(3)]
-    for moment, digest in enumerate(digests[:2]):
-        os.utime(cache.path(digest), (moment, moment))
-    cache.path(digests[0])
-    cache.path(digests[2])
-
-    assert sorted(path.name for path in (tmp_path / "w/data").iterdir()) == sorted([digests[0], digests[2]])
