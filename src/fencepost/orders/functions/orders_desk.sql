@@ -113,9 +113,14 @@ begin
   if v_key = v_order.idempotency_key then
     raise exception 'idempotency_key must be a new one.' using errcode = 'ZF100', detail = '{"field": "idempotency_key"}';
   end if;
-  if not fencepost._marker_lock('orders', v_key) then
-    perform fencepost._refuse('in_flight', 'order', v_key, v_attempted, null);
-  end if;
+  -- Who held the order until now may hold the key for a moment longer: PostgreSQL lets go of rows first.
+  for v_try in 1..20 loop
+    exit when fencepost._marker_lock('orders', v_key);
+    if v_try = 20 then
+      perform fencepost._refuse('in_flight', 'order', v_key, v_attempted, null);
+    end if;
+    perform pg_sleep(0.01);
+  end loop;
   if exists (select 1 from fencepost.orders_ledger l where l.idempotency_key = v_key) then
     perform fencepost._refuse('duplicate', 'order', v_key, v_attempted, null);
   end if;

@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include "box.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -34,6 +35,7 @@ struct watch {
   int init_fd, program_fd, out_fd;
   pid_t program;                    /* as the host knows it */
   uint64_t begun_ns, ended_ns, killed_ns, cpu_ns, resident_kb;
+  uint64_t waited_ns;               /* the longest that a thread was seen to have waited; it may be gone by now */
   enum ended_by by;
   bool ended, done;
   int status;
@@ -49,6 +51,16 @@ static void send_kill(int pidfd) {
   if (pidfd >= 0) syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
 }
 
+static bool read_text(int folder, const char *thread, const char *name, char *text, size_t size) {
+  char path[320];
+  snprintf(path, sizeof path, "%s/%s", thread, name);
+  int fd = openat(folder, path, O_RDONLY | O_CLOEXEC);
+  ssize_t got = fd < 0 ? 0 : read(fd, text, size - 1);
+  if (fd >= 0) close(fd);
+  text[got > 0 ? got : 0] = 0;
+  return got > 0;
+}
+
 static pid_t host_pid(int pidfd) {
   char path[64], text[512];
   snprintf(path, sizeof path, "/proc/self/fdinfo/%d", pidfd);
@@ -60,15 +72,24 @@ static pid_t host_pid(int pidfd) {
   return line ? atoi(line + 4) : 0;
 }
 
-static uint64_t waited_ns(pid_t pid) {
-  char path[64];
-  unsigned long long ran = 0, waited = 0;
-  snprintf(path, sizeof path, "/proc/%d/schedstat", (int)pid);
-  FILE *file = pid > 0 ? fopen(path, "re") : NULL;
-  if (!file) return 0;
-  if (fscanf(file, "%llu %llu", &ran, &waited) != 2) waited = 0;
-  fclose(file);
-  return waited;
+/* Whether a thread of the program wants a processor at this moment, and the longest that any has waited for one. The wait
+ * that a thread is in is counted when it ends: who is waiting has not slept, whatever the figures say. */
+static bool is_runnable(pid_t pid, uint64_t *waited_ns) {
+  char path[64], text[512];
+  snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+  DIR *threads = pid > 0 ? opendir(path) : NULL;
+  bool runnable = false;
+  for (struct dirent *entry; threads && (entry = readdir(threads));) {
+    if (entry->d_name[0] == '.') continue;
+    unsigned long long ran = 0, waited = 0;
+    if (read_text(dirfd(threads), entry->d_name, "schedstat", text, sizeof text) && sscanf(text, "%llu %llu", &ran, &waited) == 2 &&
+        waited > *waited_ns)
+      *waited_ns = waited;
+    char *name_end = read_text(dirfd(threads), entry->d_name, "stat", text, sizeof text) ? strrchr(text, ')') : NULL;
+    if (name_end && name_end[1] && name_end[2] == 'R') runnable = true;
+  }
+  if (threads) closedir(threads);
+  return runnable;
 }
 
 static uint64_t resident_kb(pid_t pid) {
@@ -108,14 +129,18 @@ static void end_run(struct watch *w, enum ended_by by) {
   else send_kill(w->init_fd);
 }
 
+static bool has_slept(struct watch *w, uint64_t wall_ns, uint64_t limit_ns) {
+  return !is_runnable(w->program, &w->waited_ns) && wall_ns > w->waited_ns + limit_ns;
+}
+
 static void check_limits(struct watch *w, const int standard[3]) {
   uint64_t wall_ns = now_ns() - w->begun_ns, limit_ns = (uint64_t)w->order->wall_ms * MS;
   measure(w);
   if (w->cpu_ns > (uint64_t)w->order->cpu_ms * MS) end_run(w, BY_CPU);
   else if (w->group->kind == CGROUP_NONE && w->resident_kb > (uint64_t)w->order->memory_kb) end_run(w, BY_MEMORY);
   else if (bytes_of(standard[2]) > (uint64_t)w->order->output_kb * 1024) end_run(w, BY_OUTPUT);
-  else if (wall_ns > limit_ns && wall_ns - waited_ns(w->program) > limit_ns) end_run(w, BY_WALL);
   else if (wall_ns > limit_ns * CEILING) end_run(w, BY_STARVATION);
+  else if (wall_ns > limit_ns && has_slept(w, wall_ns, limit_ns)) end_run(w, BY_WALL);
 }
 
 /* The budget left cannot be used up before it has been divided by the processors. */
@@ -148,6 +173,8 @@ static void hear(struct watch *w) {
       w->ended = true;
       w->ended_ns = now_ns();
       w->status = message.status;
+      /* It was quicker than the blow. */
+      if (w->by == BY_WALL && !WIFSIGNALED(w->status)) w->by = BY_ITSELF;
       w->out_fd = fd_count ? fd : -1;
       if (w->group->kind != CGROUP_NONE) break;
       if (message.cpu_us * 1000 > w->cpu_ns) w->cpu_ns = message.cpu_us * 1000;
