@@ -211,6 +211,16 @@ def test_a_slot_that_comes_free_calls_who_waits_for_it(app: Caller, clock: Clock
     assert job_calls.claim_many(app, [third])[third]["outcome"] == "deferred"
 
 
+def test_slots_that_come_free_together_call_as_many(app: Caller, clock: Clock) -> None:
+    jobs = [job_calls.submit_keyed(app, "user:7", 2) for _ in range(5)]
+    job_calls.claim_many(app, jobs)
+
+    app.execute("select fencepost.job_finish_many(%s::bigint[], '{1, 1}', %s)", jobs[:2], OWNER)
+
+    due = [job_calls.job(app, job_id)["run_at"] <= clock.now() for job_id in jobs[2:]]
+    assert due == [True, True, False]
+
+
 def test_a_slot_is_kept_by_a_takeover(app: Caller, clock: Clock) -> None:
     first, second = (job_calls.submit_keyed(app, "user:7", 1) for _ in range(2))
     job_calls.claim(app, first)

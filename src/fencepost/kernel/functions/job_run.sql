@@ -110,7 +110,9 @@ begin
     insert into fencepost.job_finished (job_id, state, final_status, queue, attempt, tries, owner, claimed_at, finished_at, result)
     select g.job_id, 'finished', g.status, g.queue, g.attempt, g.tries, g.owner, g.claimed_at, v_now, g.result from gone g
   )
-  select coalesce(array_agg(g.job_id), '{}'), array_agg(distinct g.concurrency_key) filter (where g.concurrency_key is not null)
+  -- A key as often as slots of it came free: each of them calls somebody. In order, because the calls lock rows.
+  select coalesce(array_agg(g.job_id), '{}'),
+         array_agg(g.concurrency_key order by g.concurrency_key) filter (where g.concurrency_key is not null)
   into v_done, v_keys from gone g;
   perform fencepost._job_left(v_done, v_keys, v_now);
   return v_done;
