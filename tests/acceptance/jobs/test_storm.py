@@ -37,7 +37,7 @@ def through_a_storm(jobs: int, faults: int, workers: int, seed: int, *, durable:
 
 
 def test_a_storm_loses_and_doubles_nothing() -> None:
-    through_a_storm(jobs=1200, faults=10, workers=3, seed=7, durable=False)
+    through_a_storm(jobs=800, faults=10, workers=3, seed=7, durable=False)
 
 
 @pytest.mark.full
