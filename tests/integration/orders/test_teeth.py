@@ -85,7 +85,8 @@ async def doubles_of(database: Database, mood: Mood, *, valid_seconds: float = V
     with HostileBroker(Promise.NOTHING, mood=mood, late_seconds=None) as broker:
         async with floor_with(database.url, broker, valid_seconds=valid_seconds) as floor:
             order_id = await floor.place("once")
-            await floor.until("tried", lambda found: found["last_error"] is not None, order_id)
+            # The error of a first try may be gone again before anybody looks: then the broker was asked.
+            await floor.until("tried", lambda found: bool(found["last_error"] or found["asks"]), order_id)
             broker.mood = FRIENDLY
             await floor.until_status(order_id, "sent")
         broker.quiet()
