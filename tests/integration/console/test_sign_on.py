@@ -119,6 +119,8 @@ def test_an_answer_is_for_the_browser_that_asked(stage: Stage) -> None:
     with stage.stranger() as victim, stage.stranger() as attacker:
         # A link that logs the victim in as the attacker, or the attacker with what the victim was given.
         assert victim.get(go(attacker, ADA)).status_code == 403
+        go(victim, ADA)
+        assert "was not begun here" in victim.get(go(attacker, ADA)).text
         path, _, query = go(attacker, ADA).partition("?")
         code = dict(part.split("=", 1) for part in query.split("&"))["code"]
         own = dict(part.split("=", 1) for part in go(victim, ADA).partition("?")[2].split("&"))
