@@ -1,11 +1,18 @@
 """PostgreSQL is restarted in the middle: nothing is lost, nothing doubled."""
 
 import asyncio
+from collections.abc import Iterable, Sequence
 
+import pytest
+
+from fencepost.drive.stream import Entry
 from fencepost.embedded import Database
+from fencepost.jobs.intake import Intake, Taken
 from fencepost.jobs.job import Job
 from fencepost.testing import Proxy, Signals
-from tests.integration.jobs.scene import open_scene, quick
+from tests.integration.jobs.scene import Scene, open_scene, quick
+
+BATCH = 2
 
 
 async def test_a_restart_in_the_middle_loses_and_doubles_nothing(
@@ -68,3 +75,39 @@ async def test_a_finish_whose_reply_was_lost_is_settled_and_not_repeated(databas
             assert scene.value("select count(*) from effect") == 1
             # The handler heard of no success, and the truth told that there was one.
             assert scene.metric("worker_finalize_rejected_total", reason="already_finished") == 1
+
+
+async def test_entries_that_were_read_while_a_claim_failed_are_claimed_too(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Left pending, they would wait for the reclaimer, who leaves them alone here."""
+    read, claim = Intake.read, Intake._claim  # pyright: ignore[reportPrivateUsage]
+    read_again, claims = asyncio.Event(), 0
+
+    async def reading(self: Intake, free: int, held: Iterable[Entry]) -> list[Entry]:
+        entries = await read(self, free, held)
+        if claims and entries:
+            read_again.set()
+        return entries
+
+    async def claiming(self: Intake, entries: Sequence[Entry]) -> Taken:
+        nonlocal claims
+        # Only whole batches are claimed beside the next read.
+        claims += len(entries) == BATCH
+        if claims == 1 and not read_again.is_set():
+            async with asyncio.timeout(60):
+                await read_again.wait()
+            raise OSError("the database is away for a moment")
+        return await claim(self, entries)
+
+    monkeypatch.setattr(Intake, "read", reading)
+    monkeypatch.setattr(Intake, "_claim", claiming)
+
+    @scene.fp.job("default", lease=5)
+    async def nothing(job: Job) -> None: ...
+
+    async with scene.fp.transaction() as tx:
+        await nothing.submit_many(tx, ({} for _ in range(40)))
+    async with scene.working(quick(batch=BATCH, reclaim_grace_seconds=600)):
+        await scene.until_all_ended()
+    assert read_again.is_set()
