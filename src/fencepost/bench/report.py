@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -14,10 +15,13 @@ import psycopg
 from rich.console import Console, ConsoleOptions
 from rich.table import Table
 
+from fencepost.bench.page import page_of
+
 Cell = str | int | float
 Row = Mapping[str, Cell]
 
 DIRECTORY = Path(".fencepost/bench")
+WHOLE = "report.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ def machine(**more: Cell) -> Row:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "psycopg": f"{psycopg.__version__} ({psycopg.pq.__impl__})",
+        "commit": _commit(),
         **more,
     }
 
@@ -101,17 +106,37 @@ def _unbounded(console: Console) -> ConsoleOptions:
 
 
 def write(report: Report, directory: Path = DIRECTORY) -> Path:
-    """Keep the report as JSON; the newest run of a benchmark replaces the one before."""
+    """Keep the report as JSON, in place of the run before, and tell all of them anew."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{report.name}.json"
     path.write_text(json.dumps(report.facts(), indent=2) + "\n")
+    write_whole(directory)
     return path
+
+
+def write_whole(directory: Path = DIRECTORY) -> Path:
+    """One page and one file of the newest run of every benchmark."""
+    found = [json.loads(path.read_text()) for path in sorted(directory.glob("*.json")) if path.name != WHOLE]
+    (directory / WHOLE).write_text(json.dumps({"reports": found}, indent=2) + "\n")
+    page = (directory / WHOLE).with_suffix(".html")
+    page.write_text(page_of(found), encoding="utf-8")
+    return page
 
 
 def _figure(value: Cell) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.2f}"
     return f"{value:,}" if isinstance(value, int) else value
+
+
+def _commit() -> str:
+    """Of the code that is measured, if it lies in a repository: `+` for changes that are not committed."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except OSError:
+        return "unknown"
+    return done.stdout.strip() or "unknown"
 
 
 def _processor() -> str:

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from fencepost.bench import report as reports
 from fencepost.bench.report import Goal, Report
+from fencepost.console.reports import read_reports
 
 
 @pytest.fixture
@@ -73,3 +74,36 @@ def test_the_machine_names_what_figures_depend_on() -> None:
     facts = reports.machine(fsync="on")
 
     assert {"processor", "cores", "memory_gib", "load_1m", "python", "psycopg", "fsync"} <= facts.keys()
+
+
+def test_all_reports_are_one_page_and_one_file(report: Report, tmp_path: Path) -> None:
+    other = Report(
+        name="queues",
+        quick=False,
+        rows=[
+            {"system": "fencepost", "jobs/s": 200.0},
+            {"system": "a <peer>", "jobs/s": 50},
+            {"system": "pgbench", "jobs/s": 400},
+        ],
+        goals=[Goal("times a peer", 4, 2)],
+        machine={"cores": 2, "commit": "abc"},
+    )
+    for one in (report, other, report):
+        reports.write(one, tmp_path)
+
+    page = (tmp_path / "report.html").read_text()
+    whole = json.loads((tmp_path / "report.json").read_text())
+    assert [one["name"] for one in whole["reports"]] == ["queues", "sums"]
+    assert "2 of 3 goals are met" in page
+    assert "ours is 4 times it" in page
+    assert "class='limit'" in page
+    assert "a &lt;peer&gt;" in page
+    assert "commit abc" in page
+    # The console shows each run by itself.
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "bench").symlink_to(tmp_path)
+    assert {one["name"] for one in read_reports(tmp_path / "data")} == {"queues", "sums"}
+
+
+def test_a_report_names_the_commit_that_was_measured() -> None:
+    assert reports.machine()["commit"]
