@@ -48,7 +48,7 @@ ORDERS = (
         (Edit("orders_recover", "take = o.take + 1, ", ""),),
     ),
     PlantedBug(
-        "a settlement does not compare the take",
+        "the settlement of an order does not compare the take",
         "orders: an answer meets a person who says again",
         (
             Edit("_orders_settle_sent", " and o.take = a.take and o.owner = p_owner", ""),
