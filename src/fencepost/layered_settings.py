@@ -148,7 +148,8 @@ def _parse(path: Path, text: str) -> Mapping[Any, Any]:
         # Not the error's own text: it quotes the line, and the line may hold a password.
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise SettingsError(f"{path}{line} is not YAML: {error.problem}.") from None
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
+        # ValueError: a date that is none, a number that is none.
         raise SettingsError(f"{path} is not YAML.") from None
     if document is None:
         return {}

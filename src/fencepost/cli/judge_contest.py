@@ -49,7 +49,6 @@ def put(
       problems: {A: fence-posts, B: painted-fence}
     """
     import yaml  # noqa: PLC0415 - Load what --help need not.
-    from pydantic import ValidationError  # noqa: PLC0415
 
     from fencepost.cli.exits import Complaint  # noqa: PLC0415
     from fencepost.cli.job_desk import acting, somebody  # noqa: PLC0415
@@ -59,7 +58,7 @@ def put(
 
     try:
         wanted = ContestRequest.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
-    except (ValidationError, yaml.YAMLError, UnicodeDecodeError) as error:
+    except (ValueError, yaml.YAMLError) as error:
         raise Complaint(f"{file} is no contest: {error}") from None
     with acting() as connection:
         run(connection, contests.put_contest(wanted.contest(slug), somebody(None)))

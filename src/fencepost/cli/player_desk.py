@@ -181,7 +181,7 @@ def _checked(place: str, kind: type[Any], facts: Any) -> Any:
 def _read(file: Path) -> Mapping[str, Any]:
     try:
         document: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, yaml.YAMLError) as error:
         raise Complaint(f"{file} cannot be read: {error}") from None
     if not isinstance(document, dict):
         raise Complaint(f"{file} must hold sections, such as items: and pools:.")

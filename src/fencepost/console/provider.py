@@ -188,7 +188,7 @@ async def _ask(session: aiohttp.ClientSession, method: str, url: str, **more: An
             answer = json.loads(body)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise NotVouched(f"The provider does not answer: {type(error).__name__}.") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise NotVouched("The provider's answer is not JSON.") from error
     if not isinstance(answer, dict):
         raise NotVouched("The provider's answer is not a document.")

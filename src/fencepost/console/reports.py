@@ -43,7 +43,7 @@ def _read(path: Path) -> dict[str, Any] | None:
         if path.stat().st_size > REPORT_BYTES_MAX:
             return None
         found: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or "name" not in found:
         return None

@@ -143,7 +143,7 @@ def _read(seen: str, name: RequestName, now_ms: int) -> Finding:
         return UnderWay(max(0.0, (int(ends) - now_ms) / 1000)) if ends.isdigit() else NothingKnown()
     try:
         document: Any = json.loads(seen.removeprefix(_DONE)) if seen.startswith(_DONE) else None
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict):
         return NothingKnown()

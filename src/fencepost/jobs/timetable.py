@@ -56,14 +56,15 @@ def read_timetable(expression: str, zone: str) -> Timetable:
     """The timetable of an expression. Raises InvalidInput for one that names no moment."""
     try:
         known = ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError):
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        # OSError: zones are files, and not every text is the name of one.
         raise InvalidInput(f"{zone!r} is no time zone; write one like Europe/Berlin.", field="zone") from None
     try:
         if expression.startswith(_EVERY):
             return Interval(timedelta(seconds=float(expression.removeprefix(_EVERY).removesuffix("s"))))
         calendar = Calendar(expression, known)
         calendar.after(_EPOCH)
-    except (CronSimError, ValueError) as error:
+    except (CronSimError, ValueError, OverflowError) as error:
         raise InvalidInput(f"{expression!r} is no cron expression: {error}.", field="expression") from None
     except StopIteration:
         raise InvalidInput(f"{expression!r} never comes.", field="expression") from None

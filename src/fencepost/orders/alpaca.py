@@ -139,7 +139,7 @@ def read_order(answer: Json) -> BrokerOrder | None:
         broker_order_id=str(fields["id"]),
         status=str(fields["status"]),
         live=fields["status"] != "rejected",
-        is_open=fields["status"] not in _FINAL_STATUSES,
+        is_open=str(fields["status"]) not in _FINAL_STATUSES,
         accepted_at=moment(fields.get("submitted_at")),
         fills=_fills(fields),
         body=fields,

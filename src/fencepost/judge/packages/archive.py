@@ -65,6 +65,8 @@ def _safe_path(info: zipfile.ZipInfo) -> PurePosixPath:
     kind = stat.S_IFMT(info.external_attr >> 16)
     if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise _refused(info, "is a link or a special file")
+    if info.header_offset < 0:
+        raise _refused(info, "lies before the beginning of the archive")
     if info.flag_bits & 1:
         raise _refused(info, "is encrypted")
     return path

@@ -76,7 +76,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         return {}
     try:
         document: Any = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{path.name} is not YAML: {error}", field=path.name) from None
     if document is None:
         return {}

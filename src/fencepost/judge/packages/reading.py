@@ -58,7 +58,14 @@ def read_problem(place: Path, store: Store, *, slug: str | None = None) -> ReadP
 
 
 def _read(folder: Path, store: Store, slug: str | None) -> ReadProblem:
-    problem = (read_package if is_package(folder) else read_folder)(folder, store, slug=slug)
+    read = read_package if is_package(folder) else read_folder
+    try:
+        problem = read(folder, store, slug=slug)
+    except InvalidInput:
+        raise
+    except (TypeError, ValueError, AttributeError, OverflowError) as error:
+        # A stranger's YAML may hold anything where a word, a number or a mapping is meant.
+        raise InvalidInput(f"The package describes no problem: {error}.", field="package") from error
     return ReadProblem(problem, tuple(_submissions(folder)))
 
 

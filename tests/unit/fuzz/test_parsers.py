@@ -1,0 +1,256 @@
+"""Every parser of what comes from outside reads, or refuses in its own words, and never fails otherwise."""
+
+import importlib
+import io
+import json
+import tempfile
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.console.reports import read_reports
+from fencepost.drive import answer_cache
+from fencepost.errors import InvalidInput, SettingsError, from_sqlstate
+from fencepost.jobs.timetable import read_timetable
+from fencepost.judge import protocol
+from fencepost.judge.packages.archive import unpack
+from fencepost.judge.packages.reading import read_problem
+from fencepost.judge.store import Store
+from fencepost.layered_settings import READERS, LayeredSettings
+from fencepost.nonces.sending.classification import classify
+from fencepost.nonces.signer import Signer
+from fencepost.orders import alpaca, oanda
+from fencepost.orders.request import OrderRequest
+from fencepost.outbox import wire
+from fencepost.outbox.http import Reply
+from fencepost.redaction import redact_named, redact_text, redact_url
+from fencepost.sentinel_url import SentinelUrl
+from fencepost.whereabouts import read_note
+from tests.unit.fuzz.hostile import DOCUMENTS, TEXTS, bodies, fuzzed, wrong_bytes, wrong_documents, wrong_text
+from tests.unit.judge.test_packages import LEGACY
+from tests.unit.judge.test_packages import write as write_package
+
+QUICK, LONG = 30, 3000
+
+RUN = {
+    "schema_version": protocol.SCHEMA_VERSION,
+    "verdict": "AC",
+    "time_ms": 1,
+    "mem_kb": 2,
+    "exit_signal": 0,
+    "sandbox_error": "",
+    "job_id": "7",
+    "attempt_id": 1,
+}
+ORDER = {
+    "idempotency_key": "k",
+    "broker": "paper",
+    "account": "a",
+    "symbol": "ABC",
+    "intent": "buy",
+    "qty": 1.5,
+    "limit_price": 2,
+    "time_in_force": "day",
+    "expires_at": "2030-01-01T00:00:00Z",
+    "meta": {"a": [1, 2.5]},
+}
+ALPACA = {"id": "1", "status": "filled", "client_order_id": "k", "submitted_at": "2030-01-01T00:00:00Z"}
+OANDA = {"id": "1", "state": "FILLED", "createTime": "2030-01-01T00:00:00Z", "clientExtensions": {"id": "k"}}
+REPLY = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n"
+)
+SENTINELS = "redis+sentinel://user:hunter2@a:1,b/primary/3?sentinel_password=hunter2"
+
+
+@dataclass(frozen=True)
+class Parser:
+    """What it is fed with, and the errors that are its answer."""
+
+    read: Callable[[Any], object]
+    fed: st.SearchStrategy[Any]
+    refuses_with: tuple[type[Exception], ...] = ()
+
+
+def read_request(body: bytes) -> None:
+    request = OrderRequest.parse(body)
+    # What was accepted can be stored, and says the same when it is read again.
+    text = json.dumps(request.document())
+    assert len(text) < 200_000
+    assert OrderRequest.parse(text).digest() == request.digest()
+
+
+def read_reply(data: bytes) -> wire.Reply | None:
+    reader = wire.ReplyReader()
+    reader.feed(data)
+    if reader.reply is None:
+        reader.end()
+    return reader.reply
+
+
+def read_answer(text: str) -> object:
+    return answer_cache._read(text, answer_cache.RequestName("s", "k", "d"), 0)  # pyright: ignore[reportPrivateUsage]
+
+
+def read_files(text: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        (place / "bench").mkdir()
+        (place / "bench" / "one.json").write_bytes(text)
+        (place / "up.json").write_bytes(text)
+        read_reports(place)
+        read_note(place)
+
+
+def read_archive(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        (place / "a.zip").write_bytes(data)
+        (place / "inner").mkdir()
+        try:
+            unpack(place / "a.zip", place / "inner", bytes_max=1 << 20)
+        finally:
+            assert {path.name for path in place.iterdir()} == {"a.zip", "inner"}
+
+
+def read_yaml_package(texts: tuple[str, str]) -> None:
+    described, tests = texts
+    files = LEGACY | {"problem.yaml": described, "data/secret/testdata.yaml": tests}
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        for name in ("problem.yaml", "data/secret/testdata.yaml"):
+            files[name].encode()  # A file holds what can be written.
+        read_problem(write_package(place / "p", files), Store(place / "store"))
+
+
+def a_package() -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in LEGACY.items():
+            archive.writestr(name, text)
+    return packed.getvalue()
+
+
+YAML = st.one_of(
+    st.sampled_from(
+        ["a: 2001-13-45", "a: &a [*a]", "? [1]\n: 2", "!!python/object:x {}", "limits: 1", "a: 0x_"]
+    ),
+    wrong_documents({"name": "x", "type": ["scoring"], "limits": {"memory": 64}, "validation": "custom"}).map(
+        lambda document: json.dumps(document, default=str)
+    ),
+    st.text(alphabet="abc:-[]{}&*!|>'\"#%@`\n 0123", max_size=40),
+).filter(lambda text: text.isprintable() or "\n" in text)
+
+PARSERS = {
+    "the sandbox's answer": Parser(
+        protocol.parse, bodies(RUN).map(lambda b: b + b"\n"), (protocol.ProtocolError,)
+    ),
+    "an order": Parser(read_request, bodies(ORDER), (InvalidInput,)),
+    "an HTTP answer": Parser(
+        read_reply, st.one_of(wrong_bytes(REPLY), st.binary(max_size=80)), (ValueError,)
+    ),
+    "a URL to send to": Parser(wire.address_of, wrong_text("https://u:p@host:8080/a?b=c"), (ValueError,)),
+    "a broker's body": Parser(lambda body: Reply(200, body=body).json(), bodies(ALPACA)),
+    "an excerpt": Parser(lambda body: Reply(200, body=body).excerpt(), bodies(ALPACA)),
+    "Alpaca's order": Parser(alpaca.read_order, st.one_of(wrong_documents(ALPACA), DOCUMENTS)),
+    "OANDA's order": Parser(oanda.read_order, st.one_of(wrong_documents(OANDA), DOCUMENTS)),
+    "Sentinels": Parser(SentinelUrl.read, wrong_text(SENTINELS), (ValueError,)),
+    "a timetable": Parser(
+        lambda text: read_timetable(text, "UTC"),
+        st.one_of(wrong_text("*/5 1-3 * * mon"), wrong_text("every 90s"), st.just("every infs")),
+        (InvalidInput,),
+    ),
+    "a zone": Parser(lambda text: read_timetable("* * * * *", text), TEXTS, (InvalidInput,)),
+    "a signer": Parser(lambda text: Signer.of(1, text), wrong_text("0x" + "aB" * 20), (InvalidInput,)),
+    "a node's error": Parser(classify, TEXTS),
+    "an answer in Redis": Parser(
+        read_answer, st.one_of(TEXTS, wrong_text("pending x 17"), bodies({}).map(repr))
+    ),
+    "files that people leave": Parser(read_files, bodies({"name": "x", "rows": [], "goals": []})),
+    "an archive": Parser(read_archive, wrong_bytes(a_package()), (InvalidInput,)),
+    "a package": Parser(read_yaml_package, st.tuples(YAML, YAML), (InvalidInput,)),
+    "a detail of PostgreSQL": Parser(lambda text: from_sqlstate("ZF001", "x", text), TEXTS),
+    "a text to hide from": Parser(redact_text, wrong_text(SENTINELS)),
+    "a URL to hide from": Parser(redact_url, wrong_text(SENTINELS)),
+    "a value to hide from": Parser(lambda value: redact_named("x", value), DOCUMENTS),
+}
+
+
+def feed(parser: Parser, examples: int) -> None:
+    @fuzzed(examples)
+    @given(parser.fed)
+    def swallow(food: Any) -> None:
+        assert "hunter2" not in refusal(lambda: parser.read(food), parser.refuses_with)
+
+    swallow()
+
+
+def refusal(read: Callable[[], object], refuses_with: tuple[type[Exception], ...]) -> str:
+    """What was said instead of an answer."""
+    try:
+        read()
+    except refuses_with as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_whatever_comes_is_read_or_refused(name: str) -> None:
+    feed(PARSERS[name], QUICK)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", PARSERS)
+def test_whatever_comes_is_read_or_refused_at_length(name: str) -> None:
+    feed(PARSERS[name], LONG)
+
+
+@fuzzed(QUICK)
+@given(wrong_bytes(REPLY), st.lists(st.integers(1, 20), max_size=20))
+def test_an_http_answer_means_the_same_however_it_is_cut(data: bytes, cuts: list[int]) -> None:
+    def in_pieces() -> wire.Reply | None:
+        reader, rest = wire.ReplyReader(), data
+        for cut in [*cuts, len(data)]:
+            piece, rest = rest[:cut], rest[cut:]
+            if piece:
+                reader.feed(piece)
+        if reader.reply is None:
+            reader.end()
+        return reader.reply
+
+    def outcome(read: Callable[[], wire.Reply | None]) -> object:
+        try:
+            return read()
+        except ValueError:
+            return "refused"
+
+    assert outcome(in_pieces) == outcome(lambda: read_reply(data))
+
+
+def settings_classes() -> list[type[LayeredSettings]]:
+    found = (reader.split(":") for reader in READERS)
+    return [getattr(importlib.import_module(module), name) for module, name in found]
+
+
+@pytest.mark.parametrize("reader", settings_classes(), ids=lambda reader: reader.__name__)
+def test_any_environment_and_any_file_is_read_or_refused(
+    reader: type[LayeredSettings], tmp_path: Path
+) -> None:
+    sources = reader.sources().values()
+    variables = st.dictionaries(st.sampled_from([source.env for source in sources]), TEXTS, max_size=3)
+    config = tmp_path / "config.yaml"
+
+    @fuzzed(QUICK // 2)
+    @given(variables, st.one_of(st.just(""), YAML, DOCUMENTS.map(json.dumps)))
+    def load(environ: dict[str, str], text: str) -> None:
+        config.write_text(text, encoding="utf-8", errors="replace")
+        refusal(lambda: reader.load(environ, config), (SettingsError,))
+
+    load()
