@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 export PYTHONDONTWRITEBYTECODE ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-matrix specs check bench torture sbom lock clean setup
+.PHONY: help up test test-matrix mutants specs check bench torture sbom lock clean setup
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -35,16 +35,19 @@ test: $(READY) ## the tests; FULL=1 adds the long ones and fails on any skip
 test-matrix: $(READY) ## the kernel and job suites on every server version that this machine has
 	@$(BIN)/python -m tests.matrix $(PYTEST_ARGS)
 
+mutants: $(READY) ## bugs by rule in every function of the kernel: who sees them? SAMPLE=100 for some
+	@$(BIN)/python -m tests.mutants $(if $(SAMPLE),--sample $(SAMPLE),)
+
 specs: $(READY) ## the TLA+ specifications, and their broken twins, with TLC
 	@$(BIN)/python -m pytest -n 2 -v tests/specs $(PYTEST_ARGS)
 
-check: $(READY) ## ruff, mypy, pyright, import contracts, the tidy test
+check: $(READY) ## ruff (with bandit's rules), mypy, pyright, import contracts, the tidy test, a search for secrets
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest -q tests/unit/test_tidy.py
+	@$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_secrets.py
 
 bench: $(READY) ## every benchmark; QUICK=1 for under a minute each
 	@$(BIN)/python -m fencepost.bench all $(if $(QUICK),--quick,)

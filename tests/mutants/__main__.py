@@ -1,0 +1,220 @@
+"""python -m tests.mutants [--survey] [--part 1/2] [--only TEXT] [--sample N]"""
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.mutants.excused import EXCUSED
+from tests.mutants.grammar import Function
+from tests.mutants.operators import Mutant, mutants
+from tests.mutants.survey import Survey, Surveyor, kernel_functions, prepare, sites
+from tests.mutants.workshop import (
+    HUNG,
+    PASSED,
+    FirstFailure,
+    Standing,
+    Workshop,
+    in_a_child,
+    open_workshop,
+    run_tests,
+)
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / ".fencepost" / "mutants"
+TESTS = (
+    "tests/integration/kernel",
+    "tests/integration/job_features",
+    "tests/isolation/test_interleavings.py",
+    "tests/acceptance/test_eviction.py",
+    "tests/acceptance/test_heartbeat.py",
+    "tests/acceptance/test_paused_holder.py",
+)
+# They look at the functions as text, or at the machine: any change at all would be seen.
+NOT_THESE = ("test_migrate", "test_reference", "test_processes", "test_documented")
+SURVEY_SECONDS = 1800.0
+HANG_SECONDS = 240.0
+
+
+class Run:
+    """The whole of it, inside one pytest session that runs no test itself."""
+
+    def __init__(self, options: argparse.Namespace, workshop: Workshop) -> None:
+        self._options = options
+        self._workshop = workshop
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = [item for item in items if not any(name in item.nodeid for name in NOT_THESE)]
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        survey = self._survey(session)
+        if not self._options.survey:
+            self._try_all(session, survey)
+        return True
+
+    def _survey(self, session: pytest.Session) -> Survey:
+        path = FOLDER / "survey.json"
+        if self._options.survey or not path.exists():
+            prepare(self._workshop.template)
+            say(in_a_child(lambda: _take_survey(session, path), within=SURVEY_SECONDS))
+            self._workshop.sweep()
+            for function in kernel_functions():
+                self._workshop.exchange(function.text)
+        return Survey.read(path)
+
+    def _try_all(self, session: pytest.Session, survey: Survey) -> None:
+        results = FOLDER / f"results-{self._options.part.replace('/', '-of-')}.jsonl"
+        known = {line["name"]: line for line in read_results()}
+        with results.open("a") as file:
+            for mutant in chosen(self._options):
+                if known.get(mutant.name, {}).get("text") == mutant.text:
+                    continue
+                begun = time.monotonic()
+                fate = self._try(session, survey, mutant)
+                seconds = round(time.monotonic() - begun, 1)
+                line = {"name": mutant.name, "fate": fate, "seconds": seconds, "text": mutant.text}
+                file.write(json.dumps(line) + "\n")
+                file.flush()
+                say(f"{seconds:6.1f} s  {fate[:60]:60}  {mutant.name}")
+
+    def _try(self, session: pytest.Session, survey: Survey, mutant: Mutant) -> str:
+        """`stillborn`, `passed` for one that nobody saw, or the test that saw it."""
+        try:
+            self._workshop.exchange(mutant.text)
+        except psycopg.Error:
+            return "stillborn"
+        tests = survey.tests_of(callers(mutant.function))
+        noun = mutant.function.file.removesuffix(".sql")
+        tests.sort(key=lambda test: f"test_{noun}.py" not in test)
+        items = {item.nodeid: item for item in session.items}
+        wanted = [items[test] for test in tests if test in items and test not in survey.failed]
+        try:
+            return in_a_child(lambda: _run_until_one_fails(session, wanted), within=HANG_SECONDS)
+        finally:
+            self._workshop.sweep()
+            self._workshop.exchange(mutant.function.text)
+
+
+def _take_survey(session: pytest.Session, path: Path) -> str:
+    surveyor = Surveyor()
+    session.config.pluginmanager.register(surveyor)
+    with pytest.MonkeyPatch.context() as patch:
+        surveyor.watch(patch)
+        run_tests(session, session.items)
+    surveyor.survey.write(path)
+    return f"{len(surveyor.survey.reached)} tests were surveyed; failed: {surveyor.survey.failed}"
+
+
+def _run_until_one_fails(session: pytest.Session, items: Sequence[pytest.Item]) -> str:
+    failure = FirstFailure()
+    session.config.pluginmanager.register(failure)
+    run_tests(session, items, failure)
+    return failure.test or PASSED
+
+
+def callers(function: Function) -> set[str]:
+    """The function, and all that call it: PostgreSQL does not count what it has inlined."""
+    every = kernel_functions()
+    found = {function.name}
+    while True:
+        more = {other.name for other in every if any(f"fencepost.{name}(" in other.text for name in found)}
+        if more <= found or "language sql" not in function.text:
+            return found
+        found |= more
+
+
+def chosen(options: argparse.Namespace) -> list[Mutant]:
+    part, parts = map(int, options.part.split("/"))
+    every = [mutant for function in kernel_functions() for mutant in mutants(function)]
+    every = [mutant for mutant in every if options.only in mutant.name]
+    if options.sample:
+        every = random.Random(options.seed).sample(every, options.sample)  # noqa: S311 - A choice of tests.
+    return every[part - 1 :: parts]
+
+
+def read_results() -> list[dict[str, Any]]:
+    """The newest fate of each mutant that still has that text."""
+    lines = [json.loads(line) for file in sorted(FOLDER.glob("results-*.jsonl")) for line in file.open()]
+    return list({line["name"]: line for line in lines}.values())
+
+
+def score(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of all mutants that can be planted and change something, how many are seen."""
+    texts = {mutant.name: mutant.text for function in kernel_functions() for mutant in mutants(function)}
+    current = [line for line in results if texts.get(line["name"]) == line["text"]]
+    fates = Counter(
+        line["fate"] if line["fate"] in {PASSED, "stillborn", HUNG} else "seen" for line in current
+    )
+    alive = [line["name"] for line in current if line["fate"] == PASSED]
+    survivors = sorted(name for name in alive if name not in EXCUSED)
+    seen = fates["seen"] + fates[HUNG]
+    return {
+        "mutants": len(texts),
+        "tried": len(current),
+        "stillborn": fates["stillborn"],
+        "seen": seen,
+        "equivalent": len(alive) - len(survivors),
+        "survived": len(survivors),
+        "score": round(100 * seen / max(1, seen + len(survivors)), 1),
+        "survivors": survivors,
+    }
+
+
+def unreached(survey: Survey) -> list[str]:
+    found = {place for places in survey.raised.values() for place in places}
+    return [
+        site.name for function in kernel_functions() for site in sites(function) if site.sequence not in found
+    ]
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants")
+    parser.add_argument(
+        "--survey", action="store_true", help="only see what the tests reach, and every RAISE"
+    )
+    parser.add_argument("--part", default="1/1", help="one part of the mutants: several may run at once")
+    parser.add_argument("--only", default="", help="only the mutants whose name has this text in it")
+    parser.add_argument("--sample", type=int, default=0, help="so many of them, by the seed")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--score", action="store_true", help="only tell the score of what was tried")
+    options = parser.parse_args()
+    if not options.score:
+        with open_workshop() as workshop:
+            arguments = [
+                *TESTS,
+                "-q",
+                "-n0",
+                "-s",
+                "-p",
+                "no:randomly",
+                "-p",
+                "no:cacheprovider",
+                "-o",
+                "timeout=60",
+            ]
+            pytest.main(arguments, plugins=[Standing(workshop), Run(options, workshop)])
+    if options.survey:
+        missing = unreached(Survey.read(FOLDER / "survey.json"))
+        say("\n".join([f"{len(missing)} RAISEs are reached by no test", *missing]))
+        return int(bool(missing))
+    found = score(read_results())
+    (FOLDER / "score.json").write_text(json.dumps(found, indent=2) + "\n")
+    say(json.dumps(found, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
