@@ -4,9 +4,11 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -68,15 +70,87 @@ def test_promtool_accepts_the_rules_and_they_fire_when_they_should() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_helm_accepts_the_chart() -> None:
-    helm = shutil.which("helm")
-    if helm is None:
-        pytest.skip("helm is not installed")
+@pytest.fixture(scope="module")
+def helm() -> str:
+    beside = Path(sys.executable).with_name("helm")
+    found = str(beside) if beside.exists() else shutil.which("helm")
+    if found is None:
+        pytest.skip("helm is not installed, and its wheel is for Linux on x86-64 only")
+    return found
+
+
+def templated(helm: str, *settings: str) -> list[dict[str, Any]]:
+    options = [option for setting in settings for option in ("--set", setting)]
     done = subprocess.run(
-        [helm, "template", "x", str(DEPLOY / "chart"), "--set", "worker.application=shop"],
+        [helm, "template", "x", str(DEPLOY / "chart"), *options], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return [document for document in yaml.safe_load_all(done.stdout) if document]
+
+
+def test_helm_finds_nothing_to_say_about_the_chart(helm: str) -> None:
+    done = subprocess.run(
+        [helm, "lint", "--strict", str(DEPLOY / "chart"), "--set", "worker.application=shop"],
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert all(yaml.safe_load_all(done.stdout))
+    assert done.returncode == 0, done.stdout
+    assert "[ERROR]" not in done.stdout
+    assert "[WARNING]" not in done.stdout
+
+
+@pytest.mark.parametrize("version", ["1.27", "1.34"])
+def test_kubernetes_knows_every_field_of_the_chart(helm: str, version: str) -> None:
+    """By the schemas of Kubernetes itself, the oldest that the chart promises and a new one; a field that they
+    do not know is an error."""
+    made = templated(helm, "worker.application=shop")
+    kinds = [document["kind"] for document in made]
+    assert kinds == [
+        "PodDisruptionBudget",
+        "Service",
+        "Deployment",
+        "Deployment",
+        "HorizontalPodAutoscaler",
+        "Job",
+    ]
+    for document in made:
+        kubernetes_validate.validate(document, version, strict=True)
+    made[0]["spec"]["maxUnavailabel"] = 1
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(made[0], version, strict=True)
+
+
+def test_workers_follow_the_backlog_and_are_watched_where_the_operator_is(helm: str) -> None:
+    made = {
+        (document["kind"], document["metadata"]["name"]): document
+        for document in templated(helm, "worker.application=shop", "podMonitor.enabled=true")
+    }
+    scaling = made["HorizontalPodAutoscaler", "x-worker"]["spec"]
+    assert scaling["scaleTargetRef"]["name"] == "x-worker"
+    assert scaling["metrics"][0]["external"]["metric"]["name"] == "fencepost_jobs_waiting"
+    assert "replicas" not in made["Deployment", "x-worker"]["spec"], "or each upgrade would undo the scaling"
+    assert ("PodMonitor", "x-worker") in made
+    fixed = templated(helm, "worker.application=shop", "worker.autoscaling.enabled=false")
+    assert [one["spec"].get("replicas") for one in fixed if one["kind"] == "Deployment"] == [2, 1]
+    assert {one["metadata"]["name"] for one in templated(helm)} == {"x-api", "x-migrate"}, (
+        "no workers of nothing"
+    )
+
+
+def test_the_compose_file_is_one() -> None:
+    """By the schema of the compose specification, as check-jsonschema brings it: Docker need not be here."""
+    checker = Path(sys.executable).with_name("check-jsonschema")
+    done = subprocess.run(
+        [checker, "--builtin-schema", "vendor.compose-spec", str(DEPLOY / "compose" / "compose.yaml")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_variable_of_the_compose_file_is_in_the_example() -> None:
+    wanted = set(re.findall(r"\$\{(\w+)", (DEPLOY / "compose" / "compose.yaml").read_text()))
+    given = set(re.findall(r"^(\w+)=", (DEPLOY / "compose" / "env.example").read_text(), re.MULTILINE))
+    assert wanted == given
