@@ -17,12 +17,12 @@ from fencepost.console import people
 from fencepost.console.doors import TOKEN_PREFIX
 from fencepost.console.part import make_part
 from fencepost.console.role import Role
-from fencepost.console.seal import digest_of, new_secret
 from fencepost.console.settings import ConsoleSettings
 from fencepost.embedded import Database
 from fencepost.house import Fencepost
 from fencepost.kernel.drivers import run as call
 from fencepost.web.app import make_app
+from fencepost.web.seal import digest_of, new_secret
 from fencepost.web.server import WebServer
 from fencepost.web.settings import WebSettings
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fencepost.cli.terminal import JsonOption, answer, answer_json
+from fencepost.cli.terminal import JsonOption, answer, answer_json, ask_password
 
 if TYPE_CHECKING:
     from fencepost.whereabouts import Whereabouts
@@ -72,16 +71,11 @@ def user(
     """
     from fencepost.cli.job_desk import acting, somebody  # noqa: PLC0415 - As above.
     from fencepost.console import people  # noqa: PLC0415
-    from fencepost.console.passwords import Passwords  # noqa: PLC0415
     from fencepost.console.role import Role  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost.web.passwords import Passwords  # noqa: PLC0415
 
-    given = (
-        sys.stdin.readline().rstrip("\n")
-        if password_stdin
-        else typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
-    )
-    hashed = Passwords().hashed(given)
+    hashed = Passwords().hashed(ask_password(from_stdin=password_stdin))
     with acting() as connection:
         run(connection, people.set_user(name, Role.named(role), hashed, somebody(None)))
     answer(f"{name} is {role}.")
@@ -146,8 +140,8 @@ def _ticket(place: Whereabouts, name: str, role: str) -> str:
     from fencepost.cli.reading import reading  # noqa: PLC0415 - As above.
     from fencepost.console import people  # noqa: PLC0415
     from fencepost.console.role import Role  # noqa: PLC0415
-    from fencepost.console.seal import digest_of, new_secret  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost.web.seal import digest_of, new_secret  # noqa: PLC0415
 
     secret = new_secret()
     call = people.make_ticket(digest_of(secret), name, Role.named(role), lifetime_seconds=LINK_SECONDS)

@@ -40,6 +40,14 @@ def answer_rich(*parts: RenderableType) -> None:
         console.print(part)
 
 
+def ask_password(*, from_stdin: bool) -> str:
+    """Twice, without showing it; or the first line of stdin, for scripts."""
+    if from_stdin:
+        return sys.stdin.readline().rstrip("\n")
+    given: str = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    return given
+
+
 def remark(text: str) -> None:
     """A line that is no answer. It may quote a URL, so passwords are hidden."""
     typer.echo(redact_text(text), err=True)

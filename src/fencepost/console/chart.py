@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from fencepost.web.wording import duration
+
 WIDTH, HEIGHT = 640.0, 180.0
 TOP, BOTTOM = 8.0, 8.0
 TICKS = 4
@@ -76,27 +78,6 @@ def figure(value: float | None, unit: str) -> str:
     if unit == "s":
         return duration(value)
     return f"{value:,.0f}" if abs(value) >= 10 or value == int(value) else f"{value:,.2f}"
-
-
-def duration(seconds: float) -> str:
-    """0.0032 is 3.2 ms; 75 is 1 min 15 s."""
-    if seconds == 0:
-        return "0 s"
-    if seconds < 0.001:
-        return f"{seconds * 1e6:.0f} µs"
-    if seconds < 1:
-        return f"{seconds * 1e3:.3g} ms"
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    whole = round(seconds)
-    for size, large, small in ((86_400, "d", 3600), (3600, "h", 60), (60, "min", 1)):
-        if whole >= size:
-            rest = whole % size // small
-            return f"{whole // size} {large}" + (f" {rest} {_BELOW[large]}" if rest else "")
-    return f"{whole} s"
-
-
-_BELOW = {"d": "h", "h": "min", "min": "s"}
 
 
 def growth(cumulative: Sequence[Mapping[str, int] | None]) -> dict[str, list[float | None]]:

@@ -11,8 +11,8 @@ from pydantic import AwareDatetime, BaseModel, Field
 from fencepost.console.desk import visitor_of
 from fencepost.console.place import Name, Place, wanted
 from fencepost.console.sheet import Done, Sheet
-from fencepost.console.stationery import link
 from fencepost.kernel import dead_letter, schedule
+from fencepost.web.wording import link
 
 # One request settles so many at most: the page goes on with the next by itself, and can be stopped.
 BATCH_MAX = 500

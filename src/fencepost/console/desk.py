@@ -14,27 +14,26 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, ValidationError
-from starlette.exceptions import HTTPException
 
 from fencepost.console import people
-from fencepost.console.doors import NOTICE_COOKIE, Doors, address_of, fields_of
+from fencepost.console.doors import NOTICE_COOKIE, Doors
 from fencepost.console.role import Role, Visitor
 from fencepost.console.sheet import Done, Sheet, as_csv, as_json
-from fencepost.console.stationery import HEADERS, Stationery, link
-from fencepost.errors import FencepostError, InvalidInput, Refusal
+from fencepost.console.stationery import navigation
+from fencepost.errors import InvalidInput, Refusal
 from fencepost.house import Fencepost
-from fencepost.web.answers import status_of
+from fencepost.web.forms import address_of, fields_of, filled
+from fencepost.web.page_errors import as_page, title_of, to_login
+from fencepost.web.stationery import HEADERS, Stationery
 
 PAGES = "/console"
 API = "/api"
 Format = Literal["json", "csv"]
 PageFunction = TypeVar("PageFunction", bound=Callable[..., Awaitable[Sheet]])
 ActionFunction = TypeVar("ActionFunction", bound=Callable[..., Awaitable[Done]])
-_HTML_TITLES = {401: "Who are you?", 403: "Not for you", 404: "Not here", 429: "Slower"}
+_BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 
 class Desk:
@@ -56,11 +55,15 @@ class Desk:
             async def show(**arguments: Any) -> Response:
                 request: Request = arguments["request"]
                 sheet = await read(**arguments)
-                table = {"table": sheet.rows, "api": link_of(API + path, request)}
-                return self.show(request, template, {"title": title, **table, **sheet.facts})
+                home = {"tables": sheet.tables, "api": link_of(API + path, request)}
+                return self.show(request, template, {"title": title, **home, **sheet.facts})
 
-            async def answer(format: Format = "json", **arguments: Any) -> Response:  # noqa: A002
-                return _given_out(await read(**arguments), path, format)
+            async def answer(
+                format: Format = "json",  # noqa: A002
+                table: str | None = None,
+                **arguments: Any,
+            ) -> Response:
+                return _given_out(await read(**arguments), path, format, table)
 
             signature = inspect.signature(read, eval_str=True)
             _describe(show, read, signature)
@@ -84,7 +87,7 @@ class Desk:
             async def submit(**arguments: Any) -> Response:
                 request: Request = arguments["request"]
                 if model is not None:
-                    arguments["body"] = _filled(model, await fields_of(request))
+                    arguments["body"] = filled(model, await fields_of(request))
                 done = await self._audited(name, act, arguments)
                 if done.secret is not None:
                     facts = {
@@ -95,7 +98,7 @@ class Desk:
                     }
                     return self.show(request, "secret.html", facts)
                 response = RedirectResponse(done.back, 303, headers=dict(HEADERS))
-                self.doors.leave_notice(request, response, done.message)
+                self.doors.cookies.leave_notice(request, response, done.message)
                 return response
 
             async def answer(**arguments: Any) -> Response:
@@ -123,14 +126,18 @@ class Desk:
         response = self.stationery.page(
             request,
             template,
-            facts,
+            {
+                "may_operate": visitor is not None and visitor.may(Role.OPERATOR),
+                "may_administer": visitor is not None and visitor.may(Role.ADMIN),
+                **facts,
+            },
             visitor=visitor,
+            navigation=navigation(request, visitor),
             form_token=self.doors.form_token(visitor),
-            notice=self.doors.notice(request),
+            notice=self.doors.cookies.kept(request, NOTICE_COOKIE),
             status=status,
         )
-        if NOTICE_COOKIE in request.cookies:
-            response.delete_cookie(NOTICE_COOKIE, path="/")
+        self.doors.cookies.take_notice(request, response)
         return response
 
     def _add(
@@ -176,14 +183,7 @@ class Desk:
                 handle = super().get_route_handler()
 
                 async def guarded(request: Request) -> Response:
-                    try:
-                        return await handle(request)
-                    except HTTPException as error:
-                        return desk.refuse(request, error.status_code, str(error.detail))
-                    except RequestValidationError as error:
-                        return desk.refuse(request, 400, _first_complaint(error.errors()))
-                    except FencepostError as error:
-                        return desk.refuse(request, status_of(error)[0], str(error))
+                    return await as_page(handle, request, desk.refuse)
 
                 return guarded
 
@@ -191,11 +191,9 @@ class Desk:
 
     def refuse(self, request: Request, status: int, message: str) -> Response:
         if status == 401:
-            wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-            target = link(f"{PAGES}/login", next=wanted if request.method == "GET" else None)
-            return RedirectResponse(target, 303, headers=dict(HEADERS))
-        title = _HTML_TITLES.get(status, "Refused" if status < 500 else "Failed")
-        return self.show(request, "refused.html", {"title": title, "message": message}, status=status)
+            return to_login(request, f"{PAGES}/login")
+        facts = {"title": title_of(status), "message": message}
+        return self.show(request, "refused.html", facts, status=status)
 
 
 def visitor_of(request: Request) -> Visitor:
@@ -218,39 +216,27 @@ def _describe(made: Any, of: Any, signature: inspect.Signature) -> None:
 
 
 def _with_format(signature: inspect.Signature) -> inspect.Signature:
-    wanted = inspect.Parameter(
-        "format",
-        inspect.Parameter.KEYWORD_ONLY,
-        default="json",
-        annotation=Annotated[Format, Query(description="csv gives the table alone, as a file.")],
-    )
-    return signature.replace(parameters=[*signature.parameters.values(), wanted])
+    form = Query(description="csv gives one table alone, as a file.")
+    table = Query(description="Which of the lists csv means; the page's own without it.", max_length=40)
+    wanted = [
+        inspect.Parameter("format", _BY_NAME, default="json", annotation=Annotated[Format, form]),
+        inspect.Parameter("table", _BY_NAME, default=None, annotation=Annotated[str | None, table]),
+    ]
+    return signature.replace(parameters=[*signature.parameters.values(), *wanted])
 
 
-def _given_out(sheet: Sheet, path: str, form: Format) -> Response:
+def _given_out(sheet: Sheet, path: str, form: Format, table: str | None) -> Response:
     if form == "json":
         return _json(sheet.facts)
-    if sheet.rows is None:
-        raise InvalidInput("There is no table here; ask for JSON.", field="format")
-    name = path.strip("/").split("/")[0]
-    disposition = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
-    return Response(as_csv(sheet), media_type="text/csv; charset=utf-8", headers={**HEADERS, **disposition})
+    name = table or sheet.rows
+    if name is None or name not in sheet.tables:
+        there = ", ".join(sheet.tables)
+        raise InvalidInput(f"There is no such table here. There is: {there}.", field="table")
+    stem = "-".join(dict.fromkeys((path.strip("/").split("/")[0], name)))
+    disposition = {"Content-Disposition": f'attachment; filename="{stem}.csv"'}
+    text = as_csv(sheet.facts.get(name) or ())
+    return Response(text, media_type="text/csv; charset=utf-8", headers={**HEADERS, **disposition})
 
 
 def _json(facts: Mapping[str, Any]) -> Response:
     return Response(as_json(facts), media_type="application/json", headers=dict(HEADERS))
-
-
-def _filled(model: type[BaseModel], fields: Mapping[str, str]) -> BaseModel:
-    """A form's fields as the model; an empty field counts as left out."""
-    given = {name: value for name, value in fields.items() if name in model.model_fields and value != ""}
-    try:
-        return model.model_validate(given)
-    except ValidationError as error:
-        raise InvalidInput(_first_complaint(error.errors())) from None
-
-
-def _first_complaint(errors: Any) -> str:
-    first = errors[0]
-    field = ".".join(str(part) for part in first["loc"] if part not in {"query", "path", "body"})
-    return f"{field}: {first['msg']}."

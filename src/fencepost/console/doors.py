@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from urllib.parse import parse_qsl
 
 from fastapi import Request, Response
 from starlette.exceptions import HTTPException
 
 from fencepost.console import people
 from fencepost.console.role import Role, Visitor
-from fencepost.console.seal import Seal, digest_of, new_secret
 from fencepost.console.settings import ConsoleSettings
 from fencepost.house import Fencepost
+from fencepost.web.cookies import Cookies
+from fencepost.web.forms import FORM_FIELD, FORM_HEADER, SAFE_METHODS, address_of, fields_of, readable
+from fencepost.web.seal import Seal, digest_of, new_secret
 
 SESSION_COOKIE = "fencepost_session"
 NOTICE_COOKIE = "fencepost_notice"
 ERRAND_COOKIE = "fencepost_errand"
 ERRAND_SECONDS = 600.0
-FORM_FIELD = "form_token"
-FORM_HEADER = "x-form-token"
-SAFE_METHODS = frozenset({"GET", "HEAD"})
 TOKEN_PREFIX = "fpc_"  # noqa: S105 - So that a scanner for leaked secrets knows one.
-NOTICE_MAX = 500
 
 
 class Doors:
@@ -32,15 +28,20 @@ class Doors:
     def __init__(self, fp: Fencepost, settings: ConsoleSettings) -> None:
         self._fp = fp
         self._settings = settings
-        self._seal: Seal | None = None
+        self._cookies: Cookies | None = None
 
     async def open(self) -> None:
-        self._seal = Seal(await self._fp.run(people.key()))
+        seal = Seal(await self._fp.run(people.key()))
+        self._cookies = Cookies(seal, NOTICE_COOKIE, self._settings.secure_cookies)
+
+    @property
+    def cookies(self) -> Cookies:
+        assert self._cookies is not None, "the console is opened before it is asked"
+        return self._cookies
 
     @property
     def seal(self) -> Seal:
-        assert self._seal is not None, "the console is opened before it is asked"
-        return self._seal
+        return self.cookies.seal
 
     def needs(self, role: Role) -> Callable[[Request], Awaitable[None]]:
         """A dependency: the visitor is known and may, or the request ends here."""
@@ -81,12 +82,11 @@ class Doors:
                 name,
                 lifetime_seconds=lifetime_seconds,
                 address=address_of(request),
-                agent=_readable(request.headers.get("user-agent", "")),
+                agent=readable(request.headers.get("user-agent", "")),
             )
         )
-        self._set(
-            request, response, SESSION_COOKIE, self.seal.signed(session, purpose="session"), lifetime_seconds
-        )
+        signed = self.seal.signed(session, purpose="session")
+        self.cookies.set(request, response, SESSION_COOKIE, signed, lifetime_seconds)
 
     async def end_session(self, request: Request, response: Response) -> None:
         session = self._session_of(request)
@@ -94,37 +94,12 @@ class Doors:
             await self._fp.run(people.end_session(digest_of(session)))
         response.delete_cookie(SESSION_COOKIE, path="/")
 
-    def leave_notice(self, request: Request, response: Response, text: str) -> None:
-        """One sentence for the next page. Signed, or a link could put words into our mouth."""
-        self._keep(request, response, NOTICE_COOKIE, _readable(text)[:NOTICE_MAX], 60)
-
-    def notice(self, request: Request) -> str | None:
-        return self._kept(request, NOTICE_COOKIE)
-
     def leave_errand(self, request: Request, response: Response, text: str) -> None:
         """What a browser carries to another house and back. It cannot be made up, and is kept for minutes."""
-        self._keep(request, response, ERRAND_COOKIE, text, ERRAND_SECONDS)
+        self.cookies.keep(request, response, ERRAND_COOKIE, text, ERRAND_SECONDS)
 
     def errand(self, request: Request) -> str | None:
-        return self._kept(request, ERRAND_COOKIE)
-
-    def _keep(self, request: Request, response: Response, name: str, text: str, seconds: float) -> None:
-        self._set(request, response, name, self.seal.signed(text.encode().hex(), purpose=name), seconds)
-
-    def _kept(self, request: Request, name: str) -> str | None:
-        value = self.seal.opened(request.cookies.get(name, ""), purpose=name)
-        return None if value is None else bytes.fromhex(value).decode()
-
-    def _set(self, request: Request, response: Response, name: str, value: str, seconds: float) -> None:
-        response.set_cookie(
-            name,
-            value,
-            max_age=int(seconds),
-            path="/",
-            httponly=True,
-            samesite="lax",
-            secure=self._settings.secure_cookies or request.url.scheme == "https",
-        )
+        return self.cookies.kept(request, ERRAND_COOKIE)
 
     def _session_of(self, request: Request) -> str | None:
         return self.seal.opened(request.cookies.get(SESSION_COOKIE, ""), purpose="session")
@@ -142,27 +117,3 @@ class Doors:
             given = (await fields_of(request)).get(FORM_FIELD, "")
         if not self.seal.is_form_token(given, visitor.session):
             raise HTTPException(403, "The form is older than the session, or of another site. Load it again.")
-
-
-async def fields_of(request: Request) -> dict[str, str]:
-    """The fields of a form, as browsers send them. Parsed here: this form needs no library."""
-    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-        return {}
-    with suppress(UnicodeDecodeError, ValueError):
-        return dict(parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=100))
-    return {}
-
-
-def address_of(request: Request) -> str:
-    return request.client.host if request.client else "unknown"
-
-
-def local_path(path: str | None) -> str:
-    """Where to go after the login: a page of ours, never another host."""
-    fits = path is not None and path.startswith("/console") and "\\" not in path and "//" not in path
-    return path if fits and path else "/console"
-
-
-def _readable(text: str) -> str:
-    """What PostgreSQL can store and a header can carry."""
-    return text.replace("\0", "").encode("utf-8", "replace").decode()

@@ -10,15 +10,17 @@ from fastapi.responses import RedirectResponse
 
 from fencepost.console import people
 from fencepost.console.desk import PAGES
-from fencepost.console.doors import ERRAND_COOKIE, address_of, fields_of, local_path
-from fencepost.console.passwords import Passwords
+from fencepost.console.doors import ERRAND_COOKIE
 from fencepost.console.place import Place
 from fencepost.console.provider import Errand, NotVouched, Provider
 from fencepost.console.role import Role
-from fencepost.console.seal import digest_of
-from fencepost.console.stationery import HEADERS, STATIC, link
 from fencepost.errors import InvalidInput
 from fencepost.logs import get_logger
+from fencepost.web.forms import address_of, fields_of, local_path
+from fencepost.web.passwords import Passwords
+from fencepost.web.seal import digest_of
+from fencepost.web.stationery import HEADERS
+from fencepost.web.wording import link
 
 _log = get_logger(__name__)
 
@@ -31,12 +33,10 @@ _REFUSED = {
     "disabled": "This user may not come in any more.",
     "name_taken": "Somebody else has this name here.",
 }
-_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 
 def add_pages(place: Place) -> None:
     pages, desk = place.desk.pages, place.desk
-    files = {path.name: path for path in STATIC.iterdir() if path.suffix in _TYPES}
 
     @pages.get("/")
     async def front() -> Response:
@@ -44,15 +44,11 @@ def add_pages(place: Place) -> None:
 
     @pages.get(f"{PAGES}/static/{{name}}")
     async def static(request: Request, name: str) -> Response:
-        path = files.get(name)
-        if path is None:
-            return desk.refuse(request, 404, "There is no such file.")
-        headers = {**HEADERS, "Cache-Control": "no-cache"}
-        return Response(path.read_bytes(), media_type=_TYPES[path.suffix], headers=headers)
+        return desk.stationery.file(name) or desk.refuse(request, 404, "There is no such file.")
 
     @pages.get(f"{PAGES}/login")
     async def login_form(request: Request, next: Annotated[str | None, Query()] = None) -> Response:  # noqa: A002
-        return desk.show(request, "login.html", _form(place, local_path(next)))
+        return desk.show(request, "login.html", _form(place, local_path(next, PAGES)))
 
     _add_login(place, Passwords())
     if place.settings.oidc_issuer is not None:
@@ -84,7 +80,7 @@ def _add_login(place: Place, passwords: Passwords) -> None:
     async def login(request: Request) -> Response:
         fields = await fields_of(request)
         name, address = fields.get("name", "").replace("\0", "")[:NAME_MAX], address_of(request)
-        wanted = local_path(fields.get("next"))
+        wanted = local_path(fields.get("next"), PAGES)
 
         def again(complaint: str, status: int) -> Response:
             return desk.show(request, "login.html", _form(place, wanted, complaint), status=status)
@@ -112,7 +108,7 @@ def _add_sign_on(place: Place, provider: Provider) -> None:
 
     @desk.pages.get(SIGN_ON)
     async def sign_on(request: Request, next: Annotated[str | None, Query()] = None) -> Response:  # noqa: A002
-        errand = Errand.new(local_path(next))
+        errand = Errand.new(local_path(next, PAGES))
         try:
             address = await provider.address(errand)
         except NotVouched as error:

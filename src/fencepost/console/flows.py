@@ -10,12 +10,16 @@ from pydantic import BaseModel, Field
 from fencepost.console.graph import edge_words, lay_out
 from fencepost.console.place import Limit, Name, Place, wanted
 from fencepost.console.sheet import Done, Sheet
-from fencepost.console.stationery import quoted
 from fencepost.errors import NotFound
 from fencepost.kernel.call import Call, nothing, scalar, text
+from fencepost.web.wording import quoted
 
-FLOWS_MAX = 500
 FlowName = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[^\x00/]+$")]
+
+
+class FlowQuery(BaseModel):
+    after: Name | None = None
+    limit: Limit = 50
 
 
 class CheckpointQuery(BaseModel):
@@ -32,15 +36,18 @@ class Save(BaseModel):
 
 def add_pages(place: Place) -> None:
     @place.desk.page("/flows", "flows.html", "Flows")
-    async def flows(request: Request) -> Sheet:
-        """Every flow that a worker has registered."""
+    async def flows(request: Request, query: Annotated[FlowQuery, Query()]) -> Sheet:
+        """Every flow that a worker has registered, and how many of its tasks fail."""
         rows = await place.reading.rows(
             "select name, registered_at, registered_by, draining_at,"
-            " jsonb_array_length(plan -> 'nodes') as nodes"
-            " from fencepost.flows order by name limit %s",
-            FLOWS_MAX,
+            " jsonb_array_length(plan -> 'nodes') as nodes,"
+            " (select count(*) from fencepost.flow_failing(name)) as failing"
+            " from fencepost.flows where name > %s order by name limit %s",
+            query.after or "",
+            query.limit,
         )
-        return Sheet({"flows": rows}, rows="flows")
+        after = rows[-1]["name"] if len(rows) == query.limit else None
+        return Sheet({"flows": rows, "next_after": after}, rows="flows")
 
     @place.desk.page("/flows/{name}", "flow.html", "Flow")
     async def flow(request: Request, name: FlowName) -> Sheet:
@@ -54,9 +61,12 @@ def add_pages(place: Place) -> None:
             raise NotFound(f"No worker has registered a flow {name}.")
         tasks = await place.reading.rows(
             "select coalesce(f.resource, h.resource) as resource, h.owner, h.held, h.token, h.expires_at,"
-            " f.number, f.status, f.frontier, f.stored_at, f.state_bytes"
+            " f.number, f.status, f.frontier, f.stored_at, f.state_bytes, a.failed_at, a.failures, a.error"
             " from fencepost.flow_frontiers(%s) f"
-            " full join fencepost.flow_holders(%s) h on h.resource = f.resource order by 1 limit 2000",
+            " full join fencepost.flow_holders(%s) h on h.resource = f.resource"
+            " left join fencepost.flow_failing(%s) a on a.resource = coalesce(f.resource, h.resource)"
+            " order by 1 limit 2000",
+            name,
             name,
             name,
         )
@@ -86,7 +96,7 @@ def add_pages(place: Place) -> None:
             "dead": dead,
             "graph": picture,
         }
-        return Sheet(facts, rows="tasks")
+        return Sheet(facts, "tasks", ("edges", "dead", "savepoints"))
 
     @place.desk.page("/checkpoints", "checkpoints.html", "Checkpoints")
     async def checkpoints(request: Request, query: Annotated[CheckpointQuery, Query()]) -> Sheet:

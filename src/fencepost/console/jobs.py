@@ -32,7 +32,7 @@ def add_pages(place: Place) -> None:
         """Every queue: what waits, runs and is dead, and who holds jobs."""
         seen = await place.pulse.newest()
         workers = await place.reading.rows("select * from fencepost.console_workers()")
-        return Sheet({"queues": seen.queues, "workers": workers, "at": seen.at}, rows="queues")
+        return Sheet({"queues": seen.queues, "workers": workers, "at": seen.at}, "queues", ("workers",))
 
     @place.desk.page("/jobs", "jobs.html", "Jobs")
     async def jobs(request: Request, query: Annotated[JobQuery, Query()]) -> Sheet:

@@ -55,7 +55,8 @@ def add_pages(place: Place) -> None:
                 "takeovers": takeovers,
                 "filters": {"prefix": prefix or None, "limit": query.limit if query.limit != 50 else None},
             },
-            rows="leases",
+            "leases",
+            ("takeovers",),
         )
 
     @place.desk.page("/leases/{resource:path}", "lease.html", "Lease")
@@ -89,5 +90,6 @@ def add_pages(place: Place) -> None:
                 "next_before": rows[-1]["refusal_id"] if len(rows) == query.limit else None,
                 "filters": query.filters(),
             },
-            rows="refusals",
+            "refusals",
+            ("reasons",),
         )

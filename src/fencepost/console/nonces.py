@@ -1,19 +1,31 @@
-"""Signers: a strip of nonces, and the transactions on them."""
+"""Signers: a strip of nonces, the transactions on them, and what waits for a person after a recovery."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Request
 from pydantic import BaseModel
 
-from fencepost.console.place import Limit, MaybeId, Place
+from fencepost.console.place import Limit, MaybeId, Name, Place
 from fencepost.console.sheet import Sheet
 from fencepost.errors import NotFound
 
-SIGNERS_MAX = 500
+DOUBTS_MAX = 100
 ChainId = Annotated[int, Path(ge=0, le=9_223_372_036_854_775_807)]
 Signer = Annotated[str, Path(min_length=1, max_length=256, pattern=r"^[^\x00/]+$")]
+
+
+class SignersQuery(BaseModel):
+    """In order of chain and name: those behind `after` on `chain`."""
+
+    state: Literal["", "recovering"] | None = None
+    chain: MaybeId = None
+    after: Name | None = None
+    limit: Limit = 50
+
+    def filters(self) -> dict[str, Any]:
+        return {"state": self.state or None, "limit": self.limit if self.limit != 50 else None}
 
 
 class SignerQuery(BaseModel):
@@ -23,12 +35,34 @@ class SignerQuery(BaseModel):
 
 def add_pages(place: Place) -> None:
     @place.desk.page("/nonces", "signers.html", "Nonces")
-    async def signers(request: Request) -> Sheet:
-        """Every signer: its owner, its next nonce, its gaps and what is under way."""
+    async def signers(request: Request, query: Annotated[SignersQuery, Query()]) -> Sheet:
+        """Every signer: its owner, next nonce, gaps and what is under way; and what a person must tell."""
         rows = await place.reading.rows(
-            "select * from fencepost.nonce_signers order by chain_id, signer limit %s", SIGNERS_MAX
+            "select * from fencepost.nonce_signers where (chain_id, signer) > (%s, %s)"
+            " and (%s or recovering_since is not null) order by chain_id, signer limit %s",
+            query.chain or 0,
+            query.after or "",
+            query.state != "recovering",
+            query.limit,
         )
-        return Sheet({"signers": rows}, rows="signers")
+        doubts = await place.reading.rows(
+            "select transaction_id, chain_id, signer, state, nonce, recipient, value, in_doubt_since"
+            " from fencepost.managed_transaction where in_doubt_since is not null"
+            " order by transaction_id limit %s",
+            DOUBTS_MAX,
+        )
+        last = rows[-1] if len(rows) == query.limit else None
+        return Sheet(
+            {
+                "signers": rows,
+                "doubts": doubts,
+                "next_after": last and {"chain": last["chain_id"], "after": last["signer"]},
+                "filters": query.filters(),
+                "states": ("recovering",),
+            },
+            "signers",
+            ("doubts",),
+        )
 
     @place.desk.page("/nonces/{chain_id}/{signer}", "signer.html", "Signer")
     async def signer(
@@ -50,8 +84,8 @@ def add_pages(place: Place) -> None:
             query.limit,
         )
         transactions = await place.reading.rows(
-            "select transaction_id, state, nonce_status, nonce, recipient, value, tx_hash, error, created_at"
-            " from fencepost.managed_transaction where chain_id = %s and signer = %s"
+            "select transaction_id, state, nonce_status, nonce, recipient, value, tx_hash, error, created_at,"
+            " in_doubt_since from fencepost.managed_transaction where chain_id = %s and signer = %s"
             " order by created_at desc limit 50",
             chain_id,
             signer,
@@ -64,5 +98,6 @@ def add_pages(place: Place) -> None:
                 "transactions": transactions,
                 "next_before": strip[-1]["nonce"] if len(strip) == query.limit else None,
             },
-            rows="strip",
+            "strip",
+            ("transactions",),
         )

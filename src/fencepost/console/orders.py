@@ -64,7 +64,8 @@ def add_pages(place: Place) -> None:
                 "filters": query.filters(),
                 "states": STATES,
             },
-            rows="orders",
+            "orders",
+            ("counts", "brokers"),
         )
 
     @place.desk.page("/orders/{order_id}", "order.html", "Order")

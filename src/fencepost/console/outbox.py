@@ -65,7 +65,8 @@ def add_pages(place: Place) -> None:
                 "filters": query.filters(),
                 "states": STATES,
             },
-            rows="messages",
+            "messages",
+            ("channels", "held_keys"),
         )
 
     @place.desk.page("/outbox/{message_id}", "message.html", "Message")

@@ -50,7 +50,8 @@ def add_pages(place: Place) -> None:
                 "series": rows,
                 "charts": charts(rows, step) if request.url.path.startswith("/console") else None,
             },
-            rows="series",
+            "series",
+            ("refusals", "needs"),
         )
 
     async def events(request: Request) -> EventStream:

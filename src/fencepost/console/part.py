@@ -28,7 +28,7 @@ from fencepost.console.place import Place
 from fencepost.console.pulse import Pulse
 from fencepost.console.reading import Reading
 from fencepost.console.settings import ConsoleSettings
-from fencepost.console.stationery import Stationery
+from fencepost.console.stationery import make_stationery
 from fencepost.errors import SettingsError
 from fencepost.house import Fencepost
 from fencepost.kernel.migrate import require
@@ -59,7 +59,7 @@ def make_place(fp: Fencepost, viewer_url: str, settings: ConsoleSettings) -> Pla
         connect_seconds=fp.settings.connect_seconds,
     )
     pulse = Pulse(reading, look_seconds=settings.look_seconds, streams_max=settings.streams_max)
-    return Place(Desk(fp, Doors(fp, settings), Stationery()), reading, fp, pulse, settings)
+    return Place(Desk(fp, Doors(fp, settings), make_stationery()), reading, fp, pulse, settings)
 
 
 def make_router(place: Place) -> APIRouter:

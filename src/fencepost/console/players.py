@@ -64,5 +64,6 @@ def add_pages(place: Place) -> None:
                 "disagreements": disagreements,
                 "next_before": history[-1]["audit_id"] if len(history) == query.limit else None,
             },
-            rows="history",
+            "history",
+            ("inventory", "disagreements"),
         )

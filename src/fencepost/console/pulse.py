@@ -15,8 +15,8 @@ from typing import Any
 
 from fencepost.console.reading import Reading, Row
 from fencepost.console.sheet import as_json
-from fencepost.console.stationery import link
 from fencepost.errors import ServerUnavailable
+from fencepost.web.wording import link, quoted
 
 MISSED_MAX = 5
 # A look that takes long is made less often: at most this part of the time is spent looking.
@@ -24,6 +24,7 @@ SHARE_MAX = 0.2
 # Nobody asked for so long: nobody watches.
 WANTED_SECONDS = 30.0
 HELD_MAX = 100
+ORDERS = "orders:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class Look:
     channels: Sequence[Row]
     held_keys: Sequence[Row]
     refusals: Sequence[Row]
+    decisions: Sequence[Row]
+    """What waits for a person in flows, orders and nonces."""
     leases_held: int
     workers: int
 
@@ -73,15 +76,12 @@ class Look:
             if queue["dead"]
         ]
         found += [
-            Need(
-                f"{state} in {channel['channel']}",
-                channel[state],
-                link("/console/outbox", channel=channel["channel"], state=state),
-            )
+            Need(f"{state} in {channel['channel']}", channel[state], _where(channel["channel"], state))
             for channel in self.channels
             for state in ("unknown", "parked")
             if channel[state]
         ]
+        found += [_decision(one) for one in self.decisions if one["things"]]
         found += [
             Need(f"{queue['queue']} is paused", queue["pending"] + queue["dispatched"], "/console/queues")
             for queue in self.queues
@@ -102,14 +102,45 @@ async def look(reading: Reading) -> Look:
     refusals = await reading.rows(
         "select reason, refused, meaning, remedy from fencepost.refusal_status order by refused desc, reason"
     )
+    decisions = await reading.rows("select need, name, things from fencepost.console_needs()")
     counts = await reading.row(
         "select (select count(*) from fencepost.lease_status where held) as leases,"
         " (select count(distinct owner) from fencepost.console_workers()) as workers"
     )
     assert counts is not None
     return Look(
-        datetime.now(UTC), queues, causes, channels, held_keys, refusals, counts["leases"], counts["workers"]
+        datetime.now(UTC),
+        queues,
+        causes,
+        channels,
+        held_keys,
+        refusals,
+        decisions,
+        counts["leases"],
+        counts["workers"],
     )
+
+
+def _where(channel: str, state: str) -> str:
+    """An order is decided about as an order, which knows more than its message."""
+    if channel.startswith(ORDERS):
+        return link("/console/orders", status=state, broker=channel.removeprefix(ORDERS))
+    return link("/console/outbox", channel=channel, state=state)
+
+
+def _decision(row: Row) -> Need:
+    name, things = row["name"], row["things"]
+    match row["need"]:
+        case "flow failing":
+            return Need(f"failing tasks of the flow {name}", things, f"/console/flows/{quoted(name)}")
+        case "flow dead letters":
+            return Need(f"dead letters of the flow {name}", things, f"/console/flows/{quoted(name)}")
+        case "signers recovering":
+            return Need("signers wait for a recovery", things, link("/console/nonces", state="recovering"))
+        case "transactions in doubt":
+            return Need("transactions in doubt", things, "/console/nonces#doubt")
+        case halted:
+            return Need(f"{halted}: {name}", things, "/console/orders")
 
 
 @dataclass(slots=True, eq=False)

@@ -23,7 +23,8 @@ def add_pages(place: Place) -> None:
     async def reports(request: Request) -> Sheet:
         """The last runs: figures, goals, and whether they were met."""
         found = await asyncio.to_thread(read_reports, folder)
-        return Sheet({"reports": found, "folder": str(folder)}, rows="reports")
+        figures = [{"report": one["name"], **row} for one in found for row in one["rows"]]
+        return Sheet({"reports": found, "folder": str(folder), "figures": figures}, "reports", ("figures",))
 
 
 def read_reports(folder: Path) -> list[dict[str, Any]]:
@@ -50,10 +51,14 @@ def _read(path: Path) -> dict[str, Any] | None:
     report = cast("dict[str, Any]", found)
     return {
         "goals": [],
-        "rows": [],
         "machine": {},
         "at": None,
         "quick": False,
         **report,
+        "rows": [row for row in _list(report.get("rows")) if isinstance(row, dict)],
         "kind": path.parent.name,
     }
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []

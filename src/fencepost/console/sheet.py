@@ -16,10 +16,16 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """The facts of one page. `rows` names the list among them that can be downloaded as a table."""
+    """The facts of one page. `rows` names the list among them that is its table; `more`, further ones."""
 
     facts: Mapping[str, Any]
     rows: str | None = None
+    more: Sequence[str] = ()
+
+    @property
+    def tables(self) -> Sequence[str]:
+        """The lists among the facts that can be taken home as tables, the page's own first."""
+        return () if self.rows is None else (self.rows, *self.more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +68,9 @@ def as_json(facts: Mapping[str, Any]) -> str:
     return json.dumps(jsonable(facts), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def as_csv(sheet: Sheet) -> str:
-    """The sheet's table, with a line of names. Documents inside stay JSON."""
-    rows = [cast("dict[str, Any]", jsonable(row)) for row in sheet.facts.get(sheet.rows or "", ())]
+def as_csv(rows: Sequence[Any]) -> str:
+    """A table, with a line of names. Documents inside stay JSON."""
+    rows = [cast("dict[str, Any]", jsonable(row)) for row in rows]
     names = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
     writer = csv.writer(text)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from fencepost.console.pulse import Pulse, Stream
-from fencepost.console.stationery import HEADERS
+from fencepost.web.stationery import HEADERS
 
 # A proxy in between closes what is silent for longer.
 HEARTBEAT_SECONDS = 15.0

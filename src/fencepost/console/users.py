@@ -12,12 +12,12 @@ from starlette.exceptions import HTTPException
 from fencepost.console import people
 from fencepost.console.desk import visitor_of
 from fencepost.console.doors import TOKEN_PREFIX
-from fencepost.console.passwords import LENGTH_MAX, LENGTH_MIN, Passwords
 from fencepost.console.place import Name, Paged, Place, wanted
 from fencepost.console.role import Role
-from fencepost.console.seal import digest_of, new_secret
 from fencepost.console.sheet import Done, Sheet
 from fencepost.errors import InvalidInput
+from fencepost.web.passwords import LENGTH_MAX, LENGTH_MIN, Passwords
+from fencepost.web.seal import digest_of, new_secret
 
 RoleWord = Literal["viewer", "operator", "admin"]
 UserName = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$")]

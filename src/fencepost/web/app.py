@@ -36,6 +36,7 @@ def make_app(
         docs_url=None,
         redoc_url=None,
     )
+    app.state.parts = frozenset(part.name for part in parts)
     for part in parts:
         app.include_router(part.router)
     for path, route in (pages or {}).items():

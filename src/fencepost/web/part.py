@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +21,8 @@ class Part:
     running: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
     own_doors: tuple[str, ...] = ()
     """Below these paths the part asks itself who is there: a browser cannot send the house's token."""
+
+
+def has_part(request: Request, name: str) -> bool:
+    """Whether the house that answers has this part: pages link to a neighbour only where he is."""
+    return name in request.app.state.parts

@@ -6,6 +6,7 @@ import re
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
 import httpx
@@ -17,14 +18,15 @@ from fencepost.console.doors import TOKEN_PREFIX
 from fencepost.console.part import make_place, make_router, running
 from fencepost.console.place import Place
 from fencepost.console.role import Role
-from fencepost.console.seal import digest_of, new_secret
 from fencepost.console.settings import ConsoleSettings
 from fencepost.embedded import Database
 from fencepost.house import Fencepost
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
+from fencepost.settings import Settings
 from fencepost.web.app import make_app
 from fencepost.web.part import Part
+from fencepost.web.seal import digest_of, new_secret
 from fencepost.web.server import WebServer
 from fencepost.web.settings import WebSettings
 
@@ -90,10 +92,14 @@ def form_token(client: httpx.Client) -> str:
 
 @contextmanager
 def console(
-    database: Database, settings: ConsoleSettings | None = None, web: WebSettings | None = None
+    database: Database,
+    settings: ConsoleSettings | None = None,
+    web: WebSettings | None = None,
+    *,
+    data_directory: Path | None = None,
 ) -> Generator[Stage]:
     web = web or WebSettings()
-    fp = Fencepost(database.url)
+    fp = Fencepost(database.url, settings=Settings(data_directory=data_directory or Path("nowhere")))
     place = make_place(fp, database.viewer_url, settings or ConsoleSettings(look_seconds=0.2))
     part = Part(
         "console",

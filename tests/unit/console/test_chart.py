@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fencepost.console.chart import HEIGHT, TOP, ceiling, draw, duration, growth
+from fencepost.console.chart import HEIGHT, TOP, ceiling, draw, growth
+from fencepost.web.wording import duration
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 

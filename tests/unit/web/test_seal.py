@@ -1,6 +1,6 @@
 """Cookies and forms that cannot be made up."""
 
-from fencepost.console.seal import Seal, digest_of, new_secret
+from fencepost.web.seal import Seal, digest_of, new_secret
 
 SEAL = Seal(b"k" * 32)
 

@@ -1,0 +1,59 @@
+"""Forms: what a browser sent, and who it says it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+
+from fencepost.errors import InvalidInput
+
+FORM_FIELD = "form_token"
+FORM_HEADER = "x-form-token"
+SAFE_METHODS = frozenset({"GET", "HEAD"})
+Model = TypeVar("Model", bound=BaseModel)
+
+
+async def fields_of(request: Request) -> dict[str, str]:
+    """The fields of a form, as browsers send them. Parsed here: this form needs no library."""
+    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        return {}
+    with suppress(UnicodeDecodeError, ValueError):
+        return dict(parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=100))
+    return {}
+
+
+def filled(model: type[Model], fields: Mapping[str, Any]) -> Model:
+    """A form's fields as the model; an empty field counts as left out."""
+    given = {name: value for name, value in fields.items() if name in model.model_fields and value != ""}
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise InvalidInput(first_complaint(error.errors())) from None
+
+
+def first_complaint(errors: Any) -> str:
+    first = errors[0]
+    field = ".".join(str(part) for part in first["loc"] if part not in {"query", "path", "body"})
+    return f"{field}: {first['msg']}."
+
+
+def address_of(request: Request) -> str:
+    return request.client.host if request.client else "unknown"
+
+
+def readable(text: str) -> str:
+    """What PostgreSQL can store and a header can carry."""
+    return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def local_path(path: str | None, home: str) -> str:
+    """Where to go after the login: a page below `home`, never another host."""
+    if path is None or "\\" in path or "//" in path or not path.isprintable():
+        return home
+    bare = path.partition("?")[0]
+    return path if bare == home or bare.startswith(f"{home}/") else home

@@ -1,0 +1,43 @@
+"""Errors as pages: a stranger is sent to the login, a refusal tells its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from fastapi import Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse
+from starlette.exceptions import HTTPException
+
+from fencepost.errors import FencepostError
+from fencepost.web.answers import status_of
+from fencepost.web.forms import first_complaint
+from fencepost.web.stationery import HEADERS
+from fencepost.web.wording import link
+
+Handler = Callable[[Request], Awaitable[Response]]
+Refuse = Callable[[Request, int, str], Response]
+_TITLES = {401: "Who are you?", 403: "Not for you", 404: "Not here", 429: "Slower"}
+
+
+async def as_page(handle: Handler, request: Request, refuse: Refuse) -> Response:
+    """What `handle` answers, or what `refuse` makes of its error."""
+    try:
+        return await handle(request)
+    except HTTPException as error:
+        return refuse(request, error.status_code, str(error.detail))
+    except RequestValidationError as error:
+        return refuse(request, 400, first_complaint(error.errors()))
+    except FencepostError as error:
+        return refuse(request, status_of(error)[0], str(error))
+
+
+def title_of(status: int) -> str:
+    return _TITLES.get(status, "Refused" if status < 500 else "Failed")
+
+
+def to_login(request: Request, login: str) -> Response:
+    """And from there back to where he wanted to go."""
+    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    target = link(login, next=wanted if request.method == "GET" else None)
+    return RedirectResponse(target, 303, headers=dict(HEADERS))
