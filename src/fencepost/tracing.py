@@ -1,8 +1,8 @@
 """Traces: one id from the request to the effect.
 
-The id travels beside what it is about, as `trace_id` in the headers of a job or a message and in every event
-that is logged. Where OpenTelemetry is installed and set up there are spans too, and the place in the trace
-travels as `traceparent`. Where it is not, a span costs one look.
+The id travels beside what it is about, as `trace_id` in the headers of a job or a message, written in the
+caller's transaction, and in every event that is logged. Where OpenTelemetry is installed and set up there are
+spans too, and the place in the trace travels as `traceparent`. Where it is not, a span costs one look.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fencepost.errors import SettingsError
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
-Kind = Literal["server", "consumer", "client"]
+Kind = Literal["server", "consumer", "client", "internal"]
 Note = Callable[..., None]
 """Adds attributes to the span, or does nothing."""
 
@@ -37,13 +37,20 @@ T = TypeVar("T")
 
 def with_trace(headers: Mapping[str, T] | None = None) -> dict[str, T | str]:
     """Headers, with the trace that this code runs in, or a new one, unless they name one."""
+    carried = within_trace(headers)
+    return carried if "trace_id" in carried else {"trace_id": secrets.token_hex(16), **carried}
+
+
+def within_trace(headers: Mapping[str, T] | None = None) -> dict[str, T | str]:
+    """Headers, with the trace that this code runs in, if it runs in one, unless they name one."""
     headers = headers or {}
     if "trace_id" in headers:
         return dict(headers)
-    current = _current()
+    current = current_place()
     if current is not None:
         return {"trace_id": current[3:35], TRACEPARENT: current, **headers}
-    return {"trace_id": _present() or secrets.token_hex(16), **headers}
+    present = _present()
+    return dict(headers) if present is None else {"trace_id": present, **headers}
 
 
 def _present() -> str | None:
@@ -58,22 +65,41 @@ def trace_id_of(traceparent: str | None) -> str | None:
     return found[1] if found else None
 
 
+def place_of(carried: Mapping[str, Any]) -> str | None:
+    """The place in a trace that headers name, as a `traceparent`; None without one. With an id alone it is a
+    span that nobody made: the trace is right, and its root is missing."""
+    given = carried.get(TRACEPARENT) or f"00-{carried.get('trace_id')}-{secrets.token_hex(8)}-01"
+    return given if isinstance(given, str) and _SHAPE.fullmatch(given) else None
+
+
+def is_traced() -> bool:
+    """Whether anybody sees a span that is made now: what serves spans alone is gathered only then."""
+    return _tracer() is not None
+
+
 def span(
     name: str, kind: Kind, carried: Mapping[str, Any], **attributes: str | int
 ) -> AbstractContextManager[Note]:
-    """A span below what `carried` tells (`traceparent`, or `trace_id` alone); what is raised inside it is
-    recorded."""
+    """A span below what `carried` tells (`traceparent`, or `trace_id` alone), or below the one that this code
+    runs in; what is raised inside it is recorded."""
     tracer = _tracer()
     return _NO_SPAN if tracer is None else _span(tracer, name, kind, carried, attributes)
+
+
+def past_span(name: str, kind: Kind, place: str, began_ns: int, **attributes: str | int) -> None:
+    """A span that ends now, below `place`: for what belongs to many traces and was done at once."""
+    tracer = _tracer()
+    if tracer is not None:
+        told = {f"fencepost.{key}": value for key, value in attributes.items()}
+        began = tracer.start_span(name, _remote({TRACEPARENT: place}), _kind(kind), told, start_time=began_ns)
+        began.end()
 
 
 @contextmanager
 def _span(
     tracer: Tracer, name: str, kind: Kind, carried: Mapping[str, Any], attributes: Mapping[str, str | int]
 ) -> Generator[Note]:
-    kinds = _api().SpanKind
-    chosen = {"server": kinds.SERVER, "consumer": kinds.CONSUMER, "client": kinds.CLIENT}[kind]
-    with tracer.start_as_current_span(name, _remote(carried), chosen) as started:
+    with tracer.start_as_current_span(name, _remote(carried), _kind(kind)) as started:
 
         def note(**more: str | int) -> None:
             started.set_attributes({f"fencepost.{key}": value for key, value in more.items()})
@@ -122,7 +148,12 @@ def _tracer() -> Tracer | None:
     return None if isinstance(provider, api.ProxyTracerProvider) else provider.get_tracer("fencepost")
 
 
-def _current() -> str | None:
+def _kind(kind: Kind) -> Any:
+    return getattr(_api().SpanKind, kind.upper())
+
+
+def current_place() -> str | None:
+    """The place of the span that this code runs in, as a `traceparent`."""
     api = _api()
     context = None if api is None else api.get_current_span().get_span_context()
     if context is None or not context.is_valid:
@@ -131,10 +162,8 @@ def _current() -> str | None:
 
 
 def _remote(carried: Mapping[str, Any]) -> Any:
-    """The context of whoever sent it. With an id alone the parent is a span that nobody made: the trace is
-    right, and its root is missing."""
-    given = carried.get(TRACEPARENT) or f"00-{carried.get('trace_id')}-{secrets.token_hex(8)}-01"
-    found = _SHAPE.fullmatch(given) if isinstance(given, str) else None
+    """The context of whoever sent it."""
+    found = _SHAPE.fullmatch(place_of(carried) or "")
     if found is None:
         return None
     trace_id, span_id, flags = (int(part, 16) for part in found.groups())

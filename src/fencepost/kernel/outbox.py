@@ -22,6 +22,7 @@ from fencepost.kernel.call import (
     scalar,
     text,
 )
+from fencepost.tracing import within_trace
 
 Outcome = Literal["sent", "dead", "failed", "queued", "unknown", "parked"]
 
@@ -74,14 +75,14 @@ def put(
     headers: Mapping[str, Json] | None = None,
     not_before: datetime | None = None,
 ) -> Call[int]:
-    """Write a message in the caller's transaction; answers its id."""
+    """Write a message in the caller's transaction; answers its id. Its headers carry the caller's trace."""
     return Call(
         "select fencepost.outbox_put(%s::text, %s::text, %s::jsonb, %s::jsonb, %s::timestamptz)",
         (
             text("channel", channel),
             optional_text("key", key),
             document("payload", payload),
-            document("headers", dict(headers or {})),
+            document("headers", within_trace(headers)),
             not_before,
         ),
         scalar,
@@ -92,12 +93,14 @@ def put_many(
     channel: str, payloads: Sequence[Json], *, keys: Sequence[str | None] | None = None
 ) -> Call[list[int]]:
     """Write many with one statement, in order for each key."""
+    carried = within_trace()
     return Call(
-        "select * from fencepost.outbox_put_many(%s::text, %s::text[], %s::jsonb[])",
+        "select * from fencepost.outbox_put_many(%s::text, %s::text[], %s::jsonb[], %s::jsonb[])",
         (
             text("channel", channel),
             None if keys is None else [optional_text("key", key) for key in keys],
             [document("payload", payload) for payload in payloads],
+            [document("headers", carried)] * len(payloads) if carried else None,
         ),
         column,
     )

@@ -37,6 +37,7 @@ from fencepost.mutations.ledger import Executed, Ledger, Ticket
 from fencepost.mutations.metrics import MutationMetrics
 from fencepost.mutations.planning import Planned, make_plan
 from fencepost.mutations.settings import MutationSettings
+from fencepost.tracing import span
 from fencepost.transaction import Transaction
 
 R = TypeVar("R", bound=BaseModel)
@@ -95,7 +96,10 @@ class Pipeline(Generic[S, P]):
         actor: str | None = None,
     ) -> Answer:
         """Do it, or answer what it answered the first time. Raises MutationErrors."""
-        with _Timing(self._metrics, self._ledger.service, mutation.method) as timing:
+        with (
+            _Timing(self._metrics, self._ledger.service, mutation.method) as timing,
+            span(f"mutation {mutation.method}", "internal", {}, service=self._ledger.service) as note,
+        ):
             ticket = self._ticket(mutation, user, request, request_id, actor)
             if ticket.key is None:
                 await self._pass_gate(ticket)
@@ -103,6 +107,7 @@ class Pipeline(Generic[S, P]):
             else:
                 answer = await self._through_cache(mutation, request, ticket, ticket.key)
             timing.answer = answer
+            note(layer=answer.layer)
         return answer
 
     async def join(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
@@ -25,6 +25,7 @@ from fencepost.kernel.call import (
     text,
 )
 from fencepost.orders.request import OrderRequest
+from fencepost.tracing import TRACEPARENT, within_trace
 
 Status = Literal["queued", "sending", "sent", "failed", "dead", "unknown", "parked"]
 Outcome = Literal["sent", "dead", "failed", "queued", "unknown", "parked"]
@@ -77,6 +78,12 @@ class TakenOrder:
     open_since: datetime | None
     taken_until: datetime
     last_error: str | None
+    headers: Mapping[str, Json] = field(default_factory=dict[str, Json])
+
+    @property
+    def carried(self) -> Mapping[str, Json]:
+        """Its place in a trace, as it was accepted with it."""
+        return {"trace_id": self.trace_id, **self.headers}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +120,10 @@ class Count:
 
 def accept(request: OrderRequest, order_key: str, *, keep_seconds: float = KEEP_SECONDS) -> Call[Accepted]:
     """Accept an order in the caller's transaction. The same key again answers, and accepts nothing."""
+    trace_id, headers = _trace_of(request)
     return Call(
         "select outcome, order_id from fencepost.orders_accept(%s::text, %s::jsonb, %s::text, %s::text,"
-        " %s::text, %s::text, %s::text, %s::text, %s::timestamptz, %s::interval)",
+        " %s::text, %s::text, %s::text, %s::text, %s::timestamptz, %s::interval, %s::jsonb)",
         (
             request.idempotency_key,
             document("request", request.document()),
@@ -124,19 +132,27 @@ def accept(request: OrderRequest, order_key: str, *, keep_seconds: float = KEEP_
             request.account,
             request.symbol,
             text("order_key", order_key),
-            optional_text("trace_id", request.trace_id),
+            optional_text("trace_id", trace_id),
             request.expires_at,
             duration("keep", keep_seconds),
+            optional_document("headers", headers),
         ),
         one(Accepted),
     )
+
+
+def _trace_of(request: OrderRequest) -> tuple[str | None, dict[str, str] | None]:
+    """The order's trace: the one that it names, or the one that it is accepted in. Where there are spans, its
+    place among them goes into the message's headers."""
+    present = within_trace()
+    return request.trace_id or present.get("trace_id"), present if TRACEPARENT in present else None
 
 
 def take(broker: str, owner: str, lease_seconds: float, limit: int) -> Call[list[TakenOrder]]:
     """Lease due orders to `owner`, as many as the broker's throttle allows, and stamp their requests."""
     return Call(
         "select id, take, order_key, request::text, idempotency_key, account, trace_id, retry_count, asks,"
-        " created_at, expires_at, stamped_at, open_since, taken_until, last_error"
+        " created_at, expires_at, stamped_at, open_since, taken_until, last_error, headers::text"
         " from fencepost.orders_take(%s::text, %s::text, %s::interval, %s::integer)",
         (text("broker", broker), text("owner", owner), duration("lease", lease_seconds), limit),
         _taken,
@@ -147,7 +163,7 @@ def take_unknown(broker: str, owner: str, lease_seconds: float, limit: int) -> C
     """Lease orders whose outcome is unknown, to ask about them."""
     return Call(
         "select id, take, order_key, request::text, idempotency_key, account, trace_id, retry_count, asks,"
-        " created_at, expires_at, stamped_at, open_since, taken_until, last_error"
+        " created_at, expires_at, stamped_at, open_since, taken_until, last_error, headers::text"
         " from fencepost.orders_take_unknown(%s::text, %s::text, %s::interval, %s::integer)",
         (text("broker", broker), text("owner", owner), duration("lease", lease_seconds), limit),
         _taken,
@@ -262,7 +278,7 @@ def _taken(rows: Sequence[Row]) -> list[TakenOrder]:
 
 
 def _with_request(row: Row) -> tuple[Any, ...]:
-    return (*row[:3], parsed(row[3]), *row[4:])
+    return (*row[:3], parsed(row[3]), *row[4:-1], parsed(row[-1]))
 
 
 def _documents(rows: Sequence[Row]) -> list[dict[str, Any]]:

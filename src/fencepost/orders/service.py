@@ -201,6 +201,7 @@ class Orders:
             self.metrics.loop_errors,
             pace,
             on_taken=self.metrics.dequeues if isinstance(destination, Sender) else None,
+            carried=lambda taken: taken.carried,
         )
 
     async def _chores(self) -> float:

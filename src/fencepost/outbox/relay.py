@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from prometheus_client import Counter
 
@@ -25,10 +25,11 @@ from fencepost.crashpoints import crash_point
 from fencepost.errors import InvalidInput
 from fencepost.kernel import wake
 from fencepost.listener import Listener
-from fencepost.logs import get_logger
+from fencepost.logs import get_logger, log_context
 from fencepost.loop import Loop
 from fencepost.outbox.delivery import Box, Database, Destination, Taken
 from fencepost.signals import announce
+from fencepost.tracing import span
 
 _log = get_logger(__name__)
 M = TypeVar("M", bound=Taken)
@@ -51,7 +52,7 @@ class Pace:
 
 class Relay(Generic[M, S]):
     """Runs between `start` and `stop`. Any number of relays may share a channel, in any number of
-    processes."""
+    processes. `carried` says what a message carries of its trace; without it, a delivery is no span."""
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class Relay(Generic[M, S]):
         pace: Pace,
         *,
         on_taken: Counter | None = None,
+        carried: Callable[[M], Mapping[str, Any]] | None = None,
     ) -> None:
         self.name = name
         self._box = box
@@ -72,6 +74,7 @@ class Relay(Generic[M, S]):
         self._owner = owner
         self._pace = pace
         self._on_taken = on_taken
+        self._carried = carried
         self._under_way: dict[asyncio.Task[None], M] = {}
         self._ended: list[S] = []
         self._intake = Loop(f"{name}.intake", self._take, errors)
@@ -125,7 +128,7 @@ class Relay(Generic[M, S]):
 
     async def _deliver(self, message: M) -> None:
         try:
-            settlement = await self._destination.deliver(message)
+            settlement = await self._traced(message)
         except asyncio.CancelledError as error:
             # We leave, and the other side may have it: say so now instead of letting the take run out.
             self._ended.append(self._destination.failed(message, error))
@@ -138,6 +141,20 @@ class Relay(Generic[M, S]):
         crash_point("outbox.after_delivery")
         self._ended.append(settlement)
         self._settlement.wake()
+
+    async def _traced(self, message: M) -> S:
+        """The delivery as a part of the trace that the message was written in."""
+        if self._carried is None:
+            return await self._destination.deliver(message)
+        carried = self._carried(message)
+        about = {"message": message.id, "take": message.take}
+        with (
+            log_context(trace_id=carried.get("trace_id")),
+            span(f"deliver {self.name}", "client", carried, **about) as note,
+        ):
+            settlement = await self._destination.deliver(message)
+            note(outcome=getattr(settlement, "outcome", "settled"))
+            return settlement
 
     def _forget(self, task: asyncio.Task[None]) -> None:
         del self._under_way[task]

@@ -11,13 +11,15 @@ from fencepost.kernel.call import document
 from fencepost.kernel.outbox import Message, Settlement
 from fencepost.outbox.backoff import Backoff, retry_after_seconds
 from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Reply, Request
+from fencepost.tracing import TRACEPARENT, current_place
 
 RETRIED = frozenset({408, 409, 425, 429})
 """The receiver asks for patience, or is still at work on the first request under this key."""
 
 
 class Webhook:
-    """A destination: `headers` go with every request; the key's header is named by `key_header`."""
+    """A destination: `headers` go with every request; the key's header is named by `key_header`. Where there
+    are spans, the receiver is told the delivery's."""
 
     def __init__(
         self,
@@ -48,10 +50,12 @@ class Webhook:
 
     def request(self, message: Message) -> Request:
         key = message.headers.get("idempotency_key") or f"{self._key_prefix}{message.id}"
+        place = current_place()
+        traced = {} if place is None else {TRACEPARENT: place}
         return Request(
             "POST",
             self._url,
-            {"Content-Type": "application/json", **self._headers, self._key_header: str(key)},
+            {"Content-Type": "application/json", **traced, **self._headers, self._key_header: str(key)},
             document("payload", message.payload).encode(),
         )
 

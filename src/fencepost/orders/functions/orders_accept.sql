@@ -55,7 +55,7 @@ end $$;
 
 create or replace function fencepost._orders_create(
   p_key text, p_request jsonb, p_digest text, p_broker text, p_account text, p_symbol text, p_order_key text,
-  p_trace text, p_expires timestamptz, p_keep interval, p_resend_of bigint, p_actor text
+  p_trace text, p_expires timestamptz, p_keep interval, p_resend_of bigint, p_actor text, p_headers jsonb
 ) returns bigint
 language plpgsql volatile
 as $$
@@ -64,7 +64,7 @@ declare
   v_now   timestamptz;
   v_id    bigint;
 begin
-  v_id := fencepost.outbox_put(fencepost._orders_channel(p_broker), p_order_key, '{}');
+  v_id := fencepost.outbox_put(fencepost._orders_channel(p_broker), p_order_key, '{}', coalesce(p_headers, '{}'));
   v_now := fencepost.clock();
   insert into fencepost.orders_order (id, idempotency_key, broker, account, symbol, request_json, request_digest, trace_id,
                                       expires_at, created_at, updated_at, resend_of)
@@ -76,10 +76,10 @@ begin
   return v_id;
 end $$;
 
--- Accept one order, or say what its key is: see above.
+-- Accept one order, or say what its key is: see above. p_headers are the message's: the order's place in a trace.
 create or replace function fencepost.orders_accept(
   p_key text, p_request jsonb, p_digest text, p_broker text, p_account text, p_symbol text, p_order_key text,
-  p_trace text default null, p_expires timestamptz default null, p_keep interval default '30 days'
+  p_trace text default null, p_expires timestamptz default null, p_keep interval default '30 days', p_headers jsonb default null
 ) returns table (outcome text, order_id bigint)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -96,7 +96,7 @@ begin
     if not found then
       outcome := 'accepted';
       order_id := fencepost._orders_create(p_key, p_request, p_digest, p_broker, p_account, p_symbol, p_order_key, p_trace,
-                                           p_expires, p_keep, null, null);
+                                           p_expires, p_keep, null, null, p_headers);
       return next;
       return;
     end if;

@@ -133,7 +133,8 @@ begin
                                     null, p_reason);
   end if;
   return fencepost._orders_create(v_key, p_request, p_digest, v_order.broker, v_order.account, v_order.symbol, p_order_key,
-                                  v_order.trace_id, p_expires, p_keep, p_id, p_actor);
+                                  v_order.trace_id, p_expires, p_keep, p_id, p_actor,
+                                  coalesce(v_message.headers, (select s.headers from fencepost.outbox_settled s where s.id = p_id)));
 end $$;
 
 -- After a restore from a backup, or a failover that lost commits: what was being sent may have been sent, and what is queued may

@@ -74,7 +74,7 @@ end $$;
 create or replace function fencepost.orders_take(p_broker text, p_owner text, p_lease interval, p_limit integer)
 returns table (id bigint, take bigint, order_key text, request jsonb, idempotency_key text, account text, trace_id text,
                retry_count integer, asks integer, created_at timestamptz, expires_at timestamptz, stamped_at timestamptz,
-               open_since timestamptz, taken_until timestamptz, last_error text)
+               open_since timestamptz, taken_until timestamptz, last_error text, headers jsonb)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
@@ -103,13 +103,13 @@ begin
     update fencepost.outbox o
     set state = 'sending', take = o.take + 1, owner = p_owner, taken_until = v_now + p_lease, attempts = o.attempts + 1
     where o.id = any (v_ids)
-    returning o.id, o.take, o.key, o.taken_until, o.attempts
+    returning o.id, o.take, o.key, o.taken_until, o.attempts, o.headers
   ), stamped as (
     update fencepost.orders_order r
     set stamped_at = v_now, open_since = coalesce(r.open_since, v_now), requests = r.requests + 1, updated_at = v_now,
         retry_count = t.attempts - 1
     from taken t where r.id = t.id
-    returning r.*, t.take, t.key, t.taken_until
+    returning r.*, t.take, t.key, t.taken_until, t.headers
   ), audited as (
     insert into fencepost.orders_audit (at, outbox_id, idempotency_key, trace_id, broker_order_id, status_from, status_to,
                                         retry_count, last_error, actor, take)
@@ -118,7 +118,7 @@ begin
     from stamped s join before b on b.id = s.id
   )
   select s.id, s.take, s.key, s.request_json, s.idempotency_key, s.account, s.trace_id, s.retry_count, s.asks, s.created_at,
-         s.expires_at, s.stamped_at, s.open_since, s.taken_until, s.last_error
+         s.expires_at, s.stamped_at, s.open_since, s.taken_until, s.last_error, s.headers
   from stamped s order by s.id;
 end $$;
 
@@ -126,7 +126,7 @@ end $$;
 create or replace function fencepost.orders_take_unknown(p_broker text, p_owner text, p_lease interval, p_limit integer)
 returns table (id bigint, take bigint, order_key text, request jsonb, idempotency_key text, account text, trace_id text,
                retry_count integer, asks integer, created_at timestamptz, expires_at timestamptz, stamped_at timestamptz,
-               open_since timestamptz, taken_until timestamptz, last_error text)
+               open_since timestamptz, taken_until timestamptz, last_error text, headers jsonb)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
@@ -141,10 +141,10 @@ begin
     select t.* from fencepost.outbox_take(fencepost._orders_channel(p_broker), p_owner, p_lease, v_allowed, true) t
   ), asked as (
     update fencepost.orders_order r set asks = r.asks + 1 from taken t where r.id = t.id
-    returning r.*, t.take, t.key, t.taken_until
+    returning r.*, t.take, t.key, t.taken_until, t.headers
   )
   select a.id, a.take, a.key, a.request_json, a.idempotency_key, a.account, a.trace_id, a.retry_count, a.asks, a.created_at,
-         a.expires_at, a.stamped_at, a.open_since, a.taken_until, a.last_error
+         a.expires_at, a.stamped_at, a.open_since, a.taken_until, a.last_error, a.headers
   from asked a order by a.id;
   get diagnostics v_count = row_count;
   perform fencepost._orders_spend(p_broker, v_count, true);
