@@ -32,12 +32,15 @@ from fencepost.flows.sinks.kinds import TwoPhaseCommitSink
 from fencepost.flows.sinks.sink import Workplace
 from fencepost.flows.task import Task
 from fencepost.flows.units import Unit
+from fencepost.kernel.call import Json
 from fencepost.kernel.lease import Lease, owner_name
 from fencepost.logs import get_logger
 from fencepost.signals import announce
 
 _log = get_logger(__name__)
 RETRY_SECONDS = (0.1, 5.0)
+ERROR_CHARACTERS_MAX = 1000
+TELL_SECONDS = 1.0
 
 
 @dataclass
@@ -284,8 +287,11 @@ class FlowWorker:
         while not post.stopping.is_set() and not post.ended:
             try:
                 await self._run_unit(post)
-                post.error = None
-            except StartRefused:
+                if post.error is not None:
+                    post.error = None
+                    await self._tell(post, {})
+            except StartRefused as error:
+                await self._fail(post, error)
                 raise
             except Refusal as refusal:
                 self._metrics.refusals.labels(flow=flow, reason=refusal.reason).inc()
@@ -294,15 +300,25 @@ class FlowWorker:
                 if refusal.reason != "mismatch":
                     return
             except Exception as error:
-                post.failures += 1
-                post.error = f"{type(error).__name__}: {error}"
                 self._metrics.loop_errors.labels(flow=flow).inc()
+                await self._fail(post, error)
                 _log.warning("flow_task_failed", resource=post.unit.resource, error=post.error)
                 announce("flows.failed")
                 least, most = RETRY_SECONDS
                 with suppress(TimeoutError):
                     async with asyncio.timeout(min(most, least * 2 ** min(post.failures, 10))):
                         await post.stopping.wait()
+
+    async def _fail(self, post: Post, error: Exception) -> None:
+        post.failures += 1
+        post.error = f"{type(error).__name__}: {error}".replace("\0", "")
+        await self._tell(post, {"error": post.error[:ERROR_CHARACTERS_MAX], "failures": post.failures})
+
+    async def _tell(self, post: Post, activity: Json) -> None:
+        """For people. The database may be what fails: then nobody is told here, and the metrics tell it."""
+        with suppress(Exception):
+            async with asyncio.timeout(TELL_SECONDS):
+                await self._fp.run(ledger.report([(post.lease.resource, post.lease.token, activity)]))
 
     async def _run_unit(self, post: Post) -> None:
         unit = post.unit

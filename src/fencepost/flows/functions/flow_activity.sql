@@ -75,3 +75,15 @@ begin
              (select max((t ->> 'blocked')::float8) from jsonb_array_elements(v_told) t) end;
   end loop;
 end $$;
+
+-- The tasks of a flow whose last word, within p_within, was an error: a task that works again tells so. Served by the primary key.
+create or replace function fencepost.flow_failing(p_name text, p_within interval default '1 day')
+returns table (resource text, failed_at timestamptz, failures integer, error text)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  return query
+  select a.resource, a.reported_at, (a.activity ->> 'failures')::integer, a.activity ->> 'error'
+  from fencepost.flow_activities(p_name, p_within) a where a.activity ? 'error';
+end $$;
