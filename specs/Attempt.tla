@@ -104,6 +104,18 @@ Reclaim ==
     /\ expired' = FALSE
     /\ UNCHANGED <<attempt, entries, mine, tx, finishes, stale>>
 
+\* job_retry and job_release: the owner puts its own attempt back. An open fence of it is waited for.
+PutBack(w) ==
+    /\ mine[w] # 0 /\ tx[w] = "none"
+    /\ state = "running" /\ ~Fenced
+    /\ FinishFenced => (mine[w] = attempt /\ owner = w)
+    /\ state' = "waiting"
+    /\ owner' = Nobody
+    /\ expired' = FALSE
+    /\ stale' = (stale \/ mine[w] # attempt \/ owner # w)
+    /\ mine' = [mine EXCEPT ![w] = 0]
+    /\ UNCHANGED <<attempt, entries, tx, finishes>>
+
 \* job_fence: attempt, owner, state and expiry, and the row lock.
 Fence(w) ==
     /\ mine[w] # 0 /\ tx[w] = "none"
@@ -141,7 +153,7 @@ Lose(w) ==
 
 Next ==
     \/ Dispatch \/ LoseEntries \/ Expire \/ Reclaim
-    \/ \E w \in Workers : Claim(w) \/ Fence(w) \/ Write(w) \/ Finish(w) \/ Lose(w)
+    \/ \E w \in Workers : Claim(w) \/ PutBack(w) \/ Fence(w) \/ Write(w) \/ Finish(w) \/ Lose(w)
 
 \* Time passes and the loops go on; a worker that neither dies nor is stopped ends its job. A session is not paused for ever: it is
 \* ended by its idle time, or evicted.

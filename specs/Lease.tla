@@ -66,10 +66,10 @@ Renew(w) ==
     /\ owner = w /\ held[w] = token /\ ~expired
     /\ UNCHANGED vars
 
+\* An expired lease can be released too: it says that the holder is gone, and nobody took over.
 Release(w) ==
     /\ tx[w] = "none"
-    /\ owner = w /\ held[w] = token /\ ~expired
-    /\ ~Fenced
+    /\ owner = w /\ held[w] = token
     /\ owner' = Nobody
     /\ held' = [held EXCEPT ![w] = 0]
     /\ UNCHANGED <<token, expired, tx, stale>>

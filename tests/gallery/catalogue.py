@@ -111,13 +111,13 @@ def _of_stories() -> Iterator[Entry]:
             title.replace("_", " "),
             "test_the_story_ends_well_exactly_without_the_bug",
         )
-    for story, (file, right, _) in rejudging.STORIES.items():
+    for tale, (file, right, _) in rejudging.STORIES.items():
         yield Entry(
             "tests/integration/judge/test_rejudging.py",
             f"without `{' '.join(right.split())}`",
             file,
-            story.__name__.replace("_", " "),
-            f"test_too_late_or_too_early_replaces_nothing_and_a_planted_bug_is_noticed[{story.__name__}]",
+            tale.__name__.replace("_", " "),
+            f"test_too_late_or_too_early_replaces_nothing_and_a_planted_bug_is_noticed[{tale.__name__}]",
         )
     for name, _ in schedules.BROKEN:
         yield Entry(

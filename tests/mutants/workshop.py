@@ -8,11 +8,12 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from _pytest.fixtures import SubRequest
 
 from fencepost.embedded import Database, PostgresServer, ValkeyServer
 from fencepost.kernel.migrate import migrate
@@ -54,7 +55,7 @@ class Workshop:
 
 
 @contextlib.contextmanager
-def open_workshop() -> Iterator[Workshop]:
+def open_workshop() -> Generator[Workshop]:
     with (
         PostgresServer(server_directory(), settings=SERVER_SETTINGS, ephemeral=True) as server,
         ValkeyServer(server_directory(), ephemeral=True) as valkey,
@@ -77,9 +78,7 @@ class Standing:
         }
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_fixture_setup(
-        self, fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
-    ) -> Any | None:
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any], request: SubRequest) -> Any | None:
         value = self._values.get(fixturedef.argname)
         if value is not None:
             fixturedef.cached_result = (value, fixturedef.cache_key(request), None)

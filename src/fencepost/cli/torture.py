@@ -15,9 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fencepost.torture.disk import Disk
+    from fencepost.torture.goals import Goal
     from fencepost.torture.ordeal import Outcome, Plan
 
 SHOWN_MAX = 20
+GAP_SECONDS = 0.5
 EXITS = {"passed": ExitCode.OK, "violated": ExitCode.PROBLEM, "void": ExitCode.VOID}
 
 
@@ -49,9 +51,19 @@ def torture(
             "--setting", help="A setting of PostgreSQL, as in synchronous_commit=off; several times."
         ),
     ] = None,
+    goal: Annotated[
+        str | None,
+        typer.Option(
+            "--goal", help="One of the sizes that we hold ourselves to: its systems, faults and pace."
+        ),
+    ] = None,
     report: Annotated[
         Path | None,
         typer.Option("--report", help="Where the page goes.", show_default=".fencepost/torture/last.html"),
+    ] = None,
+    result: Annotated[
+        Path | None,
+        typer.Option("--result", help="A short JSON of the figures as well, to be kept."),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -61,6 +73,7 @@ def torture(
     Faults:   process (kill crash pause stall)      postgres redis (kill restart freeze, wipe)
               network (delay cut half-open ...)     clock     disk     power (only by name)
     Systems:  leases jobs orders players nonces flows
+    Goals:    crashes pauses servers network power nonces streams
 
     \b
     It starts a PostgreSQL and a Valkey of its own, and touches no other. The figures are in
@@ -71,19 +84,23 @@ def torture(
     """
     from fencepost.settings import Settings  # noqa: PLC0415
     from fencepost.torture.faults import unavailable  # noqa: PLC0415
-    from fencepost.torture.report import facts_of, write  # noqa: PLC0415 - Loads every system.
+    from fencepost.torture.report import facts_of, keep, write  # noqa: PLC0415 - Loads every system.
 
+    wanted = _goal(goal)
     plan, disk = _plan(
         seed,
         _seconds(minutes, seconds),
-        _names(faults),
-        _names(systems),
+        _names(faults) or (wanted.faults if wanted else ()),
+        _names(systems) or (wanted.systems if wanted else ()),
         _names(points),
         _settings(setting or []),
+        gap_seconds=wanted.gap_seconds if wanted else GAP_SECONDS,
     )
     outcome = _run(plan, disk)
-    facts = facts_of(outcome, unavailable(plan.kinds))
+    facts = facts_of(outcome, unavailable(plan.kinds), goal)
     page = write(facts, Settings.load().data_directory / "torture", report)
+    if result is not None:
+        keep(facts, result)
     if json_output:
         answer_json(facts)
     else:
@@ -98,6 +115,8 @@ def _plan(
     systems: Sequence[str],
     points: Sequence[str],
     settings: Mapping[str, str],
+    *,
+    gap_seconds: float,
 ) -> tuple[Plan, Disk | None]:
     from fencepost.torture.disk import choose_disk  # noqa: PLC0415
     from fencepost.torture.ordeal import Plan  # noqa: PLC0415
@@ -114,7 +133,16 @@ def _plan(
     except (ValueError, ImportError, AttributeError) as error:
         raise Complaint(str(error), ExitCode.USAGE) from error
     disk, kinds = choose_disk(kinds, seconds)
-    return Plan(seed, seconds, names, kinds, points, server_settings=settings), disk
+    plan = Plan(seed, seconds, names, kinds, points, gap_seconds=gap_seconds, server_settings=settings)
+    return plan, disk
+
+
+def _goal(name: str | None) -> Goal | None:
+    from fencepost.torture.goals import GOALS  # noqa: PLC0415
+
+    if name is not None and name not in GOALS:
+        raise Complaint(f"There is no goal {name}; allowed: {', '.join(GOALS)}.", ExitCode.USAGE)
+    return GOALS[name] if name else None
 
 
 def _run(plan: Plan, disk: Disk | None) -> Outcome:

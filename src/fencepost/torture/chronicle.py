@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +44,12 @@ class Chronicle:
         self.path = path
         self._author = author
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self._begun = 0
+        # Threads share it: taking the next number is one step.
+        self._numbers = count(1)
 
     def begin(self, what: str, subject: str, **question: Any) -> str:
         """Write down that something is about to be asked; what names it in `end`."""
-        self._begun += 1
-        name = f"{self._author}.{self._begun}"
+        name = f"{self._author}.{next(self._numbers)}"
         self._write({"op": name, "what": what, "subject": subject, "at": time.monotonic(), "q": question})
         return name
 

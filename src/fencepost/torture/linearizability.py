@@ -13,7 +13,7 @@ alike only the first is tried: while both may come, it does not matter which doe
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -45,6 +45,8 @@ class Finding:
     holds: bool
     decided: bool
     explanation: str = ""
+    order: Sequence[Operation] = ()
+    """One order that explains every answer, where one was found; unknown calls that it needs are in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +70,31 @@ def linearize(
     unknown = sorted((o for o in operations if o.is_unknown), key=lambda o: o.begun)
     search = _Search(answered, unknown, model)
     start = Place(0, frozenset[int](), frozenset[int](), model.start())
-    seen = {start}
+    came: dict[Place[S], tuple[Place[S], Operation] | None] = {start: None}
     stack = [start]
     furthest = start
     while stack:
         place = stack.pop()
         if place.prefix == len(answered):
-            return Finding(holds=True, decided=True)
+            return Finding(holds=True, decided=True, order=_order(came, place))
         if place.prefix + len(place.beyond) > furthest.prefix + len(furthest.beyond):
             furthest = place
         # The most likely one is pushed last and so tried first.
-        for following in reversed(list(search.following(place))):
-            if following not in seen:
-                seen.add(following)
+        for operation, following in reversed(list(search.following(place))):
+            if following not in came:
+                came[following] = place, operation
                 stack.append(following)
-        if len(seen) > configurations_max:
-            return Finding(holds=True, decided=False, explanation=f"gave up after {len(seen)} configurations")
+        if len(came) > configurations_max:
+            return Finding(holds=True, decided=False, explanation=f"gave up after {len(came)} configurations")
     return Finding(holds=False, decided=True, explanation=search.explain(furthest))
+
+
+def _order(came: Mapping[Place[S], tuple[Place[S], Operation] | None], last: Place[S]) -> Sequence[Operation]:
+    order: list[Operation] = []
+    while (step := came[last]) is not None:
+        last, operation = step
+        order.append(operation)
+    return order[::-1]
 
 
 class _Search(Generic[S]):
@@ -97,20 +107,21 @@ class _Search(Generic[S]):
             groups.setdefault(model.alike(operation), []).append(index)
         self._groups = list(groups.values())
 
-    def following(self, place: Place[S]) -> Iterator[Place[S]]:
-        """Every configuration that is one call further: answered calls first, by their ends."""
+    def following(self, place: Place[S]) -> Iterator[tuple[Operation, Place[S]]]:
+        """Every call that may come next, and where it leads: answered calls first, by their ends."""
         open_now, horizon = self._open(place)
         for index in sorted(open_now, key=lambda index: self._answered[index].ended):
             for state in self._model.after(place.state, self._answered[index]):
                 prefix, beyond = self._advance(place, index)
-                yield Place(prefix, beyond, place.guessed, state)
+                yield self._answered[index], Place(prefix, beyond, place.guessed, state)
         for group in self._groups:
             first = next((index for index in group if index not in place.guessed), None)
             if first is None or self._unknown[first].begun > horizon:
                 continue
             for state in self._model.after(place.state, self._unknown[first]):
                 if state != place.state:
-                    yield Place(place.prefix, place.beyond, place.guessed | {first}, state)
+                    guessed = place.guessed | {first}
+                    yield self._unknown[first], Place(place.prefix, place.beyond, guessed, state)
 
     def explain(self, place: Place[S]) -> str:
         open_now, _ = self._open(place)

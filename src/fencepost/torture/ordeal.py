@@ -50,6 +50,8 @@ class Plan:
     nursery_arguments: Sequence[str] = ()
     before: Callable[[Stage], None] = lambda stage: None
     """Called with each stage before the first process; tests plant their bugs here."""
+    after: Callable[[Stage], None] = lambda stage: None
+    """Called with each stage when it is judged, and its database still there; tests take its history here."""
 
 
 @dataclass(frozen=True)
@@ -322,6 +324,7 @@ class _Run:
             part.feeder.look()
             part.feeder.look_at_refusals()
             self._breaches += [(name, breach) for breach in part.system.judge(part.stage)]
+            self._plan.after(part.stage)
 
     def _tend(self) -> None:
         self._faults.heal_due()

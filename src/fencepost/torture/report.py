@@ -10,15 +10,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fencepost.torture.goals import GOALS, told
 from fencepost.torture.ordeal import Outcome
 from fencepost.torture.page import page_of
 
 LAST = "last.json"
 BLOWS_MAX = 2000
 BREACHES_MAX = 200
+LONG = {"schedule", "moments", "log", "rows", "goals", "not_available"}
 
 
-def facts_of(outcome: Outcome, not_available: Mapping[str, str]) -> dict[str, Any]:
+def facts_of(outcome: Outcome, not_available: Mapping[str, str], goal: str | None = None) -> dict[str, Any]:
     """The whole run as plain values. The console reads `name`, `rows` and `goals`."""
     judgement, tally, plan = outcome.judgement, outcome.tally, outcome.plan
     effects = sum(outcome.effects.values())
@@ -49,7 +51,8 @@ def facts_of(outcome: Outcome, not_available: Mapping[str, str]) -> dict[str, An
         ],
         "void_because": list(judgement.too_easy),
         "not_available": dict(not_available),
-        "replay": replay_command(outcome),
+        "replay": replay_command(outcome, goal),
+        "goal": {"name": goal, "sizes": told(GOALS[goal], outcome)} if goal else None,
         "machine": _machine(),
         "rows": _rows(outcome),
         "goals": _goals(outcome),
@@ -61,12 +64,21 @@ def facts_of(outcome: Outcome, not_available: Mapping[str, str]) -> dict[str, An
     }
 
 
-def replay_command(outcome: Outcome) -> str:
+def replay_command(outcome: Outcome, goal: str | None = None) -> str:
     plan = outcome.plan
+    command = f"fencepost torture --seed {plan.seed} --seconds {plan.seconds:g}"
     return (
-        f"fencepost torture --seed {plan.seed} --seconds {plan.seconds:g} --systems {','.join(plan.systems)}"
-        f" --faults {','.join(plan.kinds)}" + (f" --points {','.join(plan.points)}" if plan.points else "")
+        command
+        + (f" --goal {goal}" if goal else "")
+        + f" --systems {','.join(plan.systems)} --faults {','.join(plan.kinds)}"
+        + (f" --points {','.join(plan.points)}" if plan.points else "")
     )
+
+
+def keep(facts: Mapping[str, Any], path: Path) -> None:
+    """What is worth keeping for years: the figures, without the schedule and the log."""
+    short = {name: value for name, value in facts.items() if name not in LONG}
+    _put(path, json.dumps(short, indent=2) + "\n")
 
 
 def write(facts: Mapping[str, Any], directory: Path, page: Path | None = None) -> Path:

@@ -1,17 +1,46 @@
-"""Short tortures of the whole: nothing breaks. (`tests/gallery` shows that they would see it.)"""
+"""Short tortures of the whole: nothing breaks. (`tests/gallery` shows that they would see it.)
+
+What they record is also replayed by the specifications, so that code and specification cannot drift apart.
+"""
 
 import json
+from dataclasses import dataclass, field
 
 import pytest
 
 from fencepost.torture.ordeal import Ordeal, Outcome, Plan
 from fencepost.torture.schedule import chosen_kinds
+from fencepost.torture.stage import Stage
 from fencepost.torture.systems import PLACES
+from tests.specs import traces
 
 KINDS = [kind for kind in chosen_kinds([]) if kind != "disk-full"]
 
 
-def run(*systems: str, seconds: float, seed: int, kinds: list[str] = KINDS) -> Outcome:
+@dataclass
+class Recorder:
+    """Takes the histories of a run as behaviours of the specifications, by their names."""
+
+    found: dict[str, dict[str, traces.Trace]] = field(default_factory=dict[str, dict[str, traces.Trace]])
+
+    def before(self, stage: Stage) -> None:
+        if stage.name == "jobs":
+            with stage.database.connect_admin() as admin:
+                admin.execute(traces.JOURNAL)
+
+    def after(self, stage: Stage) -> None:
+        match stage.name:
+            case "leases":
+                self.found["Lease"] = traces.of_leases(stage.chronicle.operations())
+            case "jobs":
+                self.found["Attempt"] = traces.of_jobs(stage)
+            case "players":
+                self.found["Marker"] = traces.of_requests(stage)
+            case _:
+                pass
+
+
+def run(*systems: str, seconds: float, seed: int, recorder: Recorder, kinds: list[str] = KINDS) -> Outcome:
     # How fast this machine is must not decide: what is late here is late, and what hangs is lost.
     plan = Plan(
         seed,
@@ -21,6 +50,8 @@ def run(*systems: str, seconds: float, seed: int, kinds: list[str] = KINDS) -> O
         gap_seconds=0.3,
         server_settings={"fsync": "off", "full_page_writes": "off"},
         liveness_leases=30,
+        before=recorder.before,
+        after=recorder.after,
     )
     return Ordeal(plan).run()
 
@@ -37,19 +68,31 @@ def story(outcome: Outcome) -> str:
     )
 
 
+def check_by_specification(recorder: Recorder) -> None:
+    assert set(recorder.found) == {"Lease", "Attempt", "Marker"}
+    for specification, histories in recorder.found.items():
+        assert histories, specification
+        rejected = traces.replay(specification, histories)
+        assert rejected is None, f"{rejected}\n{rejected.output}"
+
+
 @pytest.mark.timeout(300)
 def test_a_short_torture_of_everything_breaks_nothing() -> None:
-    outcome = run(*PLACES, seconds=5, seed=7)
+    recorder = Recorder()
+    outcome = run(*PLACES, seconds=5, seed=7, recorder=recorder)
 
     assert outcome.judgement.breaches == [], story(outcome)
     assert min(outcome.effects.values()) > 0
     assert outcome.tally.hit.total() > 0
+    check_by_specification(recorder)
 
 
 @pytest.mark.full
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", [11, 12, 13])
 def test_a_longer_torture_of_everything_breaks_nothing(seed: int) -> None:
-    outcome = run(*PLACES, seconds=120, seed=seed)
+    recorder = Recorder()
+    outcome = run(*PLACES, seconds=120, seed=seed, recorder=recorder)
 
     assert outcome.judgement.breaches == [], story(outcome)
+    check_by_specification(recorder)

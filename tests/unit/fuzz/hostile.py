@@ -49,11 +49,10 @@ def wrong_documents(draw: st.DrawFn, right: Json) -> Json:
     """The right document with a few of its values replaced or left out."""
     document = copy.deepcopy(right)
     for _ in range(draw(st.integers(1, 3))):
-        place = document
-        while isinstance(place, dict | list) and place:
-            keys: list[Any] = sorted(place) if isinstance(place, dict) else list(range(len(place)))
-            key = draw(st.sampled_from(keys))
-            if isinstance(place[key], dict | list) and place[key] and draw(st.booleans()):
+        place: Any = document
+        while _is_full(place):
+            key = draw(st.sampled_from(_places(place)))
+            if _is_full(place[key]) and draw(st.booleans()):
                 place = place[key]
                 continue
             if draw(st.booleans()):
@@ -62,6 +61,14 @@ def wrong_documents(draw: st.DrawFn, right: Json) -> Json:
                 del place[key]
             break
     return document
+
+
+def _is_full(value: Any) -> bool:
+    return bool(value) and (hasattr(value, "keys") or hasattr(value, "append"))
+
+
+def _places(value: Any) -> list[Any]:
+    return sorted(value.keys()) if hasattr(value, "keys") else list(range(len(value)))
 
 
 @st.composite
@@ -113,5 +120,5 @@ def fuzzed(examples: int) -> Callable[[Callable[..., None]], Callable[..., None]
         deadline=None,
         database=None,
         phases=(Phase.generate,),
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
     )

@@ -9,9 +9,11 @@ from typing import Any
 from fencepost.console.reports import read_reports
 from fencepost.testing import Breach
 from fencepost.torture.faults import Tally
+from fencepost.torture.goals import GOALS
 from fencepost.torture.ordeal import Moment, Outcome, Plan
-from fencepost.torture.report import facts_of, write
-from fencepost.torture.schedule import Role, schedule
+from fencepost.torture.report import facts_of, keep, write
+from fencepost.torture.schedule import Role, chosen_kinds, schedule
+from fencepost.torture.systems import PLACES
 from fencepost.torture.verdict import Hardness, judge
 
 HARDNESS = Hardness(10.0, {"jobs": 200}, hits=3, ambiguous=4)
@@ -76,3 +78,29 @@ def test_the_page_needs_nothing_from_elsewhere_and_believes_nothing(tmp_path: Pa
     assert "&lt;script&gt;" in text
     assert "power cut" in text
     assert "violated" in text
+
+
+def test_a_goal_tells_how_much_of_it_was_reached_and_how_long_the_whole_takes(tmp_path: Path) -> None:
+    facts = facts_of(outcome(), {}, "crashes")
+    keep(facts, tmp_path / "results" / "kept.json")
+
+    kept = json.loads((tmp_path / "results" / "kept.json").read_text())
+    crashes, effects, points = kept["goal"]["sizes"]
+    assert (crashes["reached"], crashes["wanted"]) == (3, 100_000)
+    assert crashes["hours_for_all"] == round(100_000 / 3 * 10 / 3600, 1)
+    assert effects["reached"] == 200
+    assert points == {
+        "what": "hits of each crash point",
+        "wanted": 500,
+        "reached": 0,
+        "hours_for_all": None,
+    }
+    assert "--goal crashes" in kept["replay"]
+    assert "schedule" not in kept
+
+
+def test_every_goal_names_systems_and_faults_that_there_are() -> None:
+    for goal in GOALS.values():
+        assert set(goal.systems) <= set(PLACES)
+        assert set(chosen_kinds(goal.faults)) == set(goal.faults)
+        assert all(set(size.kinds) <= set(goal.faults) for size in goal.sizes)

@@ -40,6 +40,7 @@ CROWD = 12
 COPIES_MAX = 3
 REPLY_SECONDS = 10.0
 AGAIN = {409, 503}
+UNKNOWN, NOBODY_THERE = 0, -1
 
 CREATE: LiteralString = """
     select fencepost.player_execute('player:p' || n, 'create', 'd', null, 'CreatePlayer', null, null,
@@ -122,7 +123,10 @@ class Players:
         wishes = [make_wish(stage.chance, f"p{n}", f"w{turn}") for n in range(CROWD)]
         self._begun += len(wishes)
         sending = [
-            [self._crowd.submit(self._send, wish) for _ in range(stage.chance.randrange(1, COPIES_MAX + 1))]
+            [
+                self._crowd.submit(self._send, stage, wish)
+                for _ in range(stage.chance.randrange(1, COPIES_MAX + 1))
+            ]
             for wish in wishes
         ]
         for wish, copies in zip(wishes, sending, strict=True):
@@ -150,21 +154,26 @@ class Players:
     def remains(self, stage: Stage) -> Iterable[Breach]:
         return ()
 
-    def _send(self, wish: Wish) -> Any:
+    def _send(self, stage: Stage, wish: Wish) -> Any:
         """One copy, to one node after another, until one of them answers."""
         give_up = time.monotonic() + INSIST_SECONDS
         for node in itertools.cycle(range(NODES)):
+            operation = stage.chronicle.begin("request", wish.name)
             try:
                 status, answer = _post(
                     (self._folder / f"node-{node}").read_text(),
                     f"/players/{wish.player}/{wish.path}",
                     {**wish.body, "request_id": wish.request},
                 )
+            except (FileNotFoundError, ConnectionRefusedError):
+                status, answer = NOBODY_THERE, None
             except (OSError, http.client.HTTPException, ValueError):
-                status, answer = 0, None
+                status, answer = UNKNOWN, None
+            if status != UNKNOWN:
+                stage.chronicle.end(operation, answer if status == 200 else status)
             if status == 200:
                 return answer
-            assert status in {0, *AGAIN}, (wish, status, answer)
+            assert status in {UNKNOWN, NOBODY_THERE, *AGAIN}, (wish, status, answer)
             assert time.monotonic() < give_up, f"nobody answers {wish}"
             time.sleep(0.1)
         raise AssertionError

@@ -1,0 +1,98 @@
+"""How much torture is enough: sizes that a full run must reach, each with its systems, faults and pace.
+
+A run of any length tells how much of its goal it has reached, and how many hours the whole takes at its pace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fencepost.torture.ordeal import Outcome
+from fencepost.torture.schedule import FAMILIES
+
+EFFECTS = "effects"
+EACH_POINT = "hits of each crash point"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """So many of what happened: effects, hits of the rarest crash point, or faults of some kinds that hit."""
+
+    what: str
+    count: int
+    kinds: Sequence[str] = ()
+
+    def reached(self, outcome: Outcome) -> int:
+        if self.what == EFFECTS:
+            return sum(outcome.effects.values())
+        if self.what == EACH_POINT:
+            return min(outcome.tally.points.values(), default=0)
+        return sum(outcome.tally.hit[kind] for kind in self.kinds)
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """One command: what is run under which faults, how quickly they follow each other, and how much of it."""
+
+    systems: Sequence[str]
+    faults: Sequence[str]
+    gap_seconds: float
+    sizes: Sequence[Size]
+
+
+NETWORK = tuple(FAMILIES["network"])
+
+GOALS: Mapping[str, Goal] = {
+    "crashes": Goal(
+        ("jobs", "players", "orders", "flows"),
+        ("crash", "kill"),
+        0.05,
+        (
+            Size("crash injections", 100_000, ("crash", "kill")),
+            Size(EFFECTS, 1_000_000),
+            Size(EACH_POINT, 500),
+        ),
+    ),
+    "pauses": Goal(
+        ("leases", "jobs", "nonces", "flows"),
+        ("pause", "stall"),
+        0.2,
+        (Size("pauses beyond the lease", 20_000, ("pause", "stall")),),
+    ),
+    "servers": Goal(
+        ("leases", "jobs", "players"),
+        ("postgres-kill", "redis-kill", "redis-wipe"),
+        0.2,
+        (
+            Size("kills of PostgreSQL", 2000, ("postgres-kill",)),
+            Size("kills of Redis", 2000, ("redis-kill",)),
+            Size("wipes", 200, ("redis-wipe",)),
+        ),
+    ),
+    "network": Goal(
+        ("leases", "jobs", "nonces", "players"), NETWORK, 0.1, (Size("network faults", 10_000, NETWORK),)
+    ),
+    "power": Goal(("leases", "jobs"), ("power-cut",), 0.5, (Size("power cuts", 1000, ("power-cut",)),)),
+    "nonces": Goal(("nonces",), ("kill", "pause"), 2.0, (Size(EFFECTS, 10_000_000),)),
+    "streams": Goal(("flows",), ("crash", "kill"), 2.0, (Size(EFFECTS, 10_000_000),)),
+}
+
+
+def told(goal: Goal, outcome: Outcome) -> list[dict[str, Any]]:
+    """How much of each size was reached, and how long the whole takes at this pace."""
+    return [
+        {
+            "what": size.what,
+            "wanted": size.count,
+            "reached": size.reached(outcome),
+            "hours_for_all": hours(size.count, size.reached(outcome), outcome.seconds),
+        }
+        for size in goal.sizes
+    ]
+
+
+def hours(wanted: int, reached: int, seconds: float) -> float | None:
+    """None when nothing of it was reached: then nobody knows."""
+    return round(wanted / reached * seconds / 3600, 1) if reached else None

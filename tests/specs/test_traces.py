@@ -1,0 +1,118 @@
+"""A history is a behaviour of its specification exactly if the code kept the promise."""
+
+import math
+import re
+from typing import Any
+
+import pytest
+
+from fencepost.torture.chronicle import Operation
+from tests.specs import traces
+from tests.specs.tlc import SPECS
+
+# What no history shows by itself: it happens only to who does nothing any more.
+HIDDEN = {
+    "Lease": {"Evict", "Crash"},
+    "Attempt": set[str](),
+    "Marker": set[str](),
+}
+
+
+def acquire(at: float, owner: str, answer: Any) -> Operation:
+    ended = math.inf if answer is None else at + 0.5
+    return Operation("acquire", "r", at, ended, {"owner": owner}, answer)
+
+
+def under(what: str, at: float, owner: str, token: int, answer: Any) -> Operation:
+    ended = math.inf if answer is None else at + 0.5
+    return Operation(what, "r", at, ended, {"owner": owner, "token": token}, answer)
+
+
+def test_histories_of_leases_are_behaviours_and_broken_ones_are_not() -> None:
+    taken_over = [
+        acquire(0, "a", 1),
+        acquire(1, "b", "not_owner"),
+        under("write", 2, "a", 1, 1),
+        acquire(3, "b", 2),
+        under("write", 4, "a", 1, "not_owner"),
+        under("release", 5, "a", 1, "not_owner"),
+        under("write", 6, "b", 2, 2),
+        under("release", 7, "b", 2, "released"),
+        acquire(8, "c", None),
+        acquire(9, "a", 4),
+        under("write", 10, "a", 4, 3),
+    ]
+    renewed = [acquire(0, "a", 1), acquire(1, "a", 1), under("write", 2, "a", 1, None), acquire(3, "b", 2)]
+    fine = {"taken over": traces.lease_trace(taken_over), "renewed": traces.lease_trace(renewed)}
+    over: traces.Trace = [("Acquire", 1, 1), ("Expire", 1, 0), ("Acquire", 2, 2)]
+    broken: dict[str, traces.Trace] = {
+        "a write under a token that is over": [*over, ("Fence", 1, 1)],
+        "the same token twice": [("Acquire", 1, 1), ("Expire", 1, 0), ("Acquire", 2, 1)],
+        "two owners at once": [("Acquire", 1, 1), ("Acquire", 2, 2)],
+        "the holder is refused": [("Acquire", 1, 1), ("Fence refused", 1, 0)],
+    }
+
+    assert traces.refused("Lease", {**fine, **broken}) == list(broken)
+
+
+@pytest.mark.full
+def test_the_step_that_was_not_possible_is_named() -> None:
+    trace = [("Acquire", 1, 1), ("Expire", 1, 0), ("Acquire", 2, 2), ("Fence", 1, 1), ("Write", 1, 0)]
+
+    assert str(traces.replay("Lease", {"r": trace})) == "r, line 4: Fence by 1 (number 1) is no step"
+
+
+LIFE = [
+    ("1", "claimed", 1, None),
+    ("2", "left", 1, False),
+    ("3", "claimed", 2, None),
+    ("4", "taken over", 3, None),
+    ("5", "left", 3, True),
+    ("6", "claimed", 4, None),
+    ("7", "left", 4, False),
+    ("7", "finished", 4, None),
+]
+
+
+def test_lives_of_jobs_are_behaviours_and_broken_ones_are_not() -> None:
+    whole = traces.attempt_trace(LIFE, [4])
+    again = [*LIFE, ("8", "claimed", 5, None)]
+    broken = {
+        "the effect of another attempt": traces.attempt_trace(LIFE, [3]),
+        "claimed when it was finished": traces.attempt_trace(again, [4]),
+        "an attempt twice": traces.attempt_trace([*LIFE[:2], LIFE[0]], []),
+        "an effect more": traces.attempt_trace(LIFE, [4, 4]),
+    }
+
+    assert (
+        traces.replay("Attempt", {"whole": whole, "without a write": traces.attempt_trace(LIFE, [])}) is None
+    )
+    for name, trace in broken.items():
+        rejected = traces.replay("Attempt", {"whole": whole, name: trace})
+
+        assert rejected is not None, name
+        assert rejected.subject == name
+
+
+def test_requests_are_behaviours_and_broken_ones_are_not() -> None:
+    whole = traces.marker_trace(1, ["a", "a", "a"])
+    broken = {
+        "two effects": traces.marker_trace(2, ["a"]),
+        "two answers": traces.marker_trace(1, ["a", "b"]),
+        "an answer without an effect": traces.marker_trace(0, ["a"]),
+    }
+
+    silent = traces.marker_trace(1, [])
+    assert traces.refused("Marker", {"whole": whole, "silent": silent, **broken}) == list(broken)
+
+
+@pytest.mark.parametrize("specification", HIDDEN)
+def test_every_action_can_be_replayed_or_is_hidden(specification: str) -> None:
+    """An action that is added to a specification is either looked for in the histories, or named here."""
+    text = (SPECS / f"{specification}.tla").read_text()
+    moves = re.search(r"^Next ==(.*?)(?:^\\\*|^\w+ ==)", text, re.DOTALL | re.MULTILINE)
+    assert moves is not None
+    actions = set(re.findall(r"\b([A-Z]\w+)(?=\(| |$)", moves[1], re.MULTILINE)) - {"Workers", "Clients"}
+    replayed = set(re.findall(r'name = "(\w+)"', (traces.TRACES / f"{specification}Trace.tla").read_text()))
+
+    assert actions - HIDDEN[specification] == replayed

@@ -1,0 +1,243 @@
+"""What a torture recorded, as behaviours of the specifications: TLC replays them by the specification's own
+actions, so that what the code does and what is proved cannot drift apart.
+
+A history of concurrent calls is put into one order that explains it (`linearize`); each call of that order
+becomes the actions that it is made of. The hidden ones are written down too: a lease that was taken over had
+expired. What is left for TLC is to say whether each action was possible, and led where the history says.
+"""
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, LiteralString
+
+from fencepost.torture.chronicle import Operation
+from fencepost.torture.linearizability import linearize
+from fencepost.torture.models import LeaseModel
+from fencepost.torture.stage import Stage
+from fencepost.torture.systems import leases, players
+from tests.specs.tlc import SPECS, Outcome, search
+
+TRACES = SPECS / "traces"
+PLACE = re.compile(r"^/\\ (which|line) = (\d+)$", re.MULTILINE)
+ACCEPTED = re.compile(r'^<<"accepted", (\d+)>>$', re.MULTILINE)
+
+Step = tuple[str, int, int]
+Trace = Sequence[Step]
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A history that is no behaviour of its specification, and the action that was not possible."""
+
+    subject: str
+    line: int
+    step: Step
+    output: str
+
+    def __str__(self) -> str:
+        action, who, number = self.step
+        return f"{self.subject}, line {self.line}: {action} by {who} (number {number}) is no step"
+
+
+def replay(specification: str, traces: Mapping[str, Trace]) -> Rejected | None:
+    """Whether every history is a behaviour of the specification, or one that is none."""
+    rejected = refused(specification, traces)
+    if not rejected:
+        return None
+    # Alone, TLC stops where it cannot go on.
+    outcome = _search(specification, [traces[rejected[0]]], deadlocks=True)
+    place = dict(PLACE.findall(outcome.output))
+    assert place, outcome.output
+    steps, line = traces[rejected[0]], int(place["line"])
+    return Rejected(rejected[0], line, steps[min(line, len(steps)) - 1], outcome.output)
+
+
+def refused(specification: str, traces: Mapping[str, Trace]) -> list[str]:
+    """The histories that are no behaviours: they do not come to their end, or break an invariant."""
+    outcome = _search(specification, list(traces.values()), deadlocks=False)
+    accepted = {int(which) for which in ACCEPTED.findall(outcome.output)}
+    assert outcome.holds or outcome.violated, outcome.output
+    return [subject for which, subject in enumerate(traces, 1) if which not in accepted]
+
+
+def _search(specification: str, traces: Sequence[Trace], *, deadlocks: bool) -> Outcome:
+    with tempfile.TemporaryDirectory(prefix="fencepost-traces-") as scratch:
+        folder = Path(scratch)
+        for file in [*SPECS.glob("*.tla"), *TRACES.iterdir()]:
+            shutil.copy(file, folder)
+        (folder / "Recorded.tla").write_text(recorded(traces))
+        return search(folder, f"{specification}Trace.cfg", f"{specification}Trace.tla", deadlocks=deadlocks)
+
+
+def recorded(traces: Sequence[Trace]) -> str:
+    """The module that the trace specifications extend."""
+    steps = [step for trace in traces for step in trace]
+    lines = ",\n".join(
+        "  <<" + ", ".join(f'<<"{name}", {who}, {number}>>' for name, who, number in trace) + ">>"
+        for trace in traces
+    )
+    return (
+        "---- MODULE Recorded ----\nEXTENDS Naturals\n"
+        f"TraceWorkers == 1..{max((who for _, who, _ in steps), default=1)}\n"
+        f"NumberMax == {max((number for *_, number in steps), default=1) + 1}\n"
+        f"Traces == <<\n{lines}\n>>\n====\n"
+    )
+
+
+def of_leases(operations: Iterable[Operation]) -> dict[str, Trace]:
+    """One history for each resource."""
+    found: dict[str, list[Operation]] = {}
+    for operation in operations:
+        if operation.answer != leases.NOTHING:
+            found.setdefault(operation.subject, []).append(operation)
+    return {subject: lease_trace(history) for subject, history in sorted(found.items())}
+
+
+def lease_trace(history: Sequence[Operation]) -> Trace:
+    finding = linearize(history, LeaseModel())
+    assert finding.holds, finding.explanation
+    assert finding.decided, finding.explanation
+    return list(_lease_steps(finding.order))
+
+
+def _lease_steps(order: Iterable[Operation]) -> Iterator[Step]:
+    """A lease that somebody holds and another gets had expired in between."""
+    numbers: dict[str, int] = {}
+    owner, token = 0, 0
+    for operation in order:
+        who = numbers.setdefault(str(operation.question["owner"]), len(numbers) + 1)
+        match operation.what, operation.answer:
+            case "acquire", "not_owner":
+                yield "Acquire refused", who, 0
+            case "acquire", int() as answer if answer == token and who == owner:
+                yield "Renew", who, token
+            case "acquire", answer:
+                if owner:
+                    yield "Expire", who, 0
+                # Of one whose answer was lost we know only that it happened.
+                owner, token = who, token + 1 if answer is None else int(answer)
+                yield "Acquire", who, token
+            case _, "lease_expired":
+                pass  # Time is not in the specification.
+            case "write", str():
+                yield "Fence refused", who, 0
+            case "write", _:
+                yield "Fence", who, int(operation.question["token"])
+                yield "Write", who, 0
+                yield "Commit", who, 0
+            case _, "released" | None:
+                owner = 0
+                yield "Release", who, 0
+            case _:
+                yield "Release refused", who, 0
+
+
+# Whatever happens to a job's row, in its order: a row is locked by whoever moves it.
+JOURNAL: LiteralString = """
+    create table journal (id bigint generated always as identity primary key, job_id bigint, what text,
+                          attempt bigint, expired boolean, xid xid8 default pg_current_xact_id());
+    create function note_running() returns trigger language plpgsql security definer as $f$
+    begin
+      if tg_op = 'UPDATE' then
+        if new.attempt <> old.attempt or new.owner <> old.owner then
+          insert into public.journal (job_id, what, attempt) values (new.job_id, 'taken over', new.attempt);
+        end if;
+      elsif tg_op = 'INSERT' then
+        insert into public.journal (job_id, what, attempt) values (new.job_id, 'claimed', new.attempt);
+      else
+        insert into public.journal (job_id, what, attempt, expired)
+        values (old.job_id, 'left', old.attempt, old.expires_at <= fencepost.clock());
+      end if;
+      return null;
+    end $f$;
+    create trigger note_running after insert or update or delete on fencepost.job_running
+      for each row execute function note_running();
+    create function note_end() returns trigger language plpgsql security definer as $f$
+    begin
+      insert into public.journal (job_id, what, attempt) values (new.job_id, 'finished', new.attempt);
+      return null;
+    end $f$;
+    create trigger note_end after insert on fencepost.job_finished for each row execute function note_end();
+"""
+LIVES: LiteralString = "select job_id, xid::text, what, attempt, expired from journal order by job_id, id"
+WRITES: LiteralString = "select job_id, attempt from effect order by id"
+
+
+def of_jobs(stage: Stage, jobs_max: int = 1000) -> dict[str, Trace]:
+    """One history for each job; those with the most attempts first."""
+    lives: dict[int, list[Sequence[Any]]] = {}
+    for job_id, *event in stage.rows(LIVES):
+        lives.setdefault(job_id, []).append(event)
+    writes: dict[int, list[int]] = {}
+    for job_id, attempt in stage.rows(WRITES):
+        writes.setdefault(job_id, []).append(attempt)
+    longest = sorted(lives.items(), key=lambda life: -len(life[1]))[:jobs_max]
+    return {f"job {job_id}": attempt_trace(events, writes.get(job_id, [])) for job_id, events in longest}
+
+
+def attempt_trace(events: Sequence[Sequence[Any]], writes: Sequence[int]) -> Trace:
+    """`events` are (transaction, what, attempt, expired); `writes` are the attempts that had an effect."""
+    return list(_attempt_steps(events, list(writes)))
+
+
+def _attempt_steps(events: Sequence[Sequence[Any]], writes: list[int]) -> Iterator[Step]:
+    finishing = {xid for xid, what, *_ in events if what == "finished"}
+    entries = 0
+    for xid, what, attempt, expired in events:
+        match what:
+            case "finished":
+                # Who wrote is who finished: an effect of another attempt is no step.
+                who = writes.pop(0) if writes else attempt
+                yield "Fence", who, attempt
+                yield "Write", who, 0
+                yield "Finish", who, attempt
+            case "left":
+                if xid in finishing:
+                    continue
+                if expired:
+                    yield "Expire", attempt, 0
+                    yield "Reclaim", attempt, 0
+                else:
+                    yield "PutBack", attempt, 0
+            case _:
+                if what == "taken over":
+                    yield "Expire", attempt, 0
+                    yield "Reclaim", attempt, 0
+                if not entries:
+                    yield "Dispatch", attempt, 0
+                entries = 1
+                yield "Claim", attempt, attempt
+    for attempt in writes:
+        yield "Write", attempt, 0
+
+
+def of_requests(stage: Stage) -> dict[str, Trace]:
+    """One history for each request of the players."""
+    records = [name for (name,) in stage.rows(players.RECORDS)]
+    answers: dict[str, list[str]] = {name: [] for name in records}
+    for operation in stage.chronicle.operations():
+        answer: Any = operation.answer
+        # A number is a status that is no answer.
+        if operation.what == "request" and answer is not None and not isinstance(answer, int):
+            answers.setdefault(operation.subject, []).append(json.dumps(answer, sort_keys=True))
+    return {name: marker_trace(records.count(name), told) for name, told in answers.items()}
+
+
+def marker_trace(effects: int, told: Sequence[str]) -> Trace:
+    """The effects that the books hold, and then what every copy was told."""
+    return list(_marker_steps(effects, told))
+
+
+def _marker_steps(effects: int, told: Sequence[str]) -> Iterator[Step]:
+    for client in range(1, effects + 1):
+        yield "Claim", client, 0
+        yield "Write", client, 0
+        yield "Commit", client, 1
+    different = list(dict.fromkeys(told))
+    for client, answer in enumerate(told, effects + 1):
+        yield "Replay", client, different.index(answer) + 1
