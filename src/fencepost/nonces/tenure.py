@@ -45,6 +45,7 @@ class Tenure:
     used_at: float = 0.0
     wanted_at: float | None = None
     away_until: float = 0.0
+    asking: asyncio.Task[str | None] | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     freed: asyncio.Event = field(default_factory=asyncio.Event)
     unused: asyncio.Event = field(default_factory=asyncio.Event)
@@ -58,6 +59,12 @@ class Tenure:
 
     def forget(self) -> None:
         self.lease, self.wanted_at = None, None
+
+    def answered(self, asking: asyncio.Task[str | None]) -> None:
+        """The next one asks anew. A failure was told to whoever waited; if nobody did, nobody misses it."""
+        self.asking = None
+        if not asking.cancelled():
+            asking.exception()
 
 
 class Tenures:
@@ -154,6 +161,17 @@ class Tenures:
             asked = False
 
     async def _try(self, tenure: Tenure, seen: list[str | None]) -> Lease | None:
+        """Ask for the lease. Who gives up waiting leaves the question behind: its answer may be a lease,
+        which somebody has to renew and to hand over; and who comes next waits for the same answer."""
+        if tenure.asking is None:
+            tenure.asking = asyncio.create_task(self._ask(tenure), name=f"ask for {tenure.signer.resource}")
+            tenure.asking.add_done_callback(tenure.answered)
+        elsewhere = await asyncio.shield(tenure.asking)
+        seen[0] = elsewhere or seen[0]
+        return None if elsewhere else tenure.lease
+
+    async def _ask(self, tenure: Tenure) -> str | None:
+        """Who has it, if another does."""
         asked_at = time.monotonic()
         answer = await self._fp.run(
             allocation.acquire(
@@ -168,8 +186,7 @@ class Tenures:
             result=answer.outcome if mine else "not_owner", mode=self._settings.mode
         ).inc()
         if not mine:
-            seen[0] = answer.owner
-            return None
+            return answer.owner
         tenure.lease = answer.lease(tenure.signer)
         tenure.valid_until = asked_at + self._settings.lease_seconds
         tenure.wanted_at = None
@@ -186,7 +203,7 @@ class Tenures:
                 released=answer.released,
                 adopted=answer.adopted,
             )
-        return tenure.lease
+        return None
 
     async def _begin(self, signer: Signer) -> int:
         """Where a signer's sequence begins: where its chain is, if we know the chain."""
@@ -253,6 +270,9 @@ class Tenures:
     async def leave(self) -> None:
         """Hand everything over: the node goes, and takes nothing any more."""
         self._left = True
+        asking = [tenure.asking for tenure in self._tenures.values() if tenure.asking is not None]
+        if asking:
+            await asyncio.wait(asking, timeout=self._settings.wait_seconds)
         for tenure in tuple(self.held()):
             async with tenure.lock:
                 with suppress(TimeoutError, FencepostError):

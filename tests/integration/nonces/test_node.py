@@ -3,11 +3,13 @@
 import asyncio
 import random
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 
 from fencepost.embedded import Database
 from fencepost.errors import Backpressure
+from fencepost.kernel.call import Call
 from fencepost.nonces.errors import SignerElsewhere
 from fencepost.nonces.node import Node
 from fencepost.nonces.routing import home_of
@@ -71,6 +73,33 @@ async def test_a_node_that_was_stopped_takes_no_signer_any_more(town: Town) -> N
 
     with pytest.raises(SignerElsewhere):
         await first.reserve(ALICE, ["r1"])
+
+
+async def test_a_signer_that_was_got_after_nobody_waited_is_handed_over(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who gave up no longer hears that he got it. The node does, and nobody waits for the lease to end."""
+    first = await town.node(lease_seconds=300)
+    second = await town.node(lease_seconds=300)
+    house = town.houses[first]
+    run, taken, arrives = house.run, asyncio.Event(), asyncio.Event()
+
+    async def late(call: Call[Any]) -> Any:
+        answer = await run(call)
+        taken.set()
+        await arrives.wait()
+        return answer
+
+    monkeypatch.setattr(house, "run", late)
+    impatient = asyncio.create_task(first.reserve(ALICE, ["r1"]))
+    await taken.wait()
+    impatient.cancel()
+    await asyncio.wait([impatient])
+    arrives.set()
+
+    (row,) = await second.reserve(ALICE, ["r2"])
+
+    assert (row.nonce, row.fencing_token) == (0, 2)
 
 
 async def test_a_node_that_was_taken_over_is_refused_and_finds_its_way_back(town: Town, clock: Clock) -> None:
