@@ -236,6 +236,9 @@ class ChannelIntake:
                 pipe.xdel(self._keys[name].stream, *gone)
         await pipe.execute()
 
+    def taken(self) -> dict[str, int]:
+        return {}
+
     async def lags(self) -> dict[str, int | None]:
         """Entries, not records: those of the source are counted by whoever reads it."""
         return {name: len(waiting) for name, waiting in self._unacknowledged.items()}

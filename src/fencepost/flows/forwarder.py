@@ -72,9 +72,11 @@ class Forwarder:
     async def traffic(self) -> Traffic:
         """What it has sent so far, for a picture."""
         reader, head = self.reader, self.head
-        lag = None if reader is None else await reader.lag(self._count)
+        taken, sender = self._count, self._sender.name
+        lag = None if reader is None else await reader.lag(taken)
         edges = {} if head is None else counted(self._program, head.steps)
-        return Traffic(edges, {self._sender.name: lag}, self.clock.idle_seconds, self.clock.blocked_seconds)
+        clock = self.clock
+        return Traffic(edges, {sender: lag}, clock.idle_seconds, clock.blocked_seconds, {sender: taken})
 
     async def _forward(self, stopping: asyncio.Event) -> None:
         fp: Fencepost = self._place.fp

@@ -39,6 +39,10 @@ class Intake(Protocol):
 
     async def acknowledge(self, frontier: Frontier) -> None: ...
 
+    def taken(self) -> dict[str, int]:
+        """How many records were read so far, by sender that is a partition of a source."""
+        ...
+
     async def lags(self) -> dict[str, int | None]:
         """How much waits behind what was read, by sender: in the source, as far as it can tell, or in
         channels."""
@@ -97,6 +101,9 @@ class SourceIntake:
             at = frontier.of(name).at
             if at is not None:
                 await reader.acknowledge(at)
+
+    def taken(self) -> dict[str, int]:
+        return {name: self._marks[name].count for name in self._readers}
 
     async def lags(self) -> dict[str, int | None]:
         lags: dict[str, int | None] = {}

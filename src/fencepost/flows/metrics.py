@@ -25,8 +25,9 @@ class FlowMetrics:
     commit_seconds: Histogram
     state_bytes: Histogram
     lag: Gauge
-    watermark_seconds: Gauge
     lag_seconds: Gauge
+    watermark_seconds: Gauge
+    watermark_lag: Gauge
     refusals: Counter
     rewinds: Counter
     tasks: Gauge
@@ -55,11 +56,16 @@ class FlowMetrics:
             lag=metrics.gauge(
                 "fencepost_flow_lag_records", "Records that wait in the source.", labels=("flow",)
             ),
+            lag_seconds=metrics.gauge(
+                "fencepost_flow_lag_seconds", "How long the oldest of them has waited.", labels=("flow",)
+            ),
             watermark_seconds=metrics.gauge(
                 "fencepost_flow_watermark_seconds", "The watermark, as a moment.", labels=("flow",)
             ),
-            lag_seconds=metrics.gauge(
-                "fencepost_flow_lag_seconds", "How far the watermark is behind the clock.", labels=("flow",)
+            watermark_lag=metrics.gauge(
+                "fencepost_flow_watermark_lag_seconds",
+                "How far the watermark is behind the clock.",
+                labels=("flow",),
             ),
             refusals=metrics.counter(
                 "fencepost_flow_refusals", "Commits that the database refused.", labels=("flow", "reason")
@@ -77,7 +83,7 @@ class FlowMetrics:
         self.records.labels(flow=flow).inc(records)
         if watermark is not None and -END < watermark < END:
             self.watermark_seconds.labels(flow=flow).set(watermark)
-            self.lag_seconds.labels(flow=flow).set(time.time() - watermark)
+            self.watermark_lag.labels(flow=flow).set(time.time() - watermark)
 
     def committed(self, flow: str, records: int, values: int, seconds: float, size: int) -> None:
         self.commits.labels(flow=flow).inc()

@@ -13,6 +13,7 @@ from fencepost.flows import ledger
 from fencepost.flows.metrics import FlowMetrics
 from fencepost.flows.traffic import Traffic, activity
 from fencepost.flows.units import Unit
+from fencepost.flows.waiting import Waiting
 from fencepost.kernel.lease import Lease
 from fencepost.logs import get_logger
 from fencepost.signals import announce
@@ -45,6 +46,7 @@ class Reporter:
         self._metrics = metrics
         self._look = look
         self._before: dict[Working, tuple[float, Traffic]] = {}
+        self._waiting: dict[tuple[Working, str], Waiting] = {}
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -59,17 +61,22 @@ class Reporter:
     async def tick(self) -> None:
         before, self._before = self._before, {}
         told: list[tuple[str, int, object]] = []
-        lag = 0
+        lag, lag_seconds = 0, 0.0
+        waiting, self._waiting = self._waiting, {}
         for sight in self._look():
             now, traffic = time.monotonic(), await sight.work.traffic()
             self._before[sight.work] = (now, traffic)
             reads = [] if sight.unit.kind == "group" else [s.source_name for s in sight.unit.senders]
-            lag += sum(waiting or 0 for waiting in traffic.lags.values()) if reads else 0
+            for sender, taken in traffic.taken.items():
+                behind = traffic.lags.get(sender) or 0
+                look = self._waiting[sight.work, sender] = waiting.get((sight.work, sender)) or Waiting()
+                lag, lag_seconds = lag + behind, max(lag_seconds, look.seconds(now, taken, behind))
             if sight.work in before:
                 then, earlier = before[sight.work]
                 news = activity(earlier, traffic, max(0.001, now - then), reads=reads)
                 told.append((sight.lease.resource, sight.lease.token, news))
         self._metrics.lag.labels(flow=self._flow).set(lag)
+        self._metrics.lag_seconds.labels(flow=self._flow).set(lag_seconds)
         if told:
             await self._fp.run(ledger.report(told))
             announce("flows.reported")

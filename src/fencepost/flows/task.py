@@ -53,7 +53,8 @@ class Task:
         for head in self._intake.heads:
             for edge, count in counted(self._program, head.steps).items():
                 edges[edge] = edges.get(edge, 0) + count
-        return Traffic(edges, await self._intake.lags(), self._clock.idle_seconds)
+        taken = self._intake.taken()
+        return Traffic(edges, await self._intake.lags(), self._clock.idle_seconds, taken=taken)
 
     def ask_to_commit(self) -> None:
         self._asked.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from fencepost.kernel.call import Json
@@ -26,6 +26,8 @@ class Traffic:
     """It had nothing to do."""
     blocked_seconds: float | None = None
     """It could not hand on what it had; None for a unit that hands nothing on."""
+    taken: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Records read so far, by partition of a source, as the source counts them."""
 
 
 class UnitClock:
