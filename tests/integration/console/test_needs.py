@@ -1,0 +1,55 @@
+"""What needs a person stands on the overview, and each link leads to where it is decided."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from fencepost.console.role import Role
+from tests.integration.console.city import City
+from tests.integration.console.crowd import Crowd
+from tests.integration.console.stage import Stage
+from tests.integration.nonces.desk import SIGNER
+
+
+def test_everything_that_waits_for_a_person_is_told_with_a_way_to_it(stage: Stage) -> None:
+    with stage.program(Role.VIEWER) as client:
+        assert client.get("/api/overview").json()["needs"] == []
+        city = City(stage.database)
+        stage.place.pulse.forget()
+        told = {one["what"]: one for one in client.get("/api/overview").json()["needs"]}
+        pages = {what: client.get(one["where"]).text for what, one in told.items()}
+
+    shown = {
+        "dead in mail": (3, "ValueError"),
+        "parked in mail": (1, f"/console/outbox/{city.parked}"),
+        "parked in orders:acme": (1, f"/console/orders/{city.orders['parked']}"),
+        "unknown in orders:acme": (1, f"/console/orders/{city.orders['unknown']}"),
+        f"failing tasks of the flow {city.flow}": (1, "ConnectionError: the sink is away"),
+        f"dead letters of the flow {city.flow}": (1, "ValueError: no number"),
+        "signers wait for a recovery": (1, f"/console/nonces/1/{quote(SIGNER)}"),
+        "transactions in doubt": (1, "In doubt"),
+        "broker halted: acme": (1, "the market is shut"),
+    }
+    assert {what: one["count"] for what, one in told.items()} == {what: n for what, (n, _) in shown.items()}
+    for what, (_, words) in shown.items():
+        assert words in pages[what], what
+
+
+def test_a_paused_queue_is_told(stage: Stage) -> None:
+    Crowd(stage.database)
+    with stage.program(Role.OPERATOR) as client:
+        client.post("/api/queues/mail/pause")
+        needs = client.get("/api/overview").json()["needs"]
+    assert ("mail is paused", "/console/queues") in [(one["what"], one["where"]) for one in needs]
+
+
+def test_a_signer_that_recovers_and_a_transaction_in_doubt_are_said_to_be(stage: Stage) -> None:
+    city = City(stage.database)
+    with stage.visitor(Role.VIEWER) as client:
+        facts = client.get("/api/nonces", params={"state": "recovering"}).json()
+        assert [one["signer"] for one in facts["signers"]] == [SIGNER]
+        assert [one["state"] for one in facts["doubts"]] == ["QUEUED"]
+        assert "Recovering since" in client.get(f"/console/nonces/{city.signer}").text
+        assert "in doubt" in client.get(f"/console/nonces/{city.signer}").text
+        far = client.get("/api/nonces", params={"chain": 1, "after": SIGNER}).json()
+        assert far["signers"] == []

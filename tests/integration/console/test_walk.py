@@ -1,0 +1,109 @@
+"""Every page is walked to by its links: what it shows, what it lets run, what it lets one take home."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+import httpx
+import pytest
+
+from fencepost.console.role import Role
+from fencepost.embedded import Database
+from tests.integration.console.city import City, leave_a_report
+from tests.integration.console.defiled import defile
+from tests.integration.console.page import Page
+from tests.integration.console.stage import Stage, console
+
+# Without a slash: a flow's name has none.
+EVIL = "\"'><script>alert(1)<img src=x onerror=alert(2)>{{7*7}}"
+SAME_MAX = 2
+"""Pages of one route that are looked at: the pages of two jobs come from one template."""
+
+
+@pytest.fixture
+def stage(database: Database, tmp_path: Path) -> Iterator[Stage]:
+    leave_a_report(tmp_path)
+    with console(database, data_directory=tmp_path) as stage:
+        yield stage
+
+
+def routes(stage: Stage) -> dict[str, re.Pattern[str]]:
+    """Every page of the console, by its route."""
+    paths = [
+        path for method, path in stage.place.desk.roles if method == "GET" and path.startswith("/console")
+    ]
+    return {
+        path: re.compile(re.sub(r"\{\w+:path\}", ".+", path).replace("{", "(?P<").replace("}", ">[^/]+)"))
+        for path in paths
+    }
+
+
+def walk(stage: Stage, client: httpx.Client) -> Iterator[tuple[str, str, Page]]:
+    """Route, address and page of whatever the links lead to, from the overview on."""
+    known, waiting, seen = routes(stage), ["/console", "/console/account", "/console/checkpoints"], set[str]()
+    looked: Counter[str] = Counter()
+    while waiting:
+        address = waiting.pop(0)
+        route = next((path for path, form in known.items() if form.fullmatch(urlsplit(address).path)), None)
+        if route is None or address in seen or looked[route] == SAME_MAX:
+            continue
+        seen.add(address)
+        looked[route] += 1
+        answer = client.get(address)
+        assert answer.status_code == 200, (address, answer.text[-600:])
+        page = Page(answer.text)
+        waiting += [link.partition("#")[0] for link in page.links if link.startswith("/console")]
+        yield route, address, page
+    assert set(looked) == set(known), "every page is behind a link"
+
+
+def test_whatever_stands_in_the_database_is_shown_and_never_run(stage: Stage, database: Database) -> None:
+    City(database, EVIL)
+    with stage.visitor(Role.ADMIN) as client:
+        assert client.post("/api/account/tokens", json={"label": EVIL}).status_code == 200
+        assert client.post(f"/api/queues/{quote(EVIL)}/pause").status_code == 200
+    assert len(defile(database, EVIL)) > 40
+    shown: set[str] = set()
+    with stage.visitor(Role.ADMIN) as client:
+        for route, address, page in walk(stage, client):
+            assert page.runs == [], address
+            assert ">49<" not in page.text, address
+            if EVIL in "".join(page.words):
+                shown.add(route)
+    # Its files are the machine's own.
+    assert set(routes(stage)) - shown == {"/console/reports"}
+
+
+def test_every_page_has_its_api_its_tables_to_take_home_and_instants(
+    stage: Stage, database: Database
+) -> None:
+    City(database)
+    stage.place.pulse.forget()
+    times = 0
+    with stage.visitor(Role.ADMIN) as client:
+        for _, address, page in walk(stage, client):
+            api = [link for link in page.links if link.startswith("/api/")]
+            assert client.get(api[0]).json().keys(), address
+            for table in page.tables:
+                assert table.name is not None, (address, "a table without the name of its facts")
+                [link] = [one for one in api if re.search(rf"[?&]table={table.name}(&|$)", one)]
+                assert len(taken_home(client, link)) == table.rows, (address, table.name)
+            for instant, on_hover in page.times:
+                assert datetime.fromisoformat(instant).utcoffset() is not None, address
+                assert on_hover == instant, address
+            assert page.bare_instants == [], address
+            times += len(page.times)
+    assert times > 50
+
+
+def taken_home(client: httpx.Client, link: str) -> list[dict[str, str]]:
+    answer = client.get(link)
+    assert answer.headers["content-type"].startswith("text/csv"), link
+    return list(csv.DictReader(io.StringIO(answer.text)))
