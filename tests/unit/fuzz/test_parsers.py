@@ -53,10 +53,10 @@ ORDER = {
     "broker": "paper",
     "account": "a",
     "symbol": "ABC",
-    "intent": "buy",
+    "intent": "BUY",
     "qty": 1.5,
     "limit_price": 2,
-    "time_in_force": "day",
+    "time_in_force": "DAY",
     "expires_at": "2030-01-01T00:00:00Z",
     "meta": {"a": [1, 2.5]},
 }
