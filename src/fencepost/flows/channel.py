@@ -24,6 +24,7 @@ from fencepost.flows.record import END, Offset, is_after
 from fencepost.flows.redis_link import entries_of
 from fencepost.flows.state import as_key, pack, unpack
 from fencepost.flows.steps import Batch
+from fencepost.flows.trail import Traces
 from fencepost.flows.units import Sender
 
 _SEND = (Path(__file__).parent / "channel.lua").read_text(encoding="utf-8")
@@ -131,9 +132,11 @@ def entries_for(
     after: Offset | None,
     mark: Mark,
     watermark: float | None,
+    traces: Traces = (),
 ) -> dict[int, list[Any]]:
     """The entry for each group: also those that get no record learn how far the sender has come."""
     parts: list[list[tuple[int, list[Any]]]] = [[] for _ in range(groups)]
+    traced: list[list[tuple[Offset, str]]] = [[] for _ in range(groups)]
     for entrance, records in runs:
         by_group: dict[int, list[Any]] = {}
         places: dict[Any, int] = {}
@@ -143,10 +146,15 @@ def entries_for(
             if group is None:
                 group = places[spread] = group_of(spread, groups)
             by_group.setdefault(group, []).append((value, key, moment, offsets[at]))
+            if traces and (place := traces[at]) is not None:
+                traced[group].append((offsets[at], place))
         for group, members in by_group.items():
             parts[group].append((entrance, members))
     head = [after, mark.at, watermark, mark.ended, mark.watermark, mark.count]
-    return {group: [b"h", pack(head), b"d", pack(part)] for group, part in enumerate(parts)}
+    return {
+        group: [b"h", pack(head), b"d", pack(part), *([b"t", pack(traced[group])] if traced[group] else ())]
+        for group, part in enumerate(parts)
+    }
 
 
 class ChannelIntake:
@@ -269,8 +277,12 @@ class ChannelIntake:
             (int(entrance), _records(members, after, mark, self._revive[int(entrance)]))
             for entrance, members in unpack(fields[3])
         ]
+        traces = (
+            [place for at, place in unpack(fields[5]) if is_after(at, mark.at)] if len(fields) > 5 else []
+        )
         self._marks[name] = Mark(to if to is not None else mark.at, at_watermark, ended, count)
-        return Arrival(name, runs, self._marks[name], watermark, sum(len(records) for _, records in runs))
+        records = sum(len(records) for _, records in runs)
+        return Arrival(name, runs, self._marks[name], watermark, records, traces)
 
 
 def _records(members: Sequence[Any], after: Offset | None, mark: Mark, revive: Callable[[Any], Any]) -> Batch:

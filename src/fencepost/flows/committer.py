@@ -65,6 +65,10 @@ class Committer:
         self._unpruned = 0
 
     @property
+    def resource(self) -> str:
+        return self._resource
+
+    @property
     def state_bytes(self) -> int:
         return self._sizes.whole + self._sizes.changes
 

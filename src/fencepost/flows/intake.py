@@ -12,6 +12,7 @@ from fencepost.flows.record import END
 from fencepost.flows.sinks.sink import Workplace
 from fencepost.flows.sources.source import Reader
 from fencepost.flows.steps import Batch
+from fencepost.flows.trail import Traces
 from fencepost.flows.units import Sender
 
 
@@ -25,6 +26,7 @@ class Arrival:
     watermark: float | None
     """As the merge counts it: None for a sender without event time, END behind its last record."""
     count: int
+    traces: Traces = ()
 
 
 class Intake(Protocol):
@@ -129,7 +131,7 @@ class SourceIntake:
         at = chunk.offsets[-1] if chunk.values else before.at
         count = before.count + chunk.skipped + len(chunk.values)
         self._marks[name] = Mark(at, head.watermark, chunk.ended, count)
-        return Arrival(name, runs, self._marks[name], self._watermark(name), len(chunk.values))
+        return Arrival(name, runs, self._marks[name], self._watermark(name), len(chunk.values), chunk.traces)
 
     def _watermark(self, name: str) -> float | None:
         watermark = None if name in self._timeless else self._heads[name].watermark

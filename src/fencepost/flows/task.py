@@ -14,6 +14,7 @@ from fencepost.flows.metrics import FlowMetrics
 from fencepost.flows.program import Body, Program, least
 from fencepost.flows.settings import FlowSettings
 from fencepost.flows.traffic import Traffic, UnitClock, counted
+from fencepost.flows.trail import Trail
 from fencepost.signals import announce
 
 
@@ -42,6 +43,7 @@ class Task:
         self._settings = settings
         self._metrics = metrics
         self._uncommitted = 0
+        self._trail = Trail(self._flow, committer.resource)
         self._moved = False
         self._last_commit = time.monotonic()
         self._asked = asyncio.Event()
@@ -112,6 +114,7 @@ class Task:
             self._frontier[arrival.sender] = arrival.mark
             self._watermarks[arrival.sender] = arrival.watermark
             self._uncommitted += arrival.count
+            self._trail.saw(arrival.traces)
             self._moved = True
         if arrivals:
             watermark = least(list(self._watermarks.values()))
@@ -134,7 +137,8 @@ class Task:
         self._asked.clear()
         await self._body.flush()
         outputs = self._body.take()
-        size = await self._committer.commit(self._body, outputs, self._frontier)
+        with self._trail.commit(self._uncommitted):
+            size = await self._committer.commit(self._body, outputs, self._frontier)
         records, self._uncommitted, self._moved = self._uncommitted, 0, False
         self._last_commit = time.monotonic()
         crash_point("flows.ack.before")

@@ -13,6 +13,7 @@ from fencepost.flows.guarantee import AT_LEAST_ONCE, EXACTLY_ONCE, Promise
 from fencepost.flows.sinks.kinds import StagedSink
 from fencepost.flows.sinks.redis import as_bytes, as_record
 from fencepost.flows.sinks.sink import CheckpointId
+from fencepost.tracing import TRACEPARENT, current_place
 
 
 class HttpSink(StagedSink):
@@ -44,16 +45,18 @@ class HttpSink(StagedSink):
 
     async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
         gate = asyncio.Semaphore(self._concurrency)
+        place = current_place()
+        traced = {} if place is None else {TRACEPARENT: place}
 
         async def one(place: int, value: Any) -> None:
             record = as_record(value, checkpoint, place)
             async with gate:
-                await asyncio.to_thread(self._send, record.id, self._encode(record.value))
+                await asyncio.to_thread(self._send, record.id, self._encode(record.value), traced)
 
         await asyncio.gather(*(one(place, value) for place, value in enumerate(values)))
 
-    def _send(self, key: str, body: bytes) -> None:
-        headers = {**self._headers, "Idempotency-Key": key}
+    def _send(self, key: str, body: bytes, traced: Mapping[str, str]) -> None:
+        headers = {**traced, **self._headers, "Idempotency-Key": key}
         request = urllib.request.Request(self._url, body, headers, method=self._method)  # noqa: S310 - Checked above.
         try:
             with urllib.request.urlopen(request, timeout=self._timeout_seconds):  # noqa: S310

@@ -15,6 +15,7 @@ from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.record import Offset
 from fencepost.flows.sinks.sink import Workplace
 from fencepost.flows.sources.source import Chunk
+from fencepost.flows.trail import traces_of
 
 ANSWER_SECONDS = 30.0
 
@@ -79,7 +80,9 @@ class KafkaReader:
         for message in messages:
             if message.error() is not None:
                 raise FlowError(f"Kafka: {message.error()}")
-        return Chunk([message.value() for message in messages], [message.offset() for message in messages])
+        traces = traces_of(lambda: (_headers(message) for message in messages))
+        offsets = [message.offset() for message in messages]
+        return Chunk([message.value() for message in messages], offsets, traces=traces)
 
     async def acknowledge(self, offset: Offset) -> None:
         """The checkpoint has it."""
@@ -93,3 +96,8 @@ class KafkaReader:
 
     async def close(self) -> None:
         await asyncio.to_thread(self._consumer.close)
+
+
+def _headers(message: Any) -> dict[str, str]:
+    """Kafka's are pairs of a name and bytes."""
+    return {name: value.decode(errors="replace") for name, value in message.headers() or () if value}

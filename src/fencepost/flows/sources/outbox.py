@@ -18,6 +18,7 @@ from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.record import IdempotentRecord, Offset
 from fencepost.flows.sinks.sink import Workplace
 from fencepost.flows.sources.source import Chunk
+from fencepost.flows.trail import traces_of
 from fencepost.kernel.call import Call, Json, each, one, parsed, scalar, text
 from fencepost.kernel.lease import Lease
 
@@ -106,7 +107,9 @@ class OutboxReader:
             await asyncio.sleep(wait_seconds)
             return Chunk((), ())
         self._last = found[-1].number
-        return Chunk([self._value(letter) for letter in found], [letter.number for letter in found])
+        traces = traces_of(lambda: (letter.headers for letter in found))
+        numbers = [letter.number for letter in found]
+        return Chunk([self._value(letter) for letter in found], numbers, traces=traces)
 
     async def acknowledge(self, offset: Offset) -> None:
         lease = self._trims_under

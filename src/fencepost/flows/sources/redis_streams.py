@@ -16,6 +16,8 @@ from fencepost.flows.record import IdempotentRecord, Offset, order
 from fencepost.flows.redis_link import connect_bytes, entries_of
 from fencepost.flows.sinks.sink import Workplace
 from fencepost.flows.sources.source import Chunk
+from fencepost.flows.trail import traces_of
+from fencepost.tracing import TRACE_HEADERS
 
 ORIGINAL_ID = b"x-original-message-id"
 NOTHING = Chunk((), ())
@@ -145,7 +147,8 @@ class RedisStreamReader:
         if self._group is not None:
             await self._show_pending(offsets)
         gone, self._gone = self._gone, 0
-        return Chunk(self._values(entries), offsets, skipped=gone)
+        traces = traces_of(lambda: (_headers(flat) for _, flat in entries))
+        return Chunk(self._values(entries), offsets, skipped=gone, traces=traces)
 
     async def acknowledge(self, offset: Offset) -> None:
         if self._group is not None:
@@ -204,6 +207,12 @@ class RedisStreamReader:
 
 def _fields(flat: Sequence[bytes]) -> dict[bytes, bytes]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _headers(flat: Sequence[bytes]) -> dict[str, str]:
+    """The fields that tell a trace."""
+    fields = _fields(flat)
+    return {name: _text(fields[name.encode()]) for name in TRACE_HEADERS if name.encode() in fields}
 
 
 def _readable(fields: dict[bytes, bytes]) -> dict[str, str]:

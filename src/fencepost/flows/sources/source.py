@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from fencepost.flows.guarantee import Promise
 from fencepost.flows.record import Offset
 from fencepost.flows.sinks.sink import Workplace
+from fencepost.flows.trail import Traces
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class Chunk:
     """Nothing will ever follow."""
     skipped: int = 0
     """Records before these that were gone when the flow began: they count, as the source counts them."""
+    traces: Traces = ()
+    """The place in a trace of each, where somebody sees spans."""
 
 
 class Reader(Protocol):
