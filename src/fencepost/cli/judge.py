@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli import judge_contest, judge_people, judge_rejudge
+from fencepost.cli import (
+    judge_clarify,
+    judge_contest,
+    judge_people,
+    judge_rejudge,
+    judge_try,
+    judge_workers,
+)
 from fencepost.cli.exits import ExitCode
 from fencepost.cli.terminal import JsonOption, answer, answer_json
 
@@ -23,6 +30,9 @@ app.add_typer(judge_people.users_app, name="users")
 app.add_typer(judge_people.tokens_app, name="tokens")
 app.add_typer(judge_rejudge.app, name="rejudge")
 app.add_typer(judge_contest.app, name="contest")
+app.add_typer(judge_clarify.app, name="clarify")
+app.command("workers")(judge_workers.workers)
+app.command("try")(judge_try.try_out)
 Package = Annotated[Path, typer.Argument(metavar="PACKAGE", help="A folder or a zip.", exists=True)]
 
 
@@ -100,18 +110,23 @@ def probe(json_output: JsonOption = False) -> None:
 async def _verify(package: Path) -> tuple[str, list[Verified]]:
     import tempfile  # noqa: PLC0415
 
+    from fencepost.cli.exits import Complaint  # noqa: PLC0415
     from fencepost.judge.chambers import open_judge  # noqa: PLC0415
     from fencepost.judge.metrics import JudgeMetrics  # noqa: PLC0415
     from fencepost.judge.packages.reading import read_problem  # noqa: PLC0415
+    from fencepost.judge.sandbox.probing import probe_machine  # noqa: PLC0415
     from fencepost.judge.settings import JudgeSettings  # noqa: PLC0415
     from fencepost.judge.store import Store  # noqa: PLC0415
     from fencepost.judge.verification import verify  # noqa: PLC0415
     from fencepost.metrics import Metrics  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(prefix="fencepost-verify-") as scratch:
-        store = Store(Path(scratch))
+        store, settings, metrics = Store(Path(scratch)), JudgeSettings.load(), JudgeMetrics.on(Metrics())
         read = read_problem(package, store)
-        async with open_judge(JudgeSettings.load(), JudgeMetrics.on(Metrics()), store) as judge:
+        report = probe_machine(cgroup=settings.cgroup == "auto")
+        if not report.ready:
+            raise Complaint(f"The sandbox cannot run: {report.error} {report.remedy}")
+        async with open_judge(settings, metrics, store, bubblewrap=report.bubblewrap) as judge:
             return _headline(read), [one async for one in verify(judge, read)]
 
 

@@ -67,6 +67,7 @@ ACCESS: Mapping[tuple[str, str], Access] = {
     ("POST", "/judge/contests/{contest}/clarifications"): CONTESTANT,
     ("POST", "/judge/contests/{contest}/clarifications/{clarification_id}/answer"): JURY,
     ("POST", "/judge/contests/{contest}/announcements"): JURY,
+    ("GET", "/judge/workers"): JURY,
     ("GET", "/judge/me"): CONTESTANT,
     ("GET", "/judge/users"): ADMIN,
     ("PUT", "/judge/users/{name}"): ADMIN,

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from fencepost.judge import contest_api, contests, people_api, rejudge_api, trial_api
+from fencepost.judge import contest_api, contests, people_api, rejudge_api, trial_api, worker_api
 from fencepost.judge import doors as entrance
 from fencepost.judge.access import ACCESS
 from fencepost.judge.doors import Doors, Who, author_of
@@ -48,7 +48,7 @@ def make_router(judging: Judging, *, house_token: str | None = None) -> APIRoute
     router = entrance.make_router(doors)
     _add_submissions(router, judging)
     _add_problems(router, judging)
-    for module in (people_api, rejudge_api, contest_api, trial_api):
+    for module in (people_api, rejudge_api, contest_api, trial_api, worker_api):
         module.add(router, judging)
     assert entrance.lines_of(router) == set(ACCESS), "a line of the table has no route"
     return router

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -80,8 +81,14 @@ class Judge:
         self._workshop = workshop
         self._cache = cache
         self._parallel = parallel
+        self.running = 0
+        """Submissions and trials in hand."""
         self._validators: dict[str, Validator] = {}
         self._compiling = asyncio.Lock()
+
+    @property
+    def boxes_busy(self) -> int:
+        return self._boxes.busy
 
     async def judge(
         self,
@@ -94,6 +101,18 @@ class Judge:
         progress: Progress = _nobody_watches,
     ) -> Judgement:
         """Raises JudgeFault when no verdict can be given; never blames the submission for it."""
+        with self._in_hand():
+            return await self._judge(problem, language, sources, job_id, attempt_id, progress)
+
+    async def _judge(
+        self,
+        problem: Problem,
+        language: str,
+        sources: Mapping[str, bytes],
+        job_id: str,
+        attempt_id: int,
+        progress: Progress,
+    ) -> Judgement:
         compiled = await compile_sources(
             self._workshop, self._boxes, self._language(language), sources, job_id, attempt_id
         )
@@ -131,7 +150,16 @@ class Judge:
         attempt_id: int = 0,
     ) -> Tried:
         """Compile, and run on an input if there is one. Nothing is judged."""
-        return await self._trier.try_out(self._language(language), sources, given, job_id, attempt_id)
+        with self._in_hand():
+            return await self._trier.try_out(self._language(language), sources, given, job_id, attempt_id)
+
+    @contextmanager
+    def _in_hand(self) -> Generator[None]:
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
 
     def _language(self, name: str) -> Language:
         if name not in self.languages:

@@ -23,6 +23,8 @@ class JudgeMetrics:
     foreign_attempts: Counter
     agent_failures: Counter
     sandbox_retries: Counter
+    loop_errors: Counter
+    listed: Gauge
 
     @classmethod
     def on(cls, metrics: Metrics) -> Self:
@@ -48,4 +50,8 @@ class JudgeMetrics:
                 labels=("reason",),
             ),
             sandbox_retries=metrics.counter("judge_sandbox_retries", "Runs repeated after a sandbox error."),
+            loop_errors=metrics.counter(
+                "judge_loop_errors", "Ticks of the judge's loops that failed.", labels=("loop",)
+            ),
+            listed=metrics.gauge("judge_worker_listed", "1 while this worker is listed where others look."),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.resources import as_file, files
@@ -14,15 +15,16 @@ from fencepost.errors import InvalidInput, NotFound
 from fencepost.house import Fencepost
 from fencepost.jobs.job import Job
 from fencepost.judge import contests, people, records, rejudging
-from fencepost.judge.chambers import open_judge, open_store
+from fencepost.judge.chambers import open_directory, open_judge, open_store
 from fencepost.judge.compiling import entry_of
+from fencepost.judge.discovery import Load, Presence, Worker, card_of
 from fencepost.judge.grading import CaseResult
 from fencepost.judge.judging import Judge, JudgeFault, Judgement
 from fencepost.judge.language import read_specs
 from fencepost.judge.metrics import JudgeMetrics
 from fencepost.judge.packages.reading import read_problem
 from fencepost.judge.rejudging import Filter, Opened
-from fencepost.judge.sandbox.probing import probe_machine
+from fencepost.judge.sandbox.probing import Report, probe_machine
 from fencepost.judge.settings import JudgeSettings
 from fencepost.judge.trials import Trials
 from fencepost.kernel import marker
@@ -122,6 +124,11 @@ class Judging:
     async def history(self, author: str, before: int | None, limit: int) -> Sequence[records.PastSubmission]:
         return await self.fp.run(records.get_history(author, before, limit))
 
+    async def workers(self) -> Sequence[Worker]:
+        """Who judges, and how much each has to do."""
+        async with open_directory(self.settings, self.fp) as directory:
+            return await directory.workers()
+
     async def rejudge(self, chosen: Filter, *, reason: str, actor: str) -> Opened:
         """Judge submissions again, beside what stands, behind everything that waits. All of them, or none."""
         async with self.fp.transaction() as tx:
@@ -165,10 +172,7 @@ class Judging:
 
     @asynccontextmanager
     async def _forgetting(self) -> AsyncGenerator[None]:
-        errors = self.fp.metrics.counter(
-            "judge_loop_errors", "Ticks of the judge's loops that failed.", labels=("loop",)
-        )
-        loop = Loop("judge-trials", self.trials.prune, errors)
+        loop = Loop("judge-trials", self.trials.prune, self._metrics.loop_errors)
         loop.start()
         try:
             yield
@@ -184,25 +188,57 @@ class Judging:
             _log.error("judge_cannot_run", error=report.error, remedy=report.remedy)
             yield
             return
-        async with open_judge(self.settings, self._metrics, self.store) as judge:
+        async with open_judge(
+            self.settings, self._metrics, self.store, bubblewrap=report.bubblewrap
+        ) as judge:
             self._judge = judge
             try:
-                async with self._working():
+                async with self._working(judge, report):
                     yield
             finally:
                 self._judge = None
 
     @asynccontextmanager
-    async def _working(self) -> AsyncGenerator[None]:
+    async def _working(self, judge: Judge, report: Report) -> AsyncGenerator[None]:
         # A submission needs a box at a time, and an interactive one two: more at once would only wait.
         fitting = self.fp.job_settings.model_copy(update={"concurrency": self.settings.slots})
         worker = self.fp.worker(fitting, queues=[QUEUE])
-        working = asyncio.create_task(worker.run(), name="fencepost-judge")
-        try:
-            yield
-        finally:
-            worker.stop()
-            await working
+        async with self._listed(worker.owner, judge, report):
+            working = asyncio.create_task(worker.run(), name="fencepost-judge")
+            try:
+                yield
+            finally:
+                worker.stop()
+                await working
+
+    @asynccontextmanager
+    async def _listed(self, owner: str, judge: Judge, report: Report) -> AsyncGenerator[None]:
+        card = card_of(
+            owner,
+            {name: language.version for name, language in judge.languages.items()},
+            slots=self.settings.slots,
+            sandbox=report.kind,
+            degraded=report.degraded,
+        )
+
+        def load() -> Load:
+            return Load(judge.boxes_busy, judge.running, os.getloadavg()[0])
+
+        async with open_directory(self.settings, self.fp) as directory:
+            presence = Presence(
+                directory,
+                card,
+                load,
+                self._metrics.listed,
+                lease_seconds=self.settings.discovery_lease_seconds,
+            )
+            loop = Loop("judge-presence", presence.tick, self._metrics.loop_errors)
+            loop.start()
+            try:
+                yield
+            finally:
+                await loop.stop()
+                await presence.leave()
 
     def _sitting(self) -> Judge:
         assert self._judge is not None, "only a judge that sits takes jobs"
@@ -217,6 +253,7 @@ class Judging:
             async with job.finish(None, final_status=DROPPED):
                 return
         docket = found[0]
+        crash_point("judge.before_run")
         try:
             judgement = await judge.judge(
                 docket.problem,

@@ -67,6 +67,16 @@ class JudgeSettings(LayeredSettings):
     s3_secret_key: Annotated[
         str | None, Field(min_length=1), From("JUDGE_S3_SECRET_KEY", "judge.s3_secret_key", secret=True)
     ] = None
+    discovery: Annotated[
+        str,
+        Field(pattern=r"^(kernel|etcds?://\S+)$"),
+        From("JUDGE_DISCOVERY", "judge.discovery", secret=True),
+    ] = "kernel"
+    discovery_lease_seconds: Annotated[
+        int,
+        Field(ge=3, le=3600),
+        From("JUDGE_DISCOVERY_LEASE_SECONDS", "judge.discovery_lease_seconds"),
+    ] = 15
     workspace: Annotated[Path | None, From("JUDGE_WORKSPACE", "judge.workspace")] = None
 
     @property

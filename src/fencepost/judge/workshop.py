@@ -17,14 +17,20 @@ PREFIX = "judge-"
 
 
 class Workshop:
-    """Open it as a context; its folder goes with it."""
+    """Open it as a context; its folder goes with it.
 
-    def __init__(self, root: Path) -> None:
+    `passable` lets the boxes' user through to the folder by its path: bubblewrap knows no other way.
+    """
+
+    def __init__(self, root: Path, *, passable: bool = False) -> None:
         self._root = root
+        self._passable = passable
         self.folder = root / f"{PREFIX}{os.getpid()}-{_start_of(os.getpid())}-{secrets.token_hex(4)}"
 
     def __enter__(self) -> Workshop:
         self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self._passable:
+            self._root.chmod(0o711)
         sweep(self._root)
         # Open to the boxes' user, who reaches it by a mount and not through the folders above it.
         self.folder.mkdir(mode=0o755)

@@ -14,9 +14,10 @@ from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, Mismatch, NotFound, StaleAttempt
 from fencepost.house import Fencepost
 from fencepost.judge import records
-from fencepost.judge.api import as_json, make_router
+from fencepost.judge.api import make_router
 from fencepost.judge.judging import Judgement
 from fencepost.judge.service import TRIES, Judging
+from fencepost.judge.viewing import as_json
 from fencepost.testing import Child, Clock
 from fencepost.web.app import make_app
 from fencepost.web.part import Part
@@ -63,32 +64,6 @@ async def test_a_submission_is_judged_and_says_so(database: Database, redis_url:
     assert "main.c" in got[2]["result"]["message"]
     assert [(one.job_id, one.verdict) for one in past] == [(broken, "CE"), (wrong, "WA"), (right, "AC")]
     assert len(got[0]["result"]["cases"]) == 10
-
-
-@pytest.mark.parametrize(
-    ("point", "attempt"),
-    [
-        pytest.param("judge.after_run", 2, marks=pytest.mark.full),
-        ("judge.after_result", 2),
-        pytest.param("jobs.finish.before_commit", 2, marks=pytest.mark.full),
-        pytest.param("jobs.finish.after_commit", 1, marks=pytest.mark.full),
-        pytest.param("jobs.claim.after_commit", 2, marks=pytest.mark.full),
-    ],
-)
-async def test_a_judge_that_is_killed_leaves_one_verdict(
-    database: Database, redis_url: str, tmp_path: Path, clock: Clock, point: str, attempt: int
-) -> None:
-    async with open_judging(database.url, redis_url, tmp_path, "asking", work=False) as asking:
-        await asking.import_samples()
-        job_id = await asking.submit("fence-posts", "python", RIGHT, author="ann")
-    with Child(judge, database.url, redis_url, str(tmp_path), crash=f"{point}:kill") as child:
-        child.be_killed(within=60)
-    clock.advance(31)
-    async with open_judging(database.url, redis_url, tmp_path, "survivor") as judging:
-        got = await judged(judging, job_id)
-
-    assert results(database) == [(job_id, attempt, "AC")]
-    assert (got["status"], got["attempt_id"]) == ("FINISHED", attempt)
 
 
 @pytest.mark.full

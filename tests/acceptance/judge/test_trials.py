@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from fencepost.cli.app import run
 from fencepost.embedded import Database
 from fencepost.errors import NotFound, StaleAttempt
 from fencepost.house import Fencepost
@@ -105,3 +106,22 @@ async def test_the_outcome_needs_the_jobs_fence_and_its_time_begins_with_it(
         kept = await judging.trials.get(job_id)
 
     assert kept.outcome["verdict"] == "OK"
+
+
+async def test_a_trial_is_typed_and_its_outcome_told(
+    database: Database,
+    redis_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DATABASE_URL", database.url)
+    monkeypatch.setenv("JUDGE_STORE", str(tmp_path / "store"))
+    (tmp_path / "twice.py").write_text(LOUD)
+    (tmp_path / "in").write_text("21\n")
+    async with open_judging(database.url, redis_url, tmp_path, "one"):
+        code = await asyncio.to_thread(run, ("judge", "try", "twice.py", "--input", "in"))
+
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert (code, first.split()[0], rest) == (0, "OK", ["42", "oh"])

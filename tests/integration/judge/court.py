@@ -47,9 +47,13 @@ def _languages() -> dict[str, Language]:
 
 
 @asynccontextmanager
-async def open_court(folder: Path, store: Store | None = None, **settings: Any) -> AsyncGenerator[Court]:
+async def open_court(
+    folder: Path, store: Store | None = None, bubblewrap: Path | None = None, **settings: Any
+) -> AsyncGenerator[Court]:
     metrics = Metrics()
     store = store or Store(folder / "store")
     chosen = JudgeSettings(workspace=folder / "workspace", slots=2, **settings)
-    async with open_judge(chosen, JudgeMetrics.on(metrics), store, languages=_languages()) as judge:
+    async with open_judge(
+        chosen, JudgeMetrics.on(metrics), store, languages=_languages(), bubblewrap=bubblewrap
+    ) as judge:
         yield Court(judge, store, folder, metrics)

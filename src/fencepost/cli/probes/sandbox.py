@@ -24,8 +24,13 @@ def probe_box(machine: Machine) -> Finding:
     if compiled is not None:
         return Finding(AREA, "fencepost-box", State.OK, f"compiled  {compiled}")
     compiler = next((path for name in program.COMPILERS if (path := machine.which(name))), None)
+    if compiler is None and machine.which("bwrap"):
+        remedy = (
+            "Install a C compiler (Debian: gcc); until then bubblewrap is used, which measures less well."
+        )
+        return Finding(AREA, "fencepost-box", State.DEGRADED, "not compiled, and no C compiler", remedy)
     if compiler is None:
-        remedy = "Install a C compiler (Debian: gcc); without it nothing is judged here."
+        remedy = "Install a C compiler (Debian: gcc), or bubblewrap; without them nothing is judged here."
         return Finding(AREA, "fencepost-box", State.LACKING, "not compiled, and no C compiler", remedy)
     return Finding(AREA, "fencepost-box", State.OK, f"compiled at first use  {compiler}")
 

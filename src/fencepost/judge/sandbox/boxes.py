@@ -16,6 +16,7 @@ from fencepost.judge.protocol import Outcome, ProtocolError, Verdict, sandbox_fa
 from fencepost.judge.sandbox import program
 from fencepost.judge.sandbox.agent import Agent, AgentFailed
 from fencepost.judge.sandbox.box_files import BoxFiles
+from fencepost.judge.sandbox.bubblewrap import run_in_bubblewrap
 from fencepost.judge.sandbox.command import Bounds, run_once
 from fencepost.judge.sandbox.order import Order, Site
 from fencepost.logs import get_logger
@@ -38,16 +39,24 @@ class Boxes:
         agents: bool = True,
         bounds: Bounds | None = None,
         box_program: Path | None = None,
+        bubblewrap: Path | None = None,
     ) -> None:
+        """With `bubblewrap` every run goes there: it is for machines on which there is no program of ours."""
         self.site = site
         self._metrics = metrics
         self._slots = slots
         self._use_agents = agents
         self._bounds = bounds or Bounds()
-        self._program = box_program or program.find()
+        self._bubblewrap = bubblewrap
+        self._program = box_program or (Path() if bubblewrap else program.find())
         self._idle: asyncio.LifoQueue[Agent] = asyncio.LifoQueue()
         self._agents: Sequence[Agent] = ()
         self._getting = asyncio.Lock()
+
+    @property
+    def busy(self) -> int:
+        """How many of them are in use."""
+        return len(self._agents) - self._idle.qsize()
 
     async def __aenter__(self) -> Boxes:
         await self._sweep()
@@ -113,6 +122,8 @@ class Boxes:
         return self._of_this_attempt(order, outcome)
 
     async def _attempt(self, agent: Agent, order: Order, files: BoxFiles) -> Outcome:
+        if self._bubblewrap is not None:
+            return await run_in_bubblewrap(self._bubblewrap, self.site, order, files)
         if self._use_agents:
             try:
                 if not agent.is_open:
@@ -147,6 +158,8 @@ class Boxes:
 
     async def _sweep(self) -> None:
         """Remove what a judge that was killed left in the cgroup tree."""
+        if self._bubblewrap is not None:
+            return
         with suppress(OSError):
             process = await asyncio.create_subprocess_exec(self._program, "sweep", env={})
             await process.wait()

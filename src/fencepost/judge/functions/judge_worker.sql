@@ -1,0 +1,78 @@
+-- Workers of the judge. Being listed gives nobody a right: what a worker may write is decided by the fence of each job.
+--
+-- Locks: the turn of those who enter, the lease of a place, its row.
+
+create or replace function fencepost._judge_worker_resource(p_place integer) returns text
+language sql immutable parallel safe
+as $$ select 'judge-worker:' || p_place $$;
+
+-- Take the first free place, or stay on one's own. Those who enter take turns by an advisory lock: two of them would look at
+-- the same place. Served by primary keys; walks past as many places as workers live.
+create or replace function fencepost.judge_worker_enter(
+  p_owner text, p_host text, p_version text, p_languages jsonb, p_slots integer, p_processors integer, p_sandbox text,
+  p_degraded jsonb, p_ttl interval
+) returns table (place integer, token bigint, expires_at timestamptz)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_place integer;
+  v_try   record;
+begin
+  perform fencepost._lease_check('judge-worker', p_owner, p_ttl);
+  perform fencepost._check_text('host', p_host, 256);
+  perform fencepost._check_text('version', p_version, 64);
+  perform fencepost._check_text('sandbox', p_sandbox, 64);
+  perform fencepost._check_json('languages', p_languages, 16384);
+  perform fencepost._check_json('degraded', p_degraded, 16384);
+  perform pg_advisory_xact_lock(hashtextextended('judge_worker', 0));
+  select w.place into v_place from fencepost.judge_worker w where w.owner = p_owner order by w.place limit 1;
+  v_place := coalesce(v_place, 1);
+  loop
+    select * into v_try from fencepost._lease_try(fencepost._judge_worker_resource(v_place), p_owner, p_ttl);
+    exit when v_try.outcome in ('acquired', 'renewed');
+    v_place := v_place + 1;
+  end loop;
+  delete from fencepost.judge_worker w where w.place = v_place;
+  insert into fencepost.judge_worker (place, owner, token, host, version, languages, slots, processors, sandbox, degraded, entered_at)
+  values (v_place, p_owner, (v_try.held).token, p_host, p_version, p_languages, p_slots, p_processors, p_sandbox, p_degraded,
+          (v_try.held).acquired_at);
+  return query select v_place, (v_try.held).token, (v_try.held).expires_at;
+end $$;
+
+-- Still there, and this loaded. Raises not_owner or lease_expired for who stood still too long: he enters again.
+create or replace function fencepost.judge_worker_beat(
+  p_place integer, p_token bigint, p_owner text, p_busy integer, p_load_average double precision, p_ttl interval
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  perform fencepost.lease_renew(fencepost._judge_worker_resource(p_place), p_owner, p_token, p_ttl);
+  update fencepost.judge_worker w set busy = p_busy, load_average = p_load_average
+  where w.place = p_place and w.token = p_token;
+end $$;
+
+-- Leave: the place is free at once. Raises not_owner when another one has it already.
+create or replace function fencepost.judge_worker_leave(p_place integer, p_token bigint, p_owner text) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  perform fencepost.lease_release(fencepost._judge_worker_resource(p_place), p_owner, p_token);
+end $$;
+
+-- The places, each with the last one who sat there. alive: its lease holds; lost: it ended without a word; left: it said so.
+-- running is counted where the truth is, by the owner's name in the running jobs; busy and load_average it said itself.
+create or replace view fencepost.judge_workers as
+  select w.place, w.owner, w.token,
+         case when l.token <> w.token then 'lost' when l.owner is null then 'left'
+              when l.expires_at > fencepost.clock() then 'alive' else 'lost' end as state,
+         w.host, w.version, w.languages, w.slots, w.processors, w.sandbox, w.degraded, w.busy, w.load_average,
+         (select count(*) from fencepost.job_running r where r.owner = w.owner) as running,
+         w.entered_at, l.renewed_at as seen_at, l.expires_at
+  from fencepost.judge_worker w
+  join fencepost.lease l on l.resource = 'judge-worker:' || w.place;
+
+-- All of them, by the order in which they entered.
+create or replace function fencepost.judge_worker_list() returns setof fencepost.judge_workers
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$ select * from fencepost.judge_workers w order by w.entered_at, w.place $$;

@@ -1,0 +1,83 @@
+"""A judge that sits is listed, one that left or died says or shows it, and nobody depends on the list."""
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost.embedded import Database
+from fencepost.house import Fencepost
+from fencepost.judge.discovery import Worker
+from fencepost.judge.service import Judging
+from fencepost.judge.settings import JudgeSettings
+from fencepost.testing import Child, Clock
+from tests.acceptance.judge.bench_of_judges import BRISK, judge, judging_of, open_judging
+from tests.acceptance.judge.test_judged_once import RIGHT, judged
+from tests.matrix.ports import free_port
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
+
+
+@pytest.fixture
+def clock(database: Database) -> Iterator[Clock]:
+    with Clock(database.admin_url) as clock:
+        yield clock
+
+
+async def listed(judging: Judging, wanted: Callable[[list[str]], bool]) -> list[Worker]:
+    async with asyncio.timeout(60):
+        while True:
+            workers = list(await judging.workers())
+            if wanted([one.state for one in workers]):
+                return workers
+            await asyncio.sleep(0.02)
+
+
+async def test_a_judge_is_listed_while_it_sits_and_lost_when_it_is_killed(
+    database: Database, redis_url: str, tmp_path: Path, clock: Clock
+) -> None:
+    async with Fencepost(database.url) as fp:
+        asking = judging_of(fp, tmp_path, "asking")
+        with Child(judge, database.url, redis_url, str(tmp_path)) as child:
+            (sitting,) = await listed(asking, lambda states: states == ["alive"])
+            child.kill()
+            clock.advance(16)
+            (lost,) = await asking.workers()
+        async with open_judging(database.url, redis_url, tmp_path, "next") as judging:
+            (following,) = await listed(judging, lambda states: states == ["alive"])
+        (left,) = await asking.workers()
+
+    assert set(sitting.languages) == {"c", "python"}
+    assert (sitting.slots, sitting.busy, sitting.sandbox.split(",")[0]) == (2, 0, "box")
+    assert (lost.owner, lost.state) == (sitting.owner, "lost")
+    # On the place of the one that is gone.
+    assert following.owner != sitting.owner
+    assert (left.owner, left.state) == (following.owner, "left")
+
+
+async def test_without_its_directory_a_judge_judges_on(
+    database: Database, redis_url: str, tmp_path: Path
+) -> None:
+    settings = JudgeSettings(
+        workspace=tmp_path / "one",
+        store=tmp_path / "store",
+        languages="python",
+        discovery=f"etcd://127.0.0.1:{free_port()}",
+    )
+    async with Fencepost(database.url, redis_url=redis_url, job_settings=BRISK) as fp:
+        judging = Judging(fp, settings)
+        await judging.import_samples()
+        async with judging.running():
+            job_id = await judging.submit("fence-posts", "python", RIGHT, author="ann")
+            got = await judged(judging, job_id)
+        value = fp.metrics.registry.get_sample_value
+        failed, here = (
+            value("judge_loop_errors_total", {"loop": "judge-presence"}),
+            value("judge_worker_listed"),
+        )
+
+    assert got["result"]["verdict"] == "AC"
+    assert failed
+    assert here == 0

