@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,11 @@ TESTS = (
 )
 # They look at the functions as text, or at the machine: any change at all would be seen.
 NOT_THESE = ("test_migrate", "test_reference", "test_processes", "test_documented")
+# They start processes of their own, and see what the quick ones see.
+SLOW = ("test_worker_command", "test_jobs_command")
+TEST_SECONDS_MAX = 30.0
 SURVEY_SECONDS = 1800.0
-HANG_SECONDS = 240.0
+HANG_SECONDS = 120.0
 
 
 class Run:
@@ -91,11 +95,8 @@ class Run:
             self._workshop.exchange(mutant.text)
         except psycopg.Error:
             return "stillborn"
-        tests = survey.tests_of(callers(mutant.function))
-        noun = mutant.function.file.removesuffix(".sql")
-        tests.sort(key=lambda test: f"test_{noun}.py" not in test)
         items = {item.nodeid: item for item in session.items}
-        wanted = [items[test] for test in tests if test in items and test not in survey.failed]
+        wanted = [items[test] for test in likely(survey, mutant.function) if test in items]
         try:
             return in_a_child(lambda: _run_until_one_fails(session, wanted), within=HANG_SECONDS)
         finally:
@@ -120,6 +121,19 @@ def _run_until_one_fails(session: pytest.Session, items: Sequence[pytest.Item]) 
     return failure.test or PASSED
 
 
+def likely(survey: Survey, function: Function) -> list[str]:
+    """The tests that reach the function: those of its own file first, then the quick ones, within a bound."""
+    noun = function.file.removesuffix(".sql")
+    tests = [
+        test
+        for test in survey.tests_of(callers(function))
+        if test not in survey.failed and not any(slow in test for slow in SLOW)
+    ]
+    tests.sort(key=lambda test: f"test_{noun}.py" not in test)
+    seconds = accumulate(survey.seconds[test] for test in tests)
+    return [test for test, upto in zip(tests, seconds, strict=True) if upto < TEST_SECONDS_MAX]
+
+
 def callers(function: Function) -> set[str]:
     """The function, and all that call it: PostgreSQL does not count what it has inlined."""
     every = kernel_functions()
@@ -136,7 +150,9 @@ def chosen(options: argparse.Namespace) -> list[Mutant]:
     every = [mutant for function in kernel_functions() for mutant in mutants(function)]
     every = [mutant for mutant in every if options.only in mutant.name]
     if options.sample:
-        every = random.Random(options.seed).sample(every, options.sample)  # noqa: S311 - A choice of tests.
+        # The first of a shuffled list, so that a larger sample has the smaller one in it.
+        random.Random(options.seed).shuffle(every)  # noqa: S311 - A choice of tests.
+        every = every[: options.sample]
     return every[part - 1 :: parts]
 
 

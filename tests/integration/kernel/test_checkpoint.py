@@ -288,3 +288,15 @@ def test_pruning_leaves_what_was_only_begun(owner: Caller) -> None:
 def test_pruning_keeps_at_least_one(owner: Caller) -> None:
     for keep in (0, -1, None):
         owner.invalid("keep", "select fencepost.checkpoint_prune('flow:1', 1, %s::int)", keep)
+
+
+@pytest.mark.full
+def test_a_state_beyond_its_bound_is_named(owner: Caller) -> None:
+    number = owner.value(BEGIN, 1)
+
+    owner.invalid(
+        "state",
+        "select fencepost.checkpoint_store('flow:1', 1, %s, null, '1', decode(repeat('00', %s), 'hex'))",
+        number,
+        (256 << 20) + 1,
+    )
