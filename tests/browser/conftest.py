@@ -1,9 +1,14 @@
-"""A real Chromium on a real console. Screenshots are kept in the directory that BROWSER_SHOTS names."""
+"""A real Chromium on a real console. Screenshots are kept in the directory that BROWSER_SHOTS names.
+
+One browser and one console serve a whole file of tests: starting them costs more than most tests do. A test
+that changes something has names of its own for it.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +16,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from fencepost.console.role import Role
-from fencepost.embedded import Database
+from fencepost.embedded import Database, PostgresServer
 from tests.browser.visit import Visit
 from tests.integration.console.stage import Stage, console
 
@@ -35,38 +40,55 @@ def chromium() -> str:
     return found
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def browser(chromium: str) -> Iterator[Browser]:
+    # No longer than a file: while it runs, no test may run an event loop of its own.
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         yield running
         running.close()
 
 
-@pytest.fixture
-def stage(database: Database) -> Iterator[Stage]:
-    with console(database) as stage:
+@pytest.fixture(scope="module")
+def shared_database(postgres: PostgresServer, template_database: Database) -> Iterator[Database]:
+    """A migrated database for all tests of a file."""
+    database = Database(postgres, f"t_{uuid.uuid4().hex}")
+    database.create(template=template_database.name)
+    yield database
+    database.drop()
+
+
+@pytest.fixture(scope="module")
+def stage(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with console(shared_database, data_directory=tmp_path_factory.mktemp("reports")) as stage:
         yield stage
 
 
-@pytest.fixture
-def shots(tmp_path: Path) -> Path:
-    kept = Path(os.environ.get("BROWSER_SHOTS", tmp_path))
+@pytest.fixture(scope="session")
+def shots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    kept = Path(os.environ.get("BROWSER_SHOTS", tmp_path_factory.mktemp("shots")))
     kept.mkdir(parents=True, exist_ok=True)
     return kept
 
 
-@pytest.fixture
-def visit(browser: Browser, stage: Stage, shots: Path) -> Iterator[Visit]:
-    """Somebody with every right, in a window of a desktop."""
-    context: BrowserContext = browser.new_context(
+@pytest.fixture(scope="module")
+def known(browser: Browser, stage: Stage) -> Iterator[BrowserContext]:
+    """Somebody with every right, logged in once, in a window of a desktop."""
+    context = browser.new_context(
         base_url=stage.url,
         timezone_id="Asia/Kolkata",
         locale="en-GB",
         viewport={"width": 1280, "height": 900},
     )
-    page: Page = context.new_page()
-    visit = Visit(stage, page, shots)
+    page = context.new_page()
     page.goto(stage.link(Role.ADMIN))
-    yield visit
+    page.close()
+    yield context
     context.close()
+
+
+@pytest.fixture
+def visit(known: BrowserContext, stage: Stage, shots: Path) -> Iterator[Visit]:
+    page: Page = known.new_page()
+    yield Visit(url=stage.url, page=page, shots=shots, stage=stage)
+    page.close()

@@ -1,18 +1,21 @@
-"""Every page in a real browser: shown, accessible, at home on a phone, and silent about errors."""
+"""Every page and every action in a real browser: accessible, at home on a phone, and silent about errors."""
 
 from __future__ import annotations
 
 import re
-from typing import Literal
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 from fencepost.console import people
+from fencepost.console.role import Role
 from tests.browser.visit import Visit
+from tests.integration.console.city import City, leave_a_report
 from tests.integration.console.crowd import Crowd
+from tests.integration.console.stage import PASSWORD, Stage
 
-PAGES = [
+EVIL = "\"'><img src=x onerror=window.hit=1>javascript:window.hit=1"
+LISTS = [
     "",
     "queues",
     "jobs",
@@ -32,163 +35,210 @@ PAGES = [
     "account",
     "audit",
 ]
+SHOWN = """() => [...document.querySelectorAll("time")].map((time) => [
+  time.textContent, new Intl.DateTimeFormat("en-GB", {dateStyle: "medium", timeStyle: "medium",
+  timeZone: "Asia/Kolkata"}).format(new Date(time.title)), time.title])"""
 
 
-SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+@pytest.fixture(scope="module")
+def city(stage: Stage) -> City:
+    leave_a_report(stage.place.fp.settings.data_directory)
+    city = City(stage.database)
+    stage.call(people.roll(5))
+    stage.place.pulse.forget()
+    return city
 
 
-def paths(crowd: Crowd) -> list[str]:
+def paths(city: City) -> list[str]:
+    """One page of every template."""
     things = [
-        f"jobs/{crowd.running}",
-        f"jobs/{crowd.dead[0]}",
-        f"leases/{crowd.lease}",
-        f"outbox/{crowd.message}",
+        f"jobs/{city.running}",
+        f"jobs/{city.dead[0]}",
+        f"leases/{city.lease}",
+        f"outbox/{city.parked}",
+        f"orders/{city.orders['parked']}",
+        "players/p1",
+        f"nonces/{city.signer}",
+        f"flows/{city.flow}",
     ]
-    return [*PAGES, *things]
+    return [f"/console/{path}".rstrip("/") for path in (*LISTS, *things)]
+
+
+def in_the_dark(city: City) -> list[str]:
+    """Between them they have every kind of thing that has a colour."""
+    return [
+        "",
+        "queues",
+        f"jobs/{city.dead[0]}",
+        f"orders/{city.orders['parked']}",
+        f"flows/{city.flow}",
+        "users",
+    ]
 
 
 def name_of(path: str) -> str:
-    return re.sub(r"\W+", "-", path or "overview")
+    return re.sub(r"\W+", "-", path.removeprefix("/console").strip("/") or "overview")
 
 
-def test_every_page_is_shown_and_accessible_in_light_and_dark(visit: Visit) -> None:
-    crowd = Crowd(visit.stage.database)
-    crowd.park()
-    visit.stage.place.pulse.forget()
-    visit.stage.call(people.roll(5))
-    for path in paths(crowd):
-        visit.go(f"/console/{path}".rstrip("/"))
-        for scheme in SCHEMES:
-            visit.page.emulate_media(color_scheme=scheme)
-            visit.shoot(f"{name_of(path)}-{scheme}")
-            visit.is_accessible()
-    visit.went_well()
-
-
-def test_every_page_fits_a_phone(visit: Visit) -> None:
-    crowd = Crowd(visit.stage.database, "a-rather-long-name-of-a-queue-that-does-not-break-anywhere")
-    visit.stage.place.pulse.forget()
-    visit.page.set_viewport_size({"width": 360, "height": 740})
-    for path in paths(crowd):
-        visit.go(f"/console/{path}".rstrip("/"))
-        visit.fits()
-        if path in {"", "jobs", f"jobs/{crowd.dead[0]}"}:
-            visit.shoot(f"{name_of(path)}-phone")
-    visit.went_well()
-
-
-def test_times_are_in_the_viewers_zone_with_the_instant_on_hover(visit: Visit) -> None:
-    Crowd(visit.stage.database)
-    visit.go("/console/jobs")
+def test_every_page_is_shown_accessible_and_at_home_on_a_phone(visit: Visit, city: City) -> None:
+    for path in paths(city):
+        visit.go(path)
+        visit.shoot(name_of(path))
+        visit.fits_a_phone()
+        dark = path in (f"/console/{one}".rstrip("/") for one in in_the_dark(city))
+        visit.is_accessible(dark=dark)
+        if dark:
+            visit.shoot(f"{name_of(path)}-dark")
+        # In the viewer's zone, with the exact instant on hover.
+        for told, expected, instant in visit.page.evaluate(SHOWN):
+            assert (told, instant[-6:]) == (expected, "+00:00"), path
     expect(visit.page.locator("#zone")).to_have_text(re.compile("Asia/(Kolkata|Calcutta)"))
-    time = visit.page.locator("td time").first
-    exact = time.get_attribute("title")
-    assert exact is not None
-    assert exact.endswith("+00:00")
-    shown = visit.page.evaluate(
-        "(at) => new Intl.DateTimeFormat('en-GB', {dateStyle: 'medium', timeStyle: 'medium',"
-        " timeZone: 'Asia/Kolkata'}).format(new Date(at))",
-        exact,
-    )
-    expect(time).to_have_text(shown)
+    visit.went_well()
 
 
-def test_the_figures_move_by_themselves(visit: Visit) -> None:
+def test_what_is_written_in_the_database_does_nothing_in_a_browser(visit: Visit, city: City) -> None:
+    crowd = Crowd(visit.stage.database, EVIL)
+    visit.stage.place.pulse.forget()
+    for path in ("", "queues", "jobs", "dead", "leases", "outbox", f"jobs/{crowd.dead[0]}"):
+        visit.go(f"/console/{path}".rstrip("/"))
+        assert visit.page.evaluate("window.hit") is None, path
+        assert EVIL in visit.page.inner_text("main"), path
+    visit.went_well()
+
+
+def test_the_figures_move_by_themselves_and_a_chart_is_read_out_with_the_keyboard(
+    visit: Visit, city: City
+) -> None:
     visit.go("/console")
     expect(visit.page.locator("#live")).to_have_text("live")
-    expect(visit.page.locator("[data-figure=dead]")).to_have_text("0")
-    Crowd(visit.stage.database)
-    expect(visit.page.locator("[data-figure=dead]")).to_have_text("3", timeout=30_000)
-    expect(visit.page.locator("#needs-list")).to_contain_text("dead in mail")
-    visit.went_well()
-
-
-def test_a_chart_is_read_out_with_the_keyboard(visit: Visit) -> None:
-    Crowd(visit.stage.database)
-    visit.stage.call(people.roll(5))
-    visit.go("/console")
+    Crowd(visit.stage.database, "lively")
+    expect(visit.page.locator("#needs-list")).to_contain_text("dead in lively", timeout=60_000)
     chart = visit.page.locator("figure.chart").first
     chart.focus()
     chart.press("Home")
     chart.press("End")
     expect(chart.locator(".readout")).to_contain_text("finished")
+    visit.shoot("overview-live")
     visit.went_well()
 
 
-def test_an_operator_pauses_a_queue_and_runs_a_dead_job_again(visit: Visit) -> None:
-    crowd = Crowd(visit.stage.database)
+def test_filters_stay_in_the_address(visit: Visit, city: City) -> None:
+    visit.go("/console/jobs?queue=mail")
+    visit.page.get_by_label("State").select_option("dead")
+    visit.press("Show")
+    assert "state=dead" in visit.page.url
+    expect(visit.page.locator("tbody tr")).to_have_count(3)
+    visit.page.reload()
+    expect(visit.page.get_by_label("State")).to_have_value("dead")
+    visit.went_well()
+
+
+def test_an_operator_decides_about_queues_schedules_and_jobs(visit: Visit, city: City) -> None:
+    crowd = Crowd(visit.stage.database, "operated")
     visit.stage.place.pulse.forget()
     visit.go("/console/queues")
-    visit.page.get_by_role("button", name="Pause").click()
-    expect(visit.page.get_by_role("status").filter(has_text="mail is paused")).to_be_visible()
+    row = visit.page.locator("tr[data-queue=operated]")
+    row.get_by_role("button", name="Pause").click()
+    expect(visit.page.get_by_role("status").filter(has_text="operated is paused")).to_be_visible()
     visit.shoot("queue-paused")
-    visit.page.get_by_role("button", name="Resume").click()
-    expect(visit.page.get_by_role("button", name="Pause")).to_be_visible()
+    row.get_by_role("button", name="Resume").click()
+    expect(row.get_by_role("button", name="Pause")).to_be_visible()
+    visit.go("/console/schedules")
+    visit.press("Pause")
+    expect(visit.page.get_by_role("status").filter(has_text="nightly is paused")).to_be_visible()
+    visit.press("Resume")
+    heading = visit.page.get_by_role("heading", level=1)
     visit.go(f"/console/jobs/{crowd.dead[0]}")
-    visit.page.get_by_role("button", name="Replay").click()
-    expect(visit.page.get_by_role("heading", level=1)).to_contain_text("pending")
-    visit.page.on("dialog", lambda dialog: dialog.accept())
+    visit.press("Replay")
+    expect(heading).to_contain_text("pending")
+    answers = ["dismiss", "accept", "accept"]
+    visit.page.on("dialog", lambda dialog: getattr(dialog, answers.pop(0))())
     visit.page.get_by_role("button", name="Cancel").click()
-    expect(visit.page.get_by_role("heading", level=1)).to_contain_text("cancelled")
+    assert crowd.state_of(crowd.dead[0]) == "pending", "a question that is denied changes nothing"
+    visit.press("Cancel")
+    expect(heading).to_contain_text("cancelled")
+    visit.press("Run now")
+    expect(heading).to_contain_text("pending")
+    visit.shoot("job-run-again")
+    visit.go(f"/console/jobs/{crowd.dead[1]}")
+    visit.press("Give up")
+    expect(heading).to_contain_text("cancelled")
     visit.went_well()
 
 
-def test_dead_letters_are_previewed_and_replayed_in_bulk(visit: Visit) -> None:
-    crowd = Crowd(visit.stage.database)
+def test_dead_letters_are_previewed_and_replayed_in_bulk(visit: Visit, city: City) -> None:
+    crowd = Crowd(visit.stage.database, "buried")
     visit.stage.place.pulse.forget()
-    visit.go("/console/dead")
+    visit.go("/console/dead?queue=buried")
     visit.page.get_by_role("link", name="Preview…").click()
     expect(visit.page.get_by_role("heading", level=1)).to_have_text("3 dead letters are meant")
-    visit.shoot("dead-preview")
-    visit.page.get_by_role("button", name="Replay 3").click()
+    visit.shoot("dead-preview-of-one-cause")
+    visit.press("Replay 3")
     expect(visit.page.locator(".notice")).to_contain_text("3 replayed")
     assert {crowd.state_of(job) for job in crowd.dead} == {"pending"}
     visit.went_well()
 
 
-def test_a_question_that_is_denied_changes_nothing(visit: Visit) -> None:
-    crowd = Crowd(visit.stage.database)
-    visit.page.on("dialog", lambda dialog: dialog.dismiss())
-    visit.go(f"/console/jobs/{crowd.waiting}")
-    visit.page.get_by_role("button", name="Cancel").click()
-    assert crowd.state_of(crowd.waiting) == "pending"
+def test_messages_orders_and_flows_are_decided_about(visit: Visit, city: City) -> None:
+    visit.go(f"/console/outbox/{city.parked}")
+    visit.page.get_by_label("It is").select_option("dead")
+    visit.page.get_by_label("because").fill("asked them")
+    visit.press("Decide")
+    expect(visit.page.get_by_role("heading", level=1)).to_contain_text("dead")
+    visit.go(f"/console/orders/{city.orders['parked']}")
+    visit.page.get_by_label("It is").select_option("unknown")
+    visit.page.get_by_label("because").first.fill("ask them again")
+    visit.press("Decide")
+    expect(visit.page.get_by_role("heading", level=1)).to_contain_text("unknown")
+    visit.shoot("order-decided")
+    visit.go(f"/console/orders/{city.orders['queued']}")
+    visit.page.get_by_label("Cancel it, because").fill("too late")
+    visit.press("Cancel")
+    expect(visit.page.get_by_role("heading", level=1)).to_contain_text("dead")
+    visit.go(f"/console/flows/{city.flow}")
+    visit.page.get_by_role("textbox", name="Savepoint").fill("by-hand")
+    visit.press("Keep")
+    expect(visit.page.get_by_role("region", name="Savepoints")).to_contain_text("by-hand")
+    visit.page.on("dialog", lambda dialog: dialog.accept())
+    visit.press("Drain")
+    expect(visit.page.get_by_role("heading", level=1)).to_contain_text("paused")
+    visit.shoot("flow-drained")
+    visit.press("Run again")
+    visit.went_well()
 
 
-def test_filters_stay_in_the_address(visit: Visit) -> None:
-    Crowd(visit.stage.database)
-    visit.go("/console/jobs")
-    visit.page.get_by_label("State").select_option("dead")
-    visit.page.get_by_role("button", name="Show").click()
-    assert "state=dead" in visit.page.url
-    expect(visit.page.locator("tbody tr")).to_have_count(3)
-    visit.page.reload()
-    expect(visit.page.get_by_label("State")).to_have_value("dead")
-
-
-def test_a_token_is_made_shown_once_and_revoked(visit: Visit) -> None:
+def test_tokens_and_users_are_made_and_locked_out(visit: Visit) -> None:
+    visit.page.on("dialog", lambda dialog: dialog.accept())
     visit.go("/console/account")
     visit.page.get_by_label("For").fill("ci")
-    visit.page.get_by_role("button", name="Make a token").click()
+    visit.press("Make a token")
     expect(visit.page.locator("pre.secret")).to_contain_text("fpc_")
     visit.page.get_by_role("link", name="Go on").click()
-    visit.page.on("dialog", lambda dialog: dialog.accept())
-    visit.page.get_by_role("button", name="Revoke").click()
+    visit.press("Revoke")
     expect(visit.page.get_by_text("revoked", exact=True)).to_be_visible()
-
-
-@pytest.mark.parametrize("evil", ["<img src=x onerror=window.hit=1>", "javascript:window.hit=1"])
-def test_a_name_that_is_markup_is_only_a_name(visit: Visit, evil: str) -> None:
-    Crowd(visit.stage.database, evil)
-    for path in ("", "queues", "jobs", "dead", "leases", "outbox", "refusals"):
-        visit.go(f"/console/{path}".rstrip("/"))
-        assert visit.page.evaluate("window.hit") is None
+    visit.go("/console/users")
+    visit.page.get_by_label("Name").fill("ada")
+    visit.page.get_by_label("Password").fill("a long enough one")
+    visit.press("Keep")
+    row = visit.page.locator("tr").filter(has_text="ada")
+    row.get_by_role("button", name="Lock out").click()
+    expect(row).to_contain_text("locked")
+    visit.shoot("user-locked-out")
     visit.went_well()
 
 
-def test_logging_out_shows_the_login(visit: Visit) -> None:
-    visit.go("/console")
-    visit.page.get_by_role("button", name="Log out").click()
-    expect(visit.page.get_by_role("heading", name="Log in")).to_be_visible()
-    visit.is_accessible()
-    visit.shoot("login")
-    visit.went_well()
+def test_logging_in_and_out(browser: Browser, visit: Visit) -> None:
+    name = visit.stage.user(Role.OPERATOR)
+    context = browser.new_context(base_url=visit.stage.url)
+    someone = Visit(url=visit.url, page=context.new_page(), shots=visit.shots, stage=visit.stage)
+    someone.go("/console/jobs")
+    someone.is_accessible(dark=False)
+    someone.shoot("login")
+    someone.page.get_by_label("Name").fill(name)
+    someone.page.get_by_label("Password").fill(PASSWORD)
+    someone.press("Log in")
+    assert someone.page.url.endswith("/console/jobs")
+    someone.press("Log out")
+    expect(someone.page.get_by_role("heading", name="Log in")).to_be_visible()
+    someone.went_well()
+    context.close()

@@ -14,11 +14,14 @@ from tests.integration.console.stage import Stage
 
 # Tags of WCAG 2.1 A and AA.
 RULES = {"runOnly": {"type": "tag", "values": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}}
+CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
 
 
-@dataclass
-class Visit:
-    stage: Stage
+@dataclass(kw_only=True)
+class Guest:
+    """At any house of ours."""
+
+    url: str
     page: Page
     shots: Path
     complaints: list[str] = field(default_factory=list[str])
@@ -33,31 +36,57 @@ class Visit:
         assert answer is not None
         assert answer.ok, (path, answer.status)
 
+    def press(self, button: str) -> None:
+        """Press it, and be where it leads."""
+        with self.page.expect_navigation():
+            self.page.get_by_role("button", name=button, exact=True).click()
+
     def shoot(self, name: str) -> None:
         self.page.screenshot(path=self.shots / f"{name}.png", full_page=True)
 
-    def is_accessible(self) -> None:
-        """By axe, with the rules of WCAG 2.1 AA."""
+    def is_accessible(self, *, dark: bool = True) -> None:
+        """By axe, with the rules of WCAG 2.1 AA in light; in the dark the contrast, all that changes there."""
         axe: Any = Axe()
-        found: list[dict[str, Any]] = axe.run(self.page, options=RULES).response["violations"]
-        told = [(one["id"], one["help"], [node["html"][:200] for node in one["nodes"][:3]]) for one in found]
-        assert told == [], (self.page.url, told)
+        self.page.emulate_media(color_scheme="light")
+        self._accept(axe.run(self.page, options=RULES).response)
+        if dark:
+            self.page.emulate_media(color_scheme="dark")
+            # The script is there by now.
+            self._accept(self.page.evaluate("(options) => axe.run(document, options)", CONTRAST))
 
-    def fits(self) -> None:
-        """Nothing makes the page itself scroll sideways."""
+    def fits_a_phone(self) -> None:
+        """At 360 pixels nothing makes the page itself scroll sideways."""
+        before = self.page.viewport_size
+        self.page.set_viewport_size({"width": 360, "height": 740})
         wide = self.page.evaluate(
             "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         )
         assert wide <= 0, (self.page.url, wide)
+        assert before is not None
+        self.page.set_viewport_size(before)
 
     def went_well(self) -> None:
         assert self.complaints == []
+
+    def _accept(self, found: dict[str, Any]) -> None:
+        told = [
+            (one["id"], one["help"], [node["html"][:200] for node in one["nodes"][:3]])
+            for one in found["violations"]
+        ]
+        assert told == [], (self.page.url, told)
 
     def _heard(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"}:
             self.complaints.append(f"console: {message.text}")
 
     def _asked(self, request: Request) -> None:
-        ours = urlsplit(self.stage.url).netloc
+        ours = urlsplit(self.url).netloc
         if urlsplit(request.url).netloc != ours:
             self.complaints.append(f"another host: {request.url}")
+
+
+@dataclass(kw_only=True)
+class Visit(Guest):
+    """At a console."""
+
+    stage: Stage
