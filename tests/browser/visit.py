@@ -45,7 +45,7 @@ class Guest:
         self.page.screenshot(path=self.shots / f"{name}.png", full_page=True)
 
     def is_accessible(self, *, dark: bool = True) -> None:
-        """By axe, with the rules of WCAG 2.1 AA in light; in the dark the contrast, all that changes there."""
+        """By axe, with the rules of WCAG 2.1 AA in light; in dark the contrast, all that changes there."""
         axe: Any = Axe()
         self.page.emulate_media(color_scheme="light")
         self._accept(axe.run(self.page, options=RULES).response)
