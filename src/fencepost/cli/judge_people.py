@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.terminal import JsonOption, answer, answer_json
+from fencepost.cli.terminal import JsonOption, answer, answer_json, ask_password
 from fencepost.judge.role import RoleWord
+
+if TYPE_CHECKING:
+    from fencepost.whereabouts import Whereabouts
 
 DAY_SECONDS = 86_400
 LIST_MAX = 100_000
@@ -24,6 +27,7 @@ users_app = typer.Typer(
     \b
     Examples:
       fencepost judge users set ada --role jury
+      fencepost judge users password ada        asks for it; then she can log in to the pages
       fencepost judge users list
       fencepost judge users lock ada
     """,
@@ -55,6 +59,33 @@ def set_user(
     with acting() as connection:
         run(connection, people.set_user(name, Role.named(role), somebody(None)))
     answer(f"{name} is {role}.")
+
+
+@users_app.command("password")
+def set_password(
+    name: Name,
+    password_stdin: Annotated[
+        bool, typer.Option("--password-stdin", help="Read the password from stdin, for scripts.")
+    ] = False,
+) -> None:
+    """Give a user a password for the pages. Sessions end.
+
+    Ends with 4 when there is no such user.
+
+    \b
+    Examples:
+      fencepost judge users password ada
+      pass show ada | fencepost judge users password ada --password-stdin
+    """
+    from fencepost.cli.job_desk import acting, somebody  # noqa: PLC0415
+    from fencepost.judge import sessions  # noqa: PLC0415
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost.web.passwords import Passwords  # noqa: PLC0415
+
+    hashed = Passwords().hashed(ask_password(from_stdin=password_stdin))
+    with acting() as connection, known(f"There is no user {name}."):
+        run(connection, sessions.set_password(name, hashed, somebody(None)))
+    answer(f"{name} has a new password.")
 
 
 @users_app.command("list")
@@ -141,6 +172,18 @@ def revoke_token(token_id: Annotated[int, typer.Argument(metavar="ID")]) -> None
     with acting() as connection, known(f"There is no token {token_id}."):
         run(connection, people.revoke_token(token_id, somebody(None)))
     answer(f"Token {token_id} is revoked.")
+
+
+def judge_pages(place: Whereabouts) -> str | None:
+    """Where people find the judge, or None when its packages are not installed."""
+    from importlib.util import find_spec  # noqa: PLC0415
+
+    from fencepost.judge.access import COURT  # noqa: PLC0415
+
+    needed = ("argon2", "jinja2", "latex2mathml", "mdit_py_plugins", "obstore", "python_multipart")
+    if any(find_spec(name) is None for name in needed):
+        return None
+    return f"{place.endpoint_url or ''}{COURT}"
 
 
 @contextmanager

@@ -57,8 +57,8 @@ def up(
       DATABASE_URL=postgresql://app@db/shop MIGRATION_DATABASE_URL=postgresql://owner@db/shop fencepost up
 
     \b
-    The address that it prints has the console at /, and /metrics, /healthz and /readyz. The link beside it
-    lets you into the console once, within an hour.
+    The address that it prints has the console at /, the judge's pages at /court, and /metrics, /healthz and
+    /readyz. The link beside it lets you into the console once, within an hour.
     Ends with 7 when another process uses the directory.
     """
     from fencepost.cli.house import open_house  # noqa: PLC0415 - Loads everything, which --help need not.
@@ -88,6 +88,7 @@ def _settings(directory: Path | None, port: int | None) -> Settings:
 
 def _announce(house: House, *, json_output: bool) -> None:
     from fencepost.cli.console import login_link  # noqa: PLC0415 - As above.
+    from fencepost.cli.judge_people import judge_pages  # noqa: PLC0415
 
     place = house.whereabouts
     if json_output:
@@ -102,6 +103,8 @@ def _announce(house: House, *, json_output: bool) -> None:
     answer(f"Fencepost is up: {place.endpoint_url}")
     if (way_in := login_link(place)) is not None:
         answer(f"Log in, once: {way_in}")
+    if (judge := judge_pages(place)) is not None:
+        answer(f"The judge: {judge}")
     remark(
         f"Servers: {place.origin}. Look with `fencepost status` in another terminal. Ctrl-C stops everything."
     )

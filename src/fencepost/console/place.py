@@ -12,9 +12,9 @@ from fencepost.console.pulse import Pulse
 from fencepost.console.reading import Reading
 from fencepost.console.settings import ConsoleSettings
 from fencepost.house import Fencepost
+from fencepost.web.forms import Id
 
 Limit = Annotated[int, Field(ge=1, le=1000, description="Rows on one page.")]
-Id = Annotated[int, Field(ge=0, le=9_223_372_036_854_775_807)]
 
 
 def _unless_empty(value: object) -> object:

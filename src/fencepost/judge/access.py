@@ -1,4 +1,4 @@
-"""Every route of the judge, who may use it and how large its request may be: the one table.
+"""Every route of the judge, who may use it and how large its request may be: the one table of each kind.
 
 A route that is not in it cannot be made, and a line without a route is refused at the start. What a role may
 *see* of what it may ask for (a contestant only his own submissions) the route decides, from the visitor.
@@ -36,6 +36,7 @@ class Access:
 
 CONTESTANT = Access(Role.CONTESTANT)
 PROGRAM = Access(Role.CONTESTANT, carries_program=True)
+TRIAL = Access(Role.CONTESTANT, SMALL_BYTES + 6 * INPUT_BYTES_MAX, carries_program=True)
 JURY = Access(Role.JURY)
 ADMIN = Access(Role.ADMIN)
 
@@ -53,9 +54,7 @@ ACCESS: Mapping[tuple[str, str], Access] = {
     ("GET", "/judge/rejudgings/{generation}"): JURY,
     ("POST", "/judge/rejudgings/{generation}/apply"): JURY,
     ("POST", "/judge/rejudgings/{generation}/drop"): JURY,
-    ("POST", "/judge/trials"): Access(
-        Role.CONTESTANT, SMALL_BYTES + 6 * INPUT_BYTES_MAX, carries_program=True
-    ),
+    ("POST", "/judge/trials"): TRIAL,
     ("GET", "/judge/trials/{job_id}"): CONTESTANT,
     ("GET", "/judge/contests"): CONTESTANT,
     ("GET", "/judge/contests/{contest}"): CONTESTANT,
@@ -77,5 +76,59 @@ ACCESS: Mapping[tuple[str, str], Access] = {
     ("DELETE", "/judge/tokens/{token_id}"): ADMIN,
 }
 
-OWN_DOORS = ("/submit", "/status", "/submissions", "/languages", "/problems", "/judge")
+COURT = "/court"
+"""Where the pages are."""
+
+PAGES: Mapping[tuple[str, str], Access] = {
+    ("GET", COURT): CONTESTANT,
+    ("GET", f"{COURT}/problems/{{slug}}"): CONTESTANT,
+    ("GET", f"{COURT}/submissions"): CONTESTANT,
+    ("POST", f"{COURT}/submissions"): TRIAL,
+    ("GET", f"{COURT}/submissions/{{job_id}}"): CONTESTANT,
+    ("GET", f"{COURT}/submissions/{{job_id}}/events"): CONTESTANT,
+    ("POST", f"{COURT}/trials"): TRIAL,
+    ("GET", f"{COURT}/trials/{{job_id}}"): CONTESTANT,
+    ("GET", f"{COURT}/contests"): CONTESTANT,
+    ("GET", f"{COURT}/contests/{{contest}}"): CONTESTANT,
+    ("POST", f"{COURT}/contests/{{contest}}/join"): CONTESTANT,
+    ("GET", f"{COURT}/contests/{{contest}}/scoreboard"): CONTESTANT,
+    ("GET", f"{COURT}/contests/{{contest}}/clarifications"): CONTESTANT,
+    ("POST", f"{COURT}/contests/{{contest}}/clarifications"): CONTESTANT,
+    ("POST", f"{COURT}/contests/{{contest}}/clarifications/{{clarification_id}}/answer"): JURY,
+    ("POST", f"{COURT}/contests/{{contest}}/announcements"): JURY,
+    ("POST", f"{COURT}/contests/{{contest}}/unfreeze"): JURY,
+    ("GET", f"{COURT}/contest"): JURY,
+    ("POST", f"{COURT}/contest"): JURY,
+    ("GET", f"{COURT}/import"): JURY,
+    ("POST", f"{COURT}/import"): Access(Role.JURY, HOUSE_BYTES),
+    ("GET", f"{COURT}/rejudgings"): JURY,
+    ("POST", f"{COURT}/rejudgings"): JURY,
+    ("GET", f"{COURT}/rejudge"): JURY,
+    ("GET", f"{COURT}/rejudgings/{{generation}}"): JURY,
+    ("POST", f"{COURT}/rejudgings/{{generation}}/apply"): JURY,
+    ("POST", f"{COURT}/rejudgings/{{generation}}/drop"): JURY,
+    ("GET", f"{COURT}/workers"): JURY,
+    ("GET", f"{COURT}/users"): ADMIN,
+    ("POST", f"{COURT}/users"): ADMIN,
+    ("GET", f"{COURT}/users/{{name}}"): ADMIN,
+    ("POST", f"{COURT}/users/{{name}}/lock"): ADMIN,
+    ("POST", f"{COURT}/users/{{name}}/tokens"): ADMIN,
+    ("POST", f"{COURT}/tokens/{{token_id}}/revoke"): ADMIN,
+    ("GET", f"{COURT}/account"): CONTESTANT,
+    ("POST", f"{COURT}/account/password"): CONTESTANT,
+    ("POST", f"{COURT}/logout"): CONTESTANT,
+}
+"""The pages and their forms: by a session's cookie, and each form with its token."""
+
+OPEN_PAGES = frozenset(
+    {
+        ("GET", "/judge"),
+        ("GET", f"{COURT}/login"),
+        ("POST", f"{COURT}/login"),
+        ("GET", f"{COURT}/static/{{name}}"),
+    }
+)
+"""For which nobody needs to be known."""
+
+OWN_DOORS = ("/submit", "/status", "/submissions", "/languages", "/problems", "/judge", COURT)
 """Below these the judge asks who is there, and not the guard of the house."""

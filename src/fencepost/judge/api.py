@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
-from collections.abc import AsyncGenerator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,19 +12,18 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
-from fencepost.judge import contest_api, contests, people_api, rejudge_api, trial_api, worker_api
+from fencepost.judge import contest_api, people_api, rejudge_api, trial_api, viewing, worker_api
 from fencepost.judge import doors as entrance
 from fencepost.judge.access import ACCESS
 from fencepost.judge.doors import Doors, Who, author_of
 from fencepost.judge.problem import Slug
 from fencepost.judge.program_request import ProgramRequest
-from fencepost.judge.records import Standing
+from fencepost.judge.records import ProblemTitle
 from fencepost.judge.role import Role, Visitor
-from fencepost.judge.service import Judging, no_submission
+from fencepost.judge.service import Judging
+from fencepost.judge.viewing import as_json
+from fencepost.web.forms import Id
 
-LOOK_SECONDS = 0.25
-KEEP_ALIVE_LOOKS = 60
-SAMPLE_BYTES_MAX = 4096
 Limit = Annotated[int, Query(ge=1, le=200)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
@@ -58,37 +56,28 @@ def _add_submissions(router: APIRouter, judging: Judging) -> None:
     @router.post("/submit", status_code=202)
     async def submit(request: SubmitRequest, who: Who, key: Key = None) -> SubmitAnswer:
         """Submit a program. The same Idempotency-Key and body again answers the same job."""
-        if not who.may(Role.JURY):
-            await judging.check_shown(request.problem_id)
-        job_id = await judging.submit(
-            request.problem_id,
-            request.language,
-            request.files(),
-            author=author_of(who, request.author),
-            contest=request.contest,
-            key=key,
-            limited=who.is_limited,
-        )
-        return SubmitAnswer(job_id=job_id)
+        return SubmitAnswer(job_id=await submit_as(who, judging, request, key))
 
     @router.get("/status/{job_id}")
-    async def status(job_id: int, who: Who) -> dict[str, Any]:
+    async def status(job_id: Id, who: Who) -> dict[str, Any]:
         """Where a submission stands: its state, its attempt, and its result once there is one."""
-        return as_json(await _seen_by(who, judging, job_id))
+        return as_json(await viewing.standing(judging, who, job_id))
 
     @router.get("/status/{job_id}/events")
-    async def events(job_id: int, who: Who) -> StreamingResponse:
+    async def events(job_id: Id, who: Who) -> StreamingResponse:
         """The same as server-sent events: one at once, one for each change, the last with the verdict."""
-        await _seen_by(who, judging, job_id)
+        await viewing.standing(judging, who, job_id)
         return StreamingResponse(
-            _events(judging, job_id), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+            viewing.events(judging, job_id),
+            media_type="text/event-stream",
+            headers={"Cache-Control": "no-store"},
         )
 
     @router.get("/submissions")
     async def history(
         who: Who,
         author: Annotated[str | None, Query(min_length=1, max_length=100)] = None,
-        before: int | None = None,
+        before: Id | None = None,
         limit: Limit = 50,
     ) -> list[dict[str, Any]]:
         """The submissions of one author, newest first; one's own, unless another is named."""
@@ -104,25 +93,13 @@ def _add_problems(router: APIRouter, judging: Judging) -> None:
     @router.get("/problems")
     async def problems(who: Who, after: str | None = None, limit: Limit = 100) -> list[dict[str, Any]]:
         """Titles by slug; fewer than `limit` when some of them belong to a contest that has not begun."""
-        found = await judging.problems(after, limit)
-        slugs = [] if who.may(Role.JURY) else [one.slug for one in found]
-        hidden = await judging.fp.run(contests.hidden(slugs))
-        return [
-            {"slug": one.slug, "version": one.version, "title": one.title}
-            for one in found
-            if one.slug not in hidden
-        ]
+        found, _ = await viewing.problems(judging, who, after, limit)
+        return [asdict(one) for one in found]
 
     @router.get("/problems/{slug}")
     async def problem(slug: str, who: Who) -> dict[str, Any]:
         """The statement, the limits and the samples; never the secret data."""
-        if not who.may(Role.JURY):
-            await judging.check_shown(slug)
-        found = await judging.problem(slug)
-        samples = [case for case in found.problem.data.all_cases() if case.sample]
-        shown = [
-            await asyncio.to_thread(_sample, judging, case.name, case.input, case.answer) for case in samples
-        ]
+        found = await viewing.problem(judging, who, slug)
         return {
             "slug": found.slug,
             "version": found.version,
@@ -132,66 +109,33 @@ def _add_problems(router: APIRouter, judging: Judging) -> None:
             "memory_kb": found.problem.bounds.memory_kb,
             "scoring": found.problem.scoring,
             "interactive": found.problem.interactive,
-            "samples": shown,
+            "samples": [asdict(one) for one in await viewing.samples(judging, found)],
         }
 
     @router.put("/problems/{slug}")
     async def put_problem(slug: Slug, request: Request) -> dict[str, Any]:
         """Import a package: the body is its zip."""
-        body = await request.body()
-        with tempfile.NamedTemporaryFile(prefix="fencepost-import-", suffix=".zip") as file:
-            await asyncio.to_thread(file.write, body)
-            file.flush()
-            made = await judging.import_problem(Path(file.name), slug=slug)
-        return {"slug": made.slug, "version": made.version, "title": made.title}
+        return asdict(await import_zip(judging, await request.body(), slug))
 
 
-async def _seen_by(who: Visitor, judging: Judging, job_id: int) -> Standing:
-    """To who may not see it, it is not there."""
-    standing = await judging.standing(job_id)
-    if not who.sees(standing.author):
-        raise no_submission(job_id)
-    return standing
+async def submit_as(who: Visitor, judging: Judging, request: SubmitRequest, key: str | None) -> int:
+    """In somebody's name, who may or may not."""
+    if not who.may(Role.JURY):
+        await judging.check_shown(request.problem_id)
+    return await judging.submit(
+        request.problem_id,
+        request.language,
+        request.files(),
+        author=author_of(who, request.author),
+        contest=request.contest,
+        key=key,
+        limited=who.is_limited,
+    )
 
 
-def as_json(standing: Standing) -> dict[str, Any]:
-    """The document of one submission, by the names of the protocol."""
-    result: dict[str, Any] = dict(standing.result or {})
-    state = str(standing.job.get("state", "finished")).upper()
-    return {
-        "job_id": standing.job_id,
-        "problem_id": standing.slug,
-        "problem_version": standing.version,
-        "language": standing.language,
-        "author": standing.author,
-        "submitted_at": standing.submitted_at.isoformat(),
-        "status": "FINISHED" if result else state,
-        "attempt_id": result.get("attempt", standing.job.get("attempt")),
-        "final_status": standing.job.get("final_status"),
-        "progress": standing.progress,
-        "result": result or None,
-    }
-
-
-async def _events(judging: Judging, job_id: int) -> AsyncGenerator[str]:
-    """By looking: an event that was missed is seen at the next look, and nothing has to be remembered."""
-    told, still = "", 0
-    while True:
-        document = as_json(await judging.standing(job_id))
-        line = json.dumps(document, default=str)
-        if line != told:
-            told, still = line, 0
-            yield f"event: status\ndata: {line}\n\n"
-        if document["status"] in ("FINISHED", "DEAD", "CANCELLED"):
-            return
-        still += 1
-        if still % KEEP_ALIVE_LOOKS == 0:
-            yield ": still here\n\n"
-        await asyncio.sleep(LOOK_SECONDS)
-
-
-def _sample(judging: Judging, name: str, given: str, answer: str) -> dict[str, str]:
-    def shown(digest: str) -> str:
-        return judging.store.get(digest)[:SAMPLE_BYTES_MAX].decode("utf-8", "replace")
-
-    return {"name": name, "input": shown(given), "answer": shown(answer)}
+async def import_zip(judging: Judging, body: bytes, slug: str | None) -> ProblemTitle:
+    """A package that came as the bytes of its zip."""
+    with tempfile.NamedTemporaryFile(prefix="fencepost-import-", suffix=".zip") as file:
+        await asyncio.to_thread(file.write, body)
+        file.flush()
+        return await judging.import_problem(Path(file.name), slug=slug)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from fencepost.errors import NotFound
-from fencepost.house import Fencepost
-from fencepost.judge import contests
+from fencepost.judge import contests, viewing
 from fencepost.judge.contests import SeenContest
 from fencepost.judge.doors import Who, author_of
 from fencepost.judge.problem import Slug
 from fencepost.judge.role import Role, Visitor
-from fencepost.judge.scoreboard import Contest, ContestProblem, Scoring, scoreboard
+from fencepost.judge.scoreboard import Contest, ContestProblem, Scoring
 from fencepost.judge.service import Judging
+from fencepost.web.forms import Id
 
 Label = Annotated[str, Field(pattern=r"^[A-Za-z0-9]{1,8}$")]
 Text = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -91,12 +90,13 @@ def _add_contests(router: APIRouter, judging: Judging) -> None:
     async def all_contests(
         who: Who, after: str | None = None, limit: Annotated[int, Query(ge=1, le=200)] = 100
     ) -> list[dict[str, Any]]:
-        return [shown(one, who) for one in await fp.run(contests.contests(after=after, limit=limit))]
+        found = await fp.run(contests.contests(after=after, limit=limit))
+        return [asdict(seen_contest(one, who)) for one in found]
 
     @router.get("/judge/contests/{contest}")
     async def one_contest(contest: str, who: Who) -> dict[str, Any]:
         """Its times and its problems; these only when it has begun, or for a jury."""
-        return shown(await find(fp, contest), who)
+        return asdict(seen_contest(await viewing.contest(fp, contest), who))
 
     @router.put("/judge/contests/{contest}", status_code=204)
     async def put_contest(contest: Slug, request: ContestRequest, who: Who) -> None:
@@ -108,14 +108,11 @@ def _add_contests(router: APIRouter, judging: Judging) -> None:
         await fp.run(contests.join(contest, author_of(who, request.name)))
 
     @router.get("/judge/contests/{contest}/scoreboard")
-    async def board(contest: str, who: Who, moment: AwareDatetime | None = None) -> dict[str, Any]:
+    async def scoreboard(contest: str, who: Who, moment: AwareDatetime | None = None) -> dict[str, Any]:
         """The scoreboard, now or as it was. A jury looks behind the freeze."""
-        found = await find(fp, contest)
-        at = min(moment or found.seen_at, found.seen_at)
-        names = await fp.run(contests.contestants(contest))
-        entries = await fp.run(contests.entries(contest))
-        lines = scoreboard(found.contest, names, entries, at, sees_all=who.may(Role.JURY))
-        return {**shown(found, who), "moment": at, "lines": [asdict(line) for line in lines]}
+        board = await viewing.board(fp, who, contest, moment)
+        lines = [asdict(line) for line in board.lines]
+        return {**asdict(seen_contest(board.seen, who)), "moment": board.moment, "lines": lines}
 
     @router.post("/judge/contests/{contest}/unfreeze", status_code=204)
     async def unfreeze(contest: str, who: Who) -> None:
@@ -126,22 +123,16 @@ def _add_clarifications(router: APIRouter, judging: Judging) -> None:
     fp = judging.fp
 
     @router.get("/judge/contests/{contest}/clarifications")
-    async def clarifications(contest: str, who: Who, after: int | None = None) -> list[dict[str, Any]]:
+    async def clarifications(contest: str, who: Who, after: Id | None = None) -> list[dict[str, Any]]:
         """What one asked, and what all are told; for a jury everything."""
-        seen_by = None if who.may(Role.JURY) else who.name
-        found = await fp.run(contests.clarifications(contest, seen_by=seen_by, after=after))
-        return [asdict(one) for one in found]
+        return [asdict(one) for one in await viewing.clarifications(fp, who, contest, after)]
 
     @router.post("/judge/contests/{contest}/clarifications", status_code=201)
     async def ask(contest: str, request: Question, who: Who) -> dict[str, int]:
-        async with fp.transaction() as tx:
-            if who.is_limited:
-                await tx.run(judging.allowance(who.name))
-            asked = await tx.run(contests.ask(contest, request.label, who.name, request.text))
-        return {"clarification_id": asked}
+        return {"clarification_id": await ask_as(who, judging, contest, request)}
 
     @router.post("/judge/contests/{contest}/clarifications/{clarification_id}/answer", status_code=204)
-    async def answer(contest: str, clarification_id: int, request: Reply, who: Who) -> None:
+    async def answer(contest: str, clarification_id: Id, request: Reply, who: Who) -> None:
         """Answer who asked, or all. Once."""
         call = contests.answer(contest, clarification_id, request.text, to_all=request.to_all, actor=who.name)
         await fp.run(call)
@@ -152,15 +143,15 @@ def _add_clarifications(router: APIRouter, judging: Judging) -> None:
         return {"clarification_id": await fp.run(said)}
 
 
-async def find(fp: Fencepost, slug: str) -> SeenContest:
-    found = await fp.run(contests.contests(one=slug, limit=1))
-    if not found:
-        raise NotFound(f"There is no contest {slug}.", noun="contest", subject=slug)
-    return found[0]
+async def ask_as(who: Visitor, judging: Judging, contest: str, question: Question) -> int:
+    """It counts against the same allowance as a submission."""
+    async with judging.fp.transaction() as tx:
+        if who.is_limited:
+            await tx.run(judging.allowance(who.name))
+        return await tx.run(contests.ask(contest, question.label, who.name, question.text))
 
 
-def shown(found: SeenContest, who: Visitor) -> dict[str, Any]:
-    document = asdict(found.contest)
-    if not (found.has_begun or who.may(Role.JURY)):
-        document["problems"] = []
-    return document
+def seen_contest(found: SeenContest, who: Visitor) -> Contest:
+    """Its problems are a secret until it begins."""
+    is_secret = not (found.has_begun or who.may(Role.JURY))
+    return replace(found.contest, problems=()) if is_secret else found.contest

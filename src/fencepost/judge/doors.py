@@ -45,7 +45,11 @@ class Doors:
         if self._house_token is not None:
             return OPERATOR if hmac.compare_digest(given.encode(), self._house_token.encode()) else None
         # A wrong token is no token, and no way in either.
-        closed = bool(authorization) or await self._fp.run(people.has_users())
+        return None if authorization else await self.unasked()
+
+    async def unasked(self) -> Visitor | None:
+        """Whom the house lets in without a word."""
+        closed = self._house_token is not None or await self._fp.run(people.has_users())
         return None if closed else OPERATOR
 
     async def pass_through(self, request: Request, access: Access) -> Request:
@@ -57,6 +61,9 @@ class Doors:
                 "Send a token of the judge: `Authorization: Bearer fpj_…`.",
                 {"WWW-Authenticate": "Bearer"},
             )
+        return self.admit(request, visitor, access)
+
+    def admit(self, request: Request, visitor: Visitor, access: Access) -> Request:
         if not visitor.may(access.role):
             raise HTTPException(403, f"This needs the role {access.role.word}; you are {visitor.role.word}.")
         request.state.visitor = visitor
@@ -74,7 +81,7 @@ def make_router(doors: Doors) -> APIRouter:
     class Guarded(APIRoute):
         def get_route_handler(self) -> Handler:
             handle = super().get_route_handler()
-            access = ACCESS[_line_of(self)]
+            access = ACCESS[line_of(self)]
 
             async def pass_and_handle(request: Request) -> Response:
                 return await handle(await doors.pass_through(request, access))
@@ -86,7 +93,7 @@ def make_router(doors: Doors) -> APIRouter:
 
 def lines_of(router: APIRouter) -> set[tuple[str, str]]:
     """The lines of the table that have a route."""
-    return {_line_of(route) for route in router.routes if isinstance(route, APIRoute)}
+    return {line_of(route) for route in router.routes if isinstance(route, APIRoute)}
 
 
 def visitor_of(request: Request) -> Visitor:
@@ -105,7 +112,7 @@ def author_of(who: Visitor, named: str | None) -> str:
     return named or own
 
 
-def _line_of(route: APIRoute) -> tuple[str, str]:
+def line_of(route: APIRoute) -> tuple[str, str]:
     (method,) = route.methods or ("",)
     return method, route.path
 

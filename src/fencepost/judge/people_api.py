@@ -8,10 +8,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from fencepost.house import Fencepost
 from fencepost.judge import people
 from fencepost.judge.doors import Who
 from fencepost.judge.role import Role, RoleWord
 from fencepost.judge.service import Judging
+from fencepost.web.forms import Id
 
 DAY_SECONDS = 86_400
 
@@ -65,13 +67,15 @@ def add(router: APIRouter, judging: Judging) -> None:
         return [asdict(one) for one in await fp.run(people.tokens(name))]
 
     @router.post("/judge/users/{name}/tokens", status_code=201)
-    async def make_token(name: str, request: TokenRequest, who: Who) -> NewToken:
-        token = people.new_token()
-        made = people.make_token(
-            people.digest_of(token), name, request.label, request.days * DAY_SECONDS, who.name
-        )
-        return NewToken(token_id=await fp.run(made), token=token)
+    async def new_token(name: str, request: TokenRequest, who: Who) -> NewToken:
+        return await make_token(fp, name, request, who.name)
 
     @router.delete("/judge/tokens/{token_id}", status_code=204)
-    async def revoke_token(token_id: int, who: Who) -> None:
+    async def revoke_token(token_id: Id, who: Who) -> None:
         await fp.run(people.revoke_token(token_id, who.name))
+
+
+async def make_token(fp: Fencepost, name: str, wanted: TokenRequest, actor: str) -> NewToken:
+    token = people.new_token()
+    made = people.make_token(people.digest_of(token), name, wanted.label, wanted.days * DAY_SECONDS, actor)
+    return NewToken(token_id=await fp.run(made), token=token)

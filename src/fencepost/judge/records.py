@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 
@@ -62,6 +62,21 @@ class PastSubmission:
     mem_kb: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class RecentSubmission:
+    """One of everybody's."""
+
+    job_id: int
+    slug: str
+    author: str
+    language: str
+    submitted_at: datetime
+    verdict: str | None
+    score: float | None
+    time_ms: int | None
+    mem_kb: int | None
+
+
 def put_problem(problem: Problem) -> Call[int]:
     """Import it; answers the version."""
     return Call(
@@ -83,6 +98,14 @@ def list_problems(after: str | None, limit: int) -> Call[list[ProblemTitle]]:
     return Call(
         "select slug, version, title from fencepost.judge_problem_list(%s::text, %s::integer)",
         (optional_text("after", after), limit),
+        each(ProblemTitle),
+    )
+
+
+def get_titles(slugs: Sequence[str]) -> Call[list[ProblemTitle]]:
+    return Call(
+        "select slug, version, title from fencepost.judge_problem_titles(%s::text[])",
+        ([text("problem", slug) for slug in slugs],),
         each(ProblemTitle),
     )
 
@@ -154,6 +177,15 @@ def get_history(author: str, before: int | None, limit: int) -> Call[list[PastSu
         " from fencepost.judge_history(%s::text, %s::bigint, %s::integer)",
         (text("author", author), before, limit),
         each(PastSubmission),
+    )
+
+
+def get_recent(before: int | None, limit: int) -> Call[list[RecentSubmission]]:
+    return Call(
+        "select job_id, slug, author, language, submitted_at, verdict, score, time_ms, mem_kb"
+        " from fencepost.judge_recent(%s::bigint, %s::integer)",
+        (before, limit),
+        each(RecentSubmission),
     )
 
 

@@ -9,12 +9,14 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from fencepost.errors import NotFound
+from fencepost.house import Fencepost
 from fencepost.judge import rejudging
 from fencepost.judge.doors import Who
 from fencepost.judge.language import Name
 from fencepost.judge.problem import Slug
-from fencepost.judge.rejudging import Filter
+from fencepost.judge.rejudging import Filter, Generation
 from fencepost.judge.service import Judging
+from fencepost.web.forms import Id
 
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
@@ -24,7 +26,7 @@ class RejudgeRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    submissions: Annotated[list[int], Field(min_length=1, max_length=1000)] | None = None
+    submissions: Annotated[list[Id], Field(min_length=1, max_length=1000)] | None = None
     problem_id: Slug | None = None
     author: Annotated[str, Field(min_length=1, max_length=100)] | None = None
     language: Name | None = None
@@ -50,27 +52,32 @@ def add(router: APIRouter, judging: Judging) -> None:
         return asdict(await judging.rejudge(request.filter(), reason=request.reason, actor=who.name))
 
     @router.get("/judge/rejudgings")
-    async def rejudgings(before: int | None = None, limit: Limit = 50) -> list[dict[str, Any]]:
+    async def rejudgings(before: Id | None = None, limit: Limit = 50) -> list[dict[str, Any]]:
         return [asdict(one) for one in await fp.run(rejudging.generations(before=before, limit=limit))]
 
     @router.get("/judge/rejudgings/{generation}")
     async def rejudging_of(
-        generation: int, everything: bool = False, after: int | None = None, limit: Limit = 1000
+        generation: Id, everything: bool = False, after: Id | None = None, limit: Limit = 1000
     ) -> dict[str, Any]:
         """One generation and what it changes; with `everything` also what it does not."""
-        found = await fp.run(rejudging.generations(one=generation, limit=1))
-        if not found:
-            raise NotFound(f"There is no rejudging {generation}.", noun="rejudging", subject=str(generation))
+        found = await find(fp, generation)
         changes = await fp.run(
             rejudging.changes(generation, changed=not everything, after=after, limit=limit)
         )
-        return {**asdict(found[0]), "changes": [asdict(one) for one in changes]}
+        return {**asdict(found), "changes": [asdict(one) for one in changes]}
 
     @router.post("/judge/rejudgings/{generation}/apply")
-    async def apply(generation: int, who: Who) -> dict[str, int]:
+    async def apply(generation: Id, who: Who) -> dict[str, int]:
         """Let its results stand: all of them, or none."""
         return {"replaced": await fp.run(rejudging.apply(generation, who.name))}
 
     @router.post("/judge/rejudgings/{generation}/drop", status_code=204)
-    async def drop(generation: int, who: Who) -> None:
+    async def drop(generation: Id, who: Who) -> None:
         await fp.run(rejudging.drop(generation, who.name))
+
+
+async def find(fp: Fencepost, generation: int) -> Generation:
+    found = await fp.run(rejudging.generations(one=generation, limit=1))
+    if not found:
+        raise NotFound(f"There is no rejudging {generation}.", noun="rejudging", subject=str(generation))
+    return found[0]

@@ -27,11 +27,15 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Somebody who has shown who he is. The operator of the house is no user: he may do everything."""
+    """Somebody who has shown who he is. The operator of the house is no user: he may do everything.
+
+    `session` is what the forms of a person at a browser are bound to; empty for a program with a token.
+    """
 
     name: str
     role: Role
     is_user: bool = True
+    session: str = ""
 
     def may(self, needed: Role) -> bool:
         return self.role >= needed

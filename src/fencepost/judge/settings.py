@@ -54,6 +54,13 @@ class JudgeSettings(LayeredSettings):
         str, Field(pattern=r"^[a-z0-9+_, -]+$"), From("JUDGE_LANGUAGES", "judge.languages")
     ] = "all"
     outer_uid: Annotated[int, Field(ge=1, le=0x7FFFFFFF), From("JUDGE_OUTER_UID", "judge.outer_uid")] = 65_533
+    session_hours: Annotated[
+        float, Field(ge=0.1, le=720), From("JUDGE_SESSION_HOURS", "judge.session_hours")
+    ] = 12.0
+    idle_minutes: Annotated[
+        float, Field(ge=1, le=43_200), From("JUDGE_IDLE_MINUTES", "judge.idle_minutes")
+    ] = 240.0
+    secure_cookies: Annotated[bool, From("JUDGE_SECURE_COOKIES", "judge.secure_cookies")] = False
     store: Annotated[str | Path, From("JUDGE_STORE", "judge.store")] = ".fencepost/judge"
     s3_endpoint: Annotated[
         str | None, Field(pattern=r"^https?://[^\s@]+$"), From("JUDGE_S3_ENDPOINT", "judge.s3_endpoint")

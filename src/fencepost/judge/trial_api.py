@@ -7,11 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter
 from pydantic import Field
 
+from fencepost.judge import viewing
 from fencepost.judge.access import INPUT_BYTES_MAX
 from fencepost.judge.doors import Who, author_of
 from fencepost.judge.program_request import ProgramRequest
+from fencepost.judge.role import Visitor
 from fencepost.judge.service import Judging
-from fencepost.judge.trials import no_trial
+from fencepost.web.forms import Id
 
 
 class TrialRequest(ProgramRequest):
@@ -23,23 +25,12 @@ class TrialRequest(ProgramRequest):
 def add(router: APIRouter, judging: Judging) -> None:
     @router.post("/judge/trials", status_code=202)
     async def try_out(request: TrialRequest, who: Who) -> dict[str, int]:
-        files = request.files()
-        judging.check_program(request.language, files)
-        job_id = await judging.trials.submit(
-            request.language,
-            files,
-            request.input,
-            author=author_of(who, None),
-            allowance=judging.allowance(who.name) if who.is_limited else None,
-        )
-        return {"job_id": job_id}
+        return {"job_id": await try_as(who, judging, request)}
 
     @router.get("/judge/trials/{job_id}")
-    async def trial(job_id: int, who: Who) -> dict[str, Any]:
+    async def trial(job_id: Id, who: Who) -> dict[str, Any]:
         """What came of it; 404 when its time is over, or when it is another one's."""
-        found = await judging.trials.get(job_id)
-        if not who.sees(found.author):
-            raise no_trial(job_id)
+        found = await viewing.trial(judging, who, job_id)
         return {
             "job_id": found.job_id,
             "language": found.language,
@@ -47,3 +38,15 @@ def add(router: APIRouter, judging: Judging) -> None:
             "expires_at": found.expires_at,
             "outcome": found.outcome,
         }
+
+
+async def try_as(who: Visitor, judging: Judging, request: TrialRequest) -> int:
+    files = request.files()
+    judging.check_program(request.language, files)
+    return await judging.trials.submit(
+        request.language,
+        files,
+        request.input,
+        author=author_of(who, None),
+        allowance=judging.allowance(who.name) if who.is_limited else None,
+    )

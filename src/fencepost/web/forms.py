@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi import Request
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from fencepost.errors import InvalidInput
 
 FORM_FIELD = "form_token"
 FORM_HEADER = "x-form-token"
 SAFE_METHODS = frozenset({"GET", "HEAD"})
+Id = Annotated[int, Field(ge=0, le=9_223_372_036_854_775_807)]
+"""What the database can look for."""
 Model = TypeVar("Model", bound=BaseModel)
 
 

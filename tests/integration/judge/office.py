@@ -1,5 +1,6 @@
-"""The judge over HTTP in a test, without sandboxes: an application, its people, and their tokens."""
+"""The judge over HTTP in a test, without sandboxes: an application, its people, their tokens and browsers."""
 
+import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -7,21 +8,52 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from argon2 import PasswordHasher
+from fastapi import APIRouter
 
 from fencepost.embedded import Database
 from fencepost.house import Fencepost
 from fencepost.judge import people
 from fencepost.judge.access import OWN_DOORS
 from fencepost.judge.api import make_router
+from fencepost.judge.pages.routes import make_pages
 from fencepost.judge.role import Role
 from fencepost.judge.service import Judging
 from fencepost.judge.settings import JudgeSettings
 from fencepost.web.app import make_app
 from fencepost.web.part import Part
+from fencepost.web.passwords import Passwords
 from fencepost.web.settings import WebSettings
 
 HOUSE_TOKEN = "the-token-of-the-house"
 PROGRAM = {"problem_id": "echo", "language": "python", "code": "print(input())"}
+# As cheap as argon2 can be: these tests are about who may come in, not about how slowly.
+CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+
+
+@dataclass(frozen=True)
+class Browser:
+    """Somebody's cookies, and the forms of the pages that he has seen."""
+
+    client: httpx.AsyncClient
+
+    async def get(self, path: str) -> httpx.Response:
+        return await self.client.get(path)
+
+    async def form_token(self) -> str:
+        """As it stands on a page that everybody may see."""
+        page = (await self.get("/court/login")).text
+        found = re.search(r'name="form-token" content="([^"]+)"', page)
+        assert found is not None, page
+        return found[1]
+
+    async def send(self, path: str, /, **fields: Any) -> httpx.Response:
+        """Fill in a form of ours, and send it."""
+        fields.setdefault("form_token", await self.form_token())
+        return await self.client.post(path, data=fields)
+
+    async def log_in(self, name: str, password: str) -> httpx.Response:
+        return await self.send("/court/login", name=name, password=password)
 
 
 @dataclass(frozen=True)
@@ -32,6 +64,17 @@ class Office:
     judging: Judging
     client: httpx.AsyncClient
     tokens: dict[str, str]
+    transport: httpx.ASGITransport
+
+    @asynccontextmanager
+    async def browser(self, name: str | None = None) -> AsyncGenerator[Browser]:
+        """A browser of its own: of a stranger, or of somebody who has logged in with his token."""
+        async with httpx.AsyncClient(transport=self.transport, base_url="http://localhost") as client:
+            browser = Browser(client)
+            if name is not None:
+                entered = await browser.log_in(name, self.tokens[name])
+                assert entered.status_code == 303, entered.text
+            yield browser
 
     async def add(self, name: str, role: Role) -> str:
         await self.fp.run(people.set_user(name, role, "test"))
@@ -53,12 +96,14 @@ async def open_office(
     """With one problem, `echo`."""
     fp = Fencepost(database.url)
     judging = Judging(fp, JudgeSettings(workspace=folder / "workspace", store=folder / "store", **settings))
-    part = Part("judge", make_router(judging, house_token=house_token), own_doors=OWN_DOORS)
-    app = make_app([part], WebSettings(token=house_token))
+    router = APIRouter()
+    router.include_router(make_router(judging, house_token=house_token))
+    router.include_router(make_pages(judging, house_token=house_token, passwords=Passwords(CHEAP)))
+    app = make_app([Part("judge", router, own_doors=OWN_DOORS)], WebSettings(token=house_token))
     transport = httpx.ASGITransport(app=app)
     async with fp, httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         await judging.import_problem(problem_folder(folder / "echo", "1\n"))
-        yield Office(fp, judging, client, {})
+        yield Office(fp, judging, client, {}, transport)
 
 
 def problem_folder(folder: Path, answer: str) -> Path:

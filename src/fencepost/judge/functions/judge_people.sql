@@ -1,7 +1,7 @@
 -- Users of the judge, their tokens, and how fast they may submit. Everything here is VOLATILE, also what only reads: so the
 -- read-only role may call none of it.
 --
--- Locks: the user's row before its tokens; an allowance alone.
+-- Locks: the user's row before its tokens and sessions; an allowance alone.
 
 -- Whether anybody has been made a user. Until then the judge asks nobody: whoever the house lets in is its operator.
 create or replace function fencepost.judge_has_users() returns boolean
@@ -31,7 +31,7 @@ begin
   perform fencepost._event(v_now, 'judge_user', p_name, 'set', p_actor, null, jsonb_build_object('role', p_role));
 end $$;
 
--- Lock a user out: nobody comes in by this name, and its tokens end for good, also when it comes back.
+-- Lock a user out: nobody comes in by this name, and its tokens and sessions end for good, also when it comes back.
 create or replace function fencepost.judge_user_disable(p_name text, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -45,6 +45,7 @@ begin
     perform fencepost._refuse('not_found', 'judge_user', coalesce(p_name, 'null'), '{}', null);
   end if;
   update fencepost.judge_token t set revoked_at = v_now where t.name = p_name and t.revoked_at is null;
+  delete from fencepost.judge_session s where s.name = p_name;
   perform fencepost._event(v_now, 'judge_user', p_name, 'disabled', p_actor, null, '{}');
 end $$;
 

@@ -1,0 +1,123 @@
+"""The desk: makes the routes of pages, each by its line in the table, and gives pages out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+from fastapi.routing import APIRoute
+
+from fencepost.judge.access import COURT, OPEN_PAGES, PAGES
+from fencepost.judge.doors import line_of
+from fencepost.judge.pages.reception import NOTICE_COOKIE, Reception
+from fencepost.judge.pages.verdicts import verdict_of, worth
+from fencepost.judge.role import Role, Visitor
+from fencepost.judge.service import Judging
+from fencepost.web.page_errors import as_page, title_of, to_login
+from fencepost.web.part import has_part
+from fencepost.web.stationery import HEADERS, Paper, Stationery
+
+LOGIN = f"{COURT}/login"
+CONSOLE = "/console"
+NAVIGATION: tuple[tuple[str, str, Role], ...] = (
+    (COURT, "Problems", Role.CONTESTANT),
+    (f"{COURT}/contests", "Contests", Role.CONTESTANT),
+    (f"{COURT}/submissions", "Submissions", Role.CONTESTANT),
+    (f"{COURT}/rejudgings", "Rejudgings", Role.JURY),
+    (f"{COURT}/import", "Import", Role.JURY),
+    (f"{COURT}/workers", "Workers", Role.JURY),
+    (f"{COURT}/users", "Users", Role.ADMIN),
+    (CONSOLE, "Console", Role.ADMIN),
+)
+
+
+class Desk:
+    """`router` has every page."""
+
+    def __init__(self, judging: Judging, reception: Reception) -> None:
+        self.judging = judging
+        self.fp = judging.fp
+        self.reception = reception
+        paper = Paper(
+            home=COURT, name="Fencepost Judge", script="judge.js", sheets=("house.css", "judge.css")
+        )
+        self._stationery = Stationery(
+            paper, Path(__file__).parent, filters={"verdict": verdict_of, "worth": worth}
+        )
+        self.router = APIRouter(route_class=self._page_route(), include_in_schema=False)
+
+    def show(
+        self, request: Request, template: str, title: str, facts: Mapping[str, Any], *, status: int = 200
+    ) -> Response:
+        visitor: Visitor | None = request.state.visitor
+        response = self._stationery.page(
+            request,
+            template,
+            {
+                "title": title,
+                "is_jury": visitor is not None and visitor.may(Role.JURY),
+                "has_console": has_part(request, "console"),
+                **facts,
+            },
+            visitor=visitor,
+            navigation=_navigation(request, visitor),
+            form_token=self.reception.form_token(request),
+            notice=self.reception.cookies.kept(request, NOTICE_COOKIE),
+            status=status,
+        )
+        self.reception.cookies.take_notice(request, response)
+        self.reception.leave_visit(request, response)
+        return response
+
+    def done(self, request: Request, back: str, message: str) -> Response:
+        """After a form: on to a page that can be loaded again, with one sentence."""
+        response = RedirectResponse(back, 303, headers=dict(HEADERS))
+        self.reception.cookies.leave_notice(request, response, message)
+        return response
+
+    def refuse(self, request: Request, status: int, message: str) -> Response:
+        if status == 401:
+            return to_login(request, LOGIN)
+        return self.show(request, "refused.html", title_of(status), {"message": message}, status=status)
+
+    def file(self, request: Request, name: str) -> Response:
+        return self._stationery.file(name) or self.refuse(request, 404, "There is no such file.")
+
+    def _page_route(self) -> type[APIRoute]:
+        desk = self
+
+        class PageRoute(APIRoute):
+            def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+                handle = super().get_route_handler()
+                line = line_of(self)
+                access = None if line in OPEN_PAGES else PAGES[line]
+
+                async def received(request: Request) -> Response:
+                    request = desk.reception.admit(request, access)
+                    try:
+                        await desk.reception.check_form(request)
+                        return await handle(request)
+                    finally:
+                        # The files of a form, which may lie on the disk.
+                        await request.close()
+
+                async def guarded(request: Request) -> Response:
+                    await desk.reception.look_up(request)
+                    return await as_page(received, request, desk.refuse)
+
+                return guarded
+
+        return PageRoute
+
+
+def _navigation(request: Request, visitor: Visitor | None) -> list[tuple[str, str]]:
+    if visitor is None:
+        return []
+    return [
+        (address, name)
+        for address, name, needed in NAVIGATION
+        if visitor.may(needed) and (address != CONSOLE or has_part(request, "console"))
+    ]

@@ -1,0 +1,109 @@
+"""The entrance: login with a password or a token, logout, and one's own account."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from fencepost.errors import InvalidInput
+from fencepost.judge import people, sessions
+from fencepost.judge.access import COURT
+from fencepost.judge.doors import Who
+from fencepost.judge.pages.desk import LOGIN, Desk
+from fencepost.judge.pages.reception import form_of
+from fencepost.web.forms import address_of, local_path, readable
+from fencepost.web.passwords import Passwords
+from fencepost.web.stationery import HEADERS
+
+WINDOW_SECONDS = 900.0
+NAME_MAX = 64
+WRONG = "Name, password or token is wrong."
+
+
+def add(desk: Desk, passwords: Passwords) -> None:
+    @desk.router.get("/judge")
+    async def front() -> Response:
+        return RedirectResponse(COURT, 303, headers=dict(HEADERS))
+
+    @desk.router.get(f"{COURT}/static/{{name}}")
+    async def static(request: Request, name: str) -> Response:
+        return desk.file(request, name)
+
+    @desk.router.post(f"{COURT}/logout")
+    async def logout(request: Request) -> Response:
+        response = RedirectResponse(LOGIN, 303, headers=dict(HEADERS))
+        await desk.reception.end_session(request, response)
+        return response
+
+    _add_login(desk, passwords)
+    _add_account(desk, passwords)
+
+
+def _add_login(desk: Desk, passwords: Passwords) -> None:
+    def form(request: Request, wanted: str, complaint: str | None = None, status: int = 200) -> Response:
+        return desk.show(
+            request, "login.html", "Log in", {"next": wanted, "complaint": complaint}, status=status
+        )
+
+    @desk.router.get(LOGIN)
+    async def login_form(request: Request, next: Annotated[str | None, Query()] = None) -> Response:  # noqa: A002
+        return form(request, local_path(next, COURT))
+
+    @desk.router.post(LOGIN)
+    async def login(request: Request) -> Response:
+        fields = await form_of(request)
+        name, wanted = readable(fields.get("name", ""))[:NAME_MAX], local_path(fields.get("next"), COURT)
+        if not name:
+            return form(request, wanted, "Who are you?", 400)
+        call = sessions.begin_login(name, address_of(request), window_seconds=WINDOW_SECONDS)
+        attempt = await desk.fp.run(call)
+        if attempt.wait_seconds is not None:
+            minutes = max(1, round(attempt.wait_seconds / 60))
+            return form(request, wanted, f"Too many attempts. Wait {minutes} min.", 429)
+        if not await _is_right(desk, passwords, name, fields.get("password", ""), attempt.password):
+            return form(request, wanted, WRONG, 403)
+        response = RedirectResponse(wanted, 303, headers=dict(HEADERS))
+        await desk.reception.begin_session(request, response, name)
+        return response
+
+
+async def _is_right(desk: Desk, passwords: Passwords, name: str, given: str, kept: str | None) -> bool:
+    """A token is as good as a password: who has one could make submissions with it anyway."""
+    if given.startswith(people.TOKEN_PREFIX) and given.isascii():
+        owner = await desk.fp.run(people.use_token(people.digest_of(given)))
+        right, rehashed = owner is not None and owner.name == name, None
+    else:
+        verdict = await passwords.judge(given, kept)
+        right, rehashed = verdict.right, verdict.rehashed
+    if right:
+        await desk.fp.run(sessions.end_login(name, rehashed=rehashed))
+    return right
+
+
+def _add_account(desk: Desk, passwords: Passwords) -> None:
+    @desk.router.get(f"{COURT}/account")
+    async def account(request: Request) -> Response:
+        return desk.show(request, "account.html", "Your account", {})
+
+    @desk.router.post(f"{COURT}/account/password")
+    async def change_password(request: Request, who: Who) -> Response:
+        """Whoever finds an open browser does not take the account over: the old one is asked for."""
+        if not who.is_user:
+            raise InvalidInput("The operator has no password: he is known by where he is.", field="password")
+        fields = await form_of(request)
+        call = sessions.begin_login(who.name, address_of(request), window_seconds=WINDOW_SECONDS)
+        attempt = await desk.fp.run(call)
+        if attempt.wait_seconds is not None or not await _is_right(
+            desk, passwords, who.name, fields.get("old", ""), attempt.password
+        ):
+            raise InvalidInput("The old password or token is wrong. Nothing was changed.", field="old")
+        hashed = await asyncio.to_thread(passwords.hashed, fields.get("password", ""))
+        await desk.fp.run(sessions.set_password(who.name, hashed, who.name))
+        response = desk.done(
+            request, f"{COURT}/account", "Your password is changed. Other sessions have ended."
+        )
+        await desk.reception.begin_session(request, response, who.name)
+        return response

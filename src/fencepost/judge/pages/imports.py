@@ -1,0 +1,43 @@
+"""Import of a package from a zip."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Request, Response
+from pydantic import BaseModel, BeforeValidator
+from starlette.datastructures import UploadFile
+
+from fencepost.errors import InvalidInput
+from fencepost.judge.access import COURT
+from fencepost.judge.api import import_zip
+from fencepost.judge.packages.icpc import slug_of
+from fencepost.judge.pages.desk import Desk
+from fencepost.judge.pages.reception import form_of
+from fencepost.judge.problem import Slug
+from fencepost.web.forms import filled
+from fencepost.web.settings import WebSettings
+
+
+class ImportForm(BaseModel):
+    slug: Annotated[Slug | None, BeforeValidator(lambda value: None if value == "" else value)] = None
+    """Another name than the file's."""
+
+
+def add(desk: Desk) -> None:
+    most = WebSettings.load().body_max_bytes
+
+    @desk.router.get(f"{COURT}/import")
+    async def import_form(request: Request) -> Response:
+        return desk.show(request, "import.html", "Import a problem", {"most_bytes": most})
+
+    @desk.router.post(f"{COURT}/import")
+    async def import_package(request: Request) -> Response:
+        wanted = filled(ImportForm, await form_of(request))
+        package = (await request.form()).get("package")
+        if not isinstance(package, UploadFile) or not package.filename:
+            raise InvalidInput("Choose a zip.", field="package")
+        slug = wanted.slug or slug_of(package.filename.rpartition("/")[2].removesuffix(".zip"))
+        made = await import_zip(desk.judging, await package.read(), slug)
+        told = f"{made.title} ({made.slug}) is imported, version {made.version}."
+        return desk.done(request, f"{COURT}/problems/{made.slug}", told)

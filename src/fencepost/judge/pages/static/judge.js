@@ -1,0 +1,17 @@
+// What a page gains with scripts; each works without. An editor that indents and colours, a verdict that arrives by
+// itself, lists that renew themselves, times in the viewer's zone, and questions before what cannot be undone.
+import { askFirst } from "./questions.js";
+import { showTimes } from "./times.js";
+import { colour } from "./colours.js";
+import { openWorkbench } from "./workbench.js";
+import { follow } from "./verdict.js";
+import { renew } from "./renewal.js";
+
+showTimes(document);
+askFirst(document);
+for (const form of document.querySelectorAll("form[data-workbench]")) openWorkbench(form);
+for (const source of document.querySelectorAll("pre.source[data-language]")) {
+  colour(source, source.textContent, source.dataset.language);
+}
+for (const section of document.querySelectorAll("[data-follow]")) follow(section);
+for (const section of document.querySelectorAll("[data-again]")) renew(section);

@@ -1,0 +1,89 @@
+"""Submissions: send one, watch its verdict arrive, and what one has sent before."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from fencepost.errors import FencepostError
+from fencepost.judge import records, viewing
+from fencepost.judge.access import COURT
+from fencepost.judge.api import SubmitRequest, submit_as
+from fencepost.judge.doors import Who, author_of
+from fencepost.judge.pages.desk import Desk
+from fencepost.judge.pages.problems import show_problem
+from fencepost.judge.pages.reception import form_of
+from fencepost.judge.pages.workbench import sent
+from fencepost.judge.problem import Slug
+from fencepost.judge.role import Role
+from fencepost.web.forms import Id, filled
+from fencepost.web.stationery import HEADERS
+
+PAGE_ROWS = 50
+KEY_MAX = 200
+Author = Annotated[str | None, Query(max_length=100, pattern=r"^[^\x00]*$")]
+
+
+def add(desk: Desk) -> None:
+    _add_sending(desk)
+    _add_reading(desk)
+
+
+def _add_sending(desk: Desk) -> None:
+    @desk.router.post(f"{COURT}/submissions")
+    async def submit(request: Request, who: Who) -> Response:
+        """Refused, it comes back with the program: nobody writes it twice."""
+        fields = sent(await form_of(request))
+        try:
+            wanted = filled(SubmitRequest, fields)
+            job_id = await submit_as(who, desk.judging, wanted, fields.get("key", "")[:KEY_MAX] or None)
+        except FencepostError as error:
+            bench = {name: fields.get(name, "") for name in ("language", "code", "input")}
+            contest = fields.get("contest") or None
+            slug = fields.get("problem_id", "")
+            return await show_problem(desk, request, slug, {**bench, "contest": contest}, error)
+        return desk.done(request, f"{COURT}/submissions/{job_id}", f"Submission {job_id} is sent.")
+
+
+def _add_reading(desk: Desk) -> None:
+    judging = desk.judging
+
+    @desk.router.get(f"{COURT}/submissions")
+    async def history(
+        request: Request, who: Who, author: Author = None, before: Id | None = None
+    ) -> Response:
+        """One's own; a jury sees everybody's, or those of whom it names."""
+        rows: list[Any]
+        if who.may(Role.JURY) and not author:
+            rows = await desk.fp.run(records.get_recent(before, PAGE_ROWS))
+        else:
+            author = author_of(who, author or None)
+            rows = list(await judging.history(author, before, PAGE_ROWS))
+        further = rows[-1].job_id if len(rows) == PAGE_ROWS else None
+        facts = {"rows": rows, "further": further, "author": author}
+        return desk.show(request, "submissions.html", "Submissions", facts)
+
+    @desk.router.get(f"{COURT}/submissions/{{job_id}}")
+    async def submission(request: Request, who: Who, job_id: Id, contest: Slug | None = None) -> Response:
+        found = await viewing.standing(judging, who, job_id)
+        docket = (await desk.fp.run(records.get_docket(job_id)))[0]
+        facts = {
+            "standing": found,
+            "status": viewing.as_json(found),
+            "is_over": viewing.as_json(found)["status"] in viewing.OVER,
+            "sources": docket.sources,
+            "problem": docket.problem,
+            "contest": contest,
+        }
+        return desk.show(request, "submission.html", f"Submission {job_id}", facts)
+
+    @desk.router.get(f"{COURT}/submissions/{{job_id}}/events")
+    async def events(who: Who, job_id: Id) -> Response:
+        await viewing.standing(judging, who, job_id)
+        return StreamingResponse(
+            viewing.events(judging, job_id),
+            media_type="text/event-stream",
+            headers={**HEADERS, "X-Accel-Buffering": "no"},
+        )

@@ -1,0 +1,28 @@
+"""Who judges, how loaded they are, and what could not be judged."""
+
+from __future__ import annotations
+
+from fastapi import Request, Response
+
+from fencepost.errors import FencepostError
+from fencepost.judge.access import COURT
+from fencepost.judge.pages.desk import Desk
+from fencepost.judge.service import QUEUE
+from fencepost.kernel import dead_letter
+
+
+def add(desk: Desk) -> None:
+    @desk.router.get(f"{COURT}/workers")
+    async def workers(request: Request) -> Response:
+        facts = {
+            "workers": (),
+            "complaint": None,
+            "dead": await desk.fp.run(dead_letter.count(dead_letter.Filter(queue=QUEUE))),
+            "queue": QUEUE,
+        }
+        try:
+            facts["workers"] = await desk.judging.workers()
+        except FencepostError as error:
+            # A directory that is away costs the list, and nothing else.
+            facts["complaint"] = str(error)
+        return desk.show(request, "workers.html", "Workers", facts)

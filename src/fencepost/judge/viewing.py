@@ -1,0 +1,151 @@
+"""What somebody may see: one place for the API and the pages. What he may not see is not there for him."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from fencepost.errors import NotFound
+from fencepost.house import Fencepost
+from fencepost.judge import contests
+from fencepost.judge.contests import Clarification, SeenContest
+from fencepost.judge.problem import TestCase
+from fencepost.judge.records import ProblemTitle, Standing, StoredProblem
+from fencepost.judge.role import Role, Visitor
+from fencepost.judge.scoreboard import Contest, Line, scoreboard
+from fencepost.judge.service import Judging, no_submission
+from fencepost.judge.trials import Trial, no_trial
+
+LOOK_SECONDS = 0.25
+KEEP_ALIVE_LOOKS = 60
+SAMPLE_BYTES_MAX = 4096
+OVER = frozenset({"FINISHED", "DEAD", "CANCELLED"})
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    name: str
+    input: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """A scoreboard as one may see it at a moment."""
+
+    seen: SeenContest
+    moment: datetime
+    lines: Sequence[Line]
+
+    @property
+    def contest(self) -> Contest:
+        return self.seen.contest
+
+
+async def problems(
+    judging: Judging, who: Visitor, after: str | None, limit: int
+) -> tuple[list[ProblemTitle], str | None]:
+    """By slug, without those of contests that have not begun; and where the list goes on, or None."""
+    found = await judging.problems(after, limit)
+    slugs = [] if who.may(Role.JURY) else [one.slug for one in found]
+    hidden = set(await judging.fp.run(contests.hidden(slugs)))
+    further = found[-1].slug if len(found) == limit else None
+    return [one for one in found if one.slug not in hidden], further
+
+
+async def problem(judging: Judging, who: Visitor, slug: str) -> StoredProblem:
+    if not who.may(Role.JURY):
+        await judging.check_shown(slug)
+    return await judging.problem(slug)
+
+
+async def samples(judging: Judging, found: StoredProblem) -> list[Sample]:
+    """Never the secret data."""
+    cases = [case for case in found.problem.data.all_cases() if case.sample]
+    return [await asyncio.to_thread(_sample, judging, case) for case in cases]
+
+
+async def standing(judging: Judging, who: Visitor, job_id: int) -> Standing:
+    found = await judging.standing(job_id)
+    if not who.sees(found.author):
+        raise no_submission(job_id)
+    return found
+
+
+async def trial(judging: Judging, who: Visitor, job_id: int) -> Trial:
+    found = await judging.trials.get(job_id)
+    if not who.sees(found.author):
+        raise no_trial(job_id)
+    return found
+
+
+async def contest(fp: Fencepost, slug: str) -> SeenContest:
+    found = await fp.run(contests.contests(one=slug, limit=1))
+    if not found:
+        raise NotFound(f"There is no contest {slug}.", noun="contest", subject=slug)
+    return found[0]
+
+
+async def board(fp: Fencepost, who: Visitor, slug: str, moment: datetime | None = None) -> Board:
+    """Now or as it was. A jury looks behind the freeze."""
+    found = await contest(fp, slug)
+    at = min(moment or found.seen_at, found.seen_at)
+    names = await fp.run(contests.contestants(slug))
+    entries = await fp.run(contests.entries(slug))
+    lines = scoreboard(found.contest, names, entries, at, sees_all=who.may(Role.JURY))
+    return Board(found, at, lines)
+
+
+async def clarifications(
+    fp: Fencepost, who: Visitor, slug: str, after: int | None = None
+) -> list[Clarification]:
+    """What one asked, and what all are told; for a jury everything."""
+    seen_by = None if who.may(Role.JURY) else who.name
+    return await fp.run(contests.clarifications(slug, seen_by=seen_by, after=after))
+
+
+def as_json(found: Standing) -> dict[str, Any]:
+    """The document of one submission, by the names of the protocol."""
+    result: dict[str, Any] = dict(found.result or {})
+    state = str(found.job.get("state", "finished")).upper()
+    return {
+        "job_id": found.job_id,
+        "problem_id": found.slug,
+        "problem_version": found.version,
+        "language": found.language,
+        "author": found.author,
+        "submitted_at": found.submitted_at.isoformat(),
+        "status": "FINISHED" if result else state,
+        "attempt_id": result.get("attempt", found.job.get("attempt")),
+        "final_status": found.job.get("final_status"),
+        "progress": found.progress,
+        "result": result or None,
+    }
+
+
+async def events(judging: Judging, job_id: int) -> AsyncGenerator[str]:
+    """By looking: an event that was missed is seen at the next look, and nothing has to be remembered."""
+    told, still = "", 0
+    while True:
+        document = as_json(await judging.standing(job_id))
+        line = json.dumps(document, default=str)
+        if line != told:
+            told, still = line, 0
+            yield f"event: status\ndata: {line}\n\n"
+        if document["status"] in OVER:
+            return
+        still += 1
+        if still % KEEP_ALIVE_LOOKS == 0:
+            yield ": still here\n\n"
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def _sample(judging: Judging, case: TestCase) -> Sample:
+    def shown(digest: str) -> str:
+        return judging.store.get(digest)[:SAMPLE_BYTES_MAX].decode("utf-8", "replace")
+
+    return Sample(case.name, shown(case.input), shown(case.answer))

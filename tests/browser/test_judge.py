@@ -1,0 +1,188 @@
+"""The judge in a real browser: a program is sent and judged; all pages are accessible and fit a phone."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from fencepost.embedded import Database
+from fencepost.judge import contests
+from fencepost.judge.scoreboard import Contest, ContestProblem, Scoring
+from tests.browser.court import Court, court
+from tests.browser.visit import Guest
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
+
+POSTS = "length, step = map(int, input().split())\nprint(length // step + 1)\n"
+VERDICT = "#verdict .told"
+EVIL = "</textarea><img src=x onerror=window.hit=1><script>window.hit=1</script>"
+Entering = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def house(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
+    """One judge for all of these tests; each makes submissions of its own."""
+    with court(shared_database, tmp_path_factory.mktemp("court")) as house:
+        yield house
+
+
+@pytest.fixture
+def enter(browser: Browser, house: Court, shots: Path) -> Entering:
+    """Somebody who logs in as a person does."""
+
+    @contextmanager
+    def enter(name: str, *, scripts: bool = True) -> Iterator[Guest]:
+        context = browser.new_context(
+            base_url=house.url, java_script_enabled=scripts, viewport={"width": 1280, "height": 900}
+        )
+        guest = Guest(url=house.url, page=context.new_page(), shots=shots)
+        guest.go("/judge")
+        guest.page.get_by_label("Name").fill(name)
+        guest.page.get_by_label("Password").fill(house.tokens[name])
+        guest.page.get_by_role("button", name="Log in").click()
+        expect(guest.page.get_by_role("heading", name="Problems")).to_be_visible()
+        yield guest
+        guest.went_well()
+        context.close()
+
+    return enter
+
+
+def autumn(scoring: Scoring) -> Contest:
+    now = datetime.now(UTC)
+    return Contest(
+        slug=f"autumn-{scoring}",
+        title=f"Autumn, {scoring.upper()}",
+        scoring=scoring,
+        starts_at=now - timedelta(hours=1),
+        freeze_at=now + timedelta(hours=1),
+        ends_at=now + timedelta(hours=2),
+        problems=[ContestProblem("A", "fence-posts"), ContestProblem("B", "painted-fence")],
+    )
+
+
+def test_a_program_is_written_tried_sent_and_its_verdict_arrives_by_itself(enter: Entering) -> None:
+    with enter("con") as guest:
+        page = guest.page
+        page.get_by_role("link", name="Fence Posts").click()
+        expect(page.locator(".statement math").first).to_be_visible()
+        page.get_by_label("Language").select_option("python")
+        expect(page.locator(".editor.coloured")).to_be_visible()
+        editor = page.get_by_label("Program")
+        editor.press_sequentially("if True:")
+        editor.press("Enter")
+        editor.press_sequentially("x = 'a'")
+        expect(editor).to_have_value("if True:\n    x = 'a'")
+        expect(page.locator(".shade .ink-keyword").first).to_have_text("if")
+        editor.press("Shift+Tab")
+        expect(editor).to_have_value("if True:\nx = 'a'")
+        editor.press("Escape")
+        editor.press("Tab")
+        expect(page.get_by_role("button", name="Submit")).to_be_focused()
+        editor.fill(POSTS)
+        page.locator("summary").click()
+        page.locator("#input").fill("10 3\n")
+        guest.shoot("judge-editor")
+        page.get_by_role("button", name="Run on my input").click()
+        expect(page.locator("[data-outcome] pre")).to_have_text("4\n", timeout=60_000)
+        editor.press("Control+Enter")
+        page.wait_for_url(re.compile(r"/court/submissions/\d+$"))
+        page.evaluate("window.same = 1")
+        expect(page.locator(VERDICT)).to_contain_text("accepted", timeout=60_000)
+        expect(page.locator("[data-tests] tr")).to_have_count(10)
+        expect(page.locator("[data-tests] tr").first).to_contain_text("MiB")
+        assert page.evaluate("window.same") == 1, "it arrived on the page that was there"
+        expect(page.locator("pre.source .ink-number").first).to_be_visible()
+        guest.shoot("judge-verdict")
+
+
+def test_without_scripts_a_form_a_text_area_and_a_page_that_looks_again_do_the_same(enter: Entering) -> None:
+    with enter("con", scripts=False) as guest:
+        page = guest.page
+        guest.go("/court/problems/fence-posts")
+        page.get_by_label("Language").select_option("python")
+        page.get_by_label("Program").fill("print(input(")
+        page.get_by_role("button", name="Submit").click()
+        expect(page.locator(VERDICT)).to_contain_text("does not compile", timeout=60_000)
+        expect(page.locator("pre.error")).to_contain_text("SyntaxError")
+
+
+def test_a_jury_judges_again_compares_and_applies(enter: Entering, house: Court) -> None:
+    job_id = house.submit("con", code=POSTS)
+    with enter("jo") as guest:
+        page = guest.page
+        guest.go(f"/court/submissions/{job_id}")
+        expect(page.locator(VERDICT)).to_contain_text("accepted", timeout=60_000)
+        page.get_by_role("link", name="Judge again…").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("1 submission is meant")
+        page.get_by_role("button", name="Judge 1 again").click()
+        apply = page.get_by_role("button", name="Apply")
+        expect(apply).to_be_visible(timeout=60_000)
+        page.on("dialog", lambda dialog: dialog.accept())
+        apply.click()
+        expect(page.locator(".notice")).to_contain_text("It stands")
+        guest.shoot("judge-rejudged")
+
+
+def test_the_scoreboard_shows_what_was_solved(enter: Entering, house: Court) -> None:
+    for scoring in Scoring:
+        house.call(contests.put_contest(autumn(scoring), "jo"))
+        house.call(contests.join(f"autumn-{scoring}", "con"))
+    with enter("con") as guest:
+        page = guest.page
+        guest.go("/court/contests/autumn-icpc")
+        page.get_by_role("link", name="Fence Posts").click()
+        page.get_by_label("Language").select_option("python")
+        page.get_by_label("Program").fill(POSTS)
+        page.get_by_role("button", name="Submit").click()
+        expect(page.locator(VERDICT)).to_contain_text("accepted", timeout=60_000)
+        guest.go("/court/contests/autumn-icpc/scoreboard")
+        expect(page.locator(".board .own .solved")).to_contain_text("★ 60")
+        guest.shoot("judge-scoreboard")
+
+
+def test_every_page_is_accessible_in_light_and_dark_and_fits_a_phone(enter: Entering, house: Court) -> None:
+    for scoring in Scoring:
+        house.call(contests.put_contest(autumn(scoring), "jo"))
+        house.call(contests.join(f"autumn-{scoring}", "con"))
+    house.call(contests.ask("autumn-icpc", "A", "con", "Is a rest shorter than d given a post?"))
+    job_id = house.submit("con", code=EVIL, contest="autumn-icpc")
+    with enter("ada") as guest:
+        page = guest.page
+        guest.go(f"/court/submissions/{job_id}")
+        expect(page.locator(VERDICT)).to_contain_text("does not compile", timeout=60_000)
+        paths = [
+            "",
+            f"submissions/{job_id}",
+            f"problems/painted-fence?from={job_id}",
+            "submissions",
+            "contests",
+        ]
+        paths += ["contests/autumn-icpc", "contests/autumn-icpc/scoreboard", "contests/autumn-ioi/scoreboard"]
+        paths += [
+            "contests/autumn-icpc/clarifications",
+            "contest?contest=autumn-icpc",
+            "import",
+            "rejudgings",
+        ]
+        paths += [
+            f"rejudge?submissions={job_id}&reason=why",
+            "workers",
+            "users",
+            "users/con",
+            "account",
+            "login",
+        ]
+        for path in paths:
+            guest.go(f"/court/{path}".rstrip("/"))
+            guest.is_accessible()
+            guest.fits_a_phone()
+            assert page.evaluate("window.hit") is None

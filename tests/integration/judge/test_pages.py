@@ -1,0 +1,361 @@
+"""The pages, as a browser without scripts uses them: everything that the API does can be done with forms."""
+
+import io
+import re
+import zipfile
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+
+from fencepost.embedded import Database
+from fencepost.judge import people, records
+from fencepost.judge.grading import CaseResult
+from fencepost.judge.judging import Judgement
+from fencepost.judge.role import Role
+from fencepost.kernel.drivers import run
+from fencepost.testing import Clock
+from tests.integration.judge.office import PROGRAM, Browser, Office, open_office
+
+OWNER = "judge/boot-1"
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def clock(database: Database) -> Iterator[Clock]:
+    with Clock(database.admin_url) as clock:
+        yield clock
+
+
+async def people_of(office: Office) -> None:
+    for name, role in (("con", Role.CONTESTANT), ("cat", Role.CONTESTANT), ("jo", Role.JURY)):
+        await office.add(name, role)
+
+
+def hidden_field(page: httpx.Response, name: str) -> str:
+    found = re.search(rf'name="{name}" value="([^"]*)"', page.text)
+    assert found is not None, page.text
+    return found[1]
+
+
+def place_of(answer: httpx.Response) -> str:
+    """Where a form has led."""
+    assert answer.status_code == 303, answer.text
+    return answer.headers["location"]
+
+
+async def judged(office: Office, database: Database, job_id: int, judgement: Judgement) -> None:
+    """As a worker would."""
+    with database.connect() as connection:
+        connection.execute("select * from fencepost.job_claim(%s, %s)", (job_id, OWNER))
+    await office.fp.run(records.put_result(job_id, 1, OWNER, judgement))
+
+
+async def test_a_problem_is_read_and_a_program_sent_once_however_often_the_button_is_clicked(
+    database: Database, tmp_path: Path
+) -> None:
+    async with open_office(database, tmp_path) as office:
+        await people_of(office)
+        async with office.browser("con") as con:
+            listed = await con.get("/court")
+            page = await con.get("/court/problems/echo")
+            form = {name: hidden_field(page, name) for name in ("problem_id", "contest", "key")}
+            program = {"language": "python", "code": "print(\r\n  input())"}
+            places = [
+                place_of(await con.send("/court/submissions", **form, **program, input="")) for _ in "12"
+            ]
+            shown = await con.get(places[0])
+            history = await con.get("/court/submissions")
+            again = await con.get(f"/court/problems/echo?from={places[0].rpartition('/')[2]}")
+            unknown = [await con.get(path) for path in ("/court/problems/nothing", "/court/submissions/999")]
+
+    assert "/court/problems/echo" in listed.text
+    assert "all or nothing" in page.text
+    assert places[0] == places[1]
+    assert "print(\n  input())" in shown.text, "a text area's line ends are not the program's"
+    assert "Submission" in shown.text
+    assert "data-follow" in shown.text
+    assert f'href="{places[0]}"' in history.text
+    assert "print(\n  input())</textarea>" in again.text
+    assert [one.status_code for one in unknown] == [404, 404]
+
+
+async def test_what_is_refused_comes_back_with_its_reason_and_its_program(
+    database: Database, tmp_path: Path
+) -> None:
+    async with open_office(database, tmp_path, submit_burst=1, submits_per_minute=0.001) as office:
+        await people_of(office)
+        async with office.browser("con") as con:
+            wrong = await con.send("/court/submissions", problem_id="echo", language="cobol", code="MOVE 1")
+            first = await con.send("/court/submissions", **PROGRAM)
+            fast = await con.send("/court/submissions", **PROGRAM)
+            trial = await con.send("/court/trials", **PROGRAM, input="7")
+
+    assert (wrong.status_code, first.status_code, fast.status_code, trial.status_code) == (400, 303, 429, 429)
+    assert "MOVE 1</textarea>" in wrong.text
+    for answer in (fast, trial):
+        assert "submits too fast" in answer.text
+        assert "print(input())</textarea>" in answer.text
+    assert "7</textarea>" in trial.text
+
+
+async def test_a_trial_shows_its_outcome_with_the_program_still_at_hand(
+    database: Database, tmp_path: Path
+) -> None:
+    async with open_office(database, tmp_path) as office:
+        await people_of(office)
+        async with office.browser("con") as con, office.browser("cat") as cat:
+            place = place_of(await con.send("/court/trials", **PROGRAM, input="1\r\n2"))
+            job_id = int(place.rpartition("/")[2].partition("?")[0])
+            waiting = await con.get(place)
+            kept = await office.judging.trials.get(job_id)
+            hidden = await cat.get(place)
+
+    assert "problem=echo" in place
+    assert "waiting for a box" in waiting.text
+    assert "print(input())</textarea>" in waiting.text
+    assert (kept.input, hidden.status_code) == ("1\n2", 404)
+
+
+async def test_verdict_times_memory_and_the_compilers_words_are_shown(
+    database: Database, tmp_path: Path
+) -> None:
+    async with open_office(database, tmp_path) as office:
+        await people_of(office)
+        job_id = await office.judging.submit("echo", "python", {"main.py": "1"}, author="con")
+        cases = [
+            CaseResult(name="1", verdict="AC", time_ms=1234, mem_kb=2048),
+            CaseResult(name="2", verdict="WA", time_ms=5, mem_kb=512, message="line 1 differs"),
+        ]
+        await judged(
+            office, database, job_id, Judgement(verdict="WA", time_ms=1234, mem_kb=2048, cases=cases)
+        )
+        async with office.browser("con") as con, office.browser("cat") as cat:
+            shown = (await con.get(f"/court/submissions/{job_id}")).text
+            stream = await con.get(f"/court/submissions/{job_id}/events")
+            others = [await cat.get(f"/court/submissions/{job_id}{end}") for end in ("", "/events")]
+
+    for words in ("wrong answer", "1,234 ms", "2.0 MiB", "line 1 differs"):
+        assert words in shown
+    assert "data-follow" not in shown
+    assert stream.headers["content-type"].startswith("text/event-stream")
+    assert '"verdict": "WA"' in stream.text
+    assert [one.status_code for one in others] == [404, 404]
+
+
+async def test_a_jury_looks_judges_again_and_decides(database: Database, tmp_path: Path) -> None:
+    async with open_office(database, tmp_path) as office:
+        await people_of(office)
+        job_id = await office.judging.submit("echo", "python", {"main.py": "1"}, author="con")
+        await judged(office, database, job_id, Judgement(verdict="WA"))
+        async with office.browser("jo") as jo:
+            everybody = await jo.get("/court/submissions")
+            preview = await jo.get("/court/rejudge?problem_id=echo&author=&reason=test+7")
+            nothing = await jo.get("/court/rejudge?reason=test+7")
+            places = [
+                place_of(await jo.send("/court/rejudgings", problem_id="echo", reason="test 7")) for _ in "12"
+            ]
+            early = await jo.send(f"{places[0]}/apply")
+            waiting = await jo.get(places[0])
+            await judged(office, database, job_id + 1, Judgement(verdict="AC"))
+            compared = await jo.get(places[0])
+            after = [
+                await jo.get(place_of(await jo.send(f"{place}/{deed}")))
+                for place, deed in zip(places, ("apply", "drop"), strict=True)
+            ]
+        standing = await office.judging.standing(job_id)
+
+    assert f"/court/submissions/{job_id}" in everybody.text
+    assert "1 submission is meant" in preview.text
+    assert (nothing.status_code, early.status_code) == (400, 409)
+    assert "0 of 1 judged" in waiting.text
+    assert "/apply" not in waiting.text
+    assert "/apply" in compared.text
+    assert re.search(r">WA</abbr>.*>AC</abbr>", compared.text, re.S)
+    assert "1 results were replaced" in after[0].text
+    assert 'state applied"' in after[0].text
+    assert 'state dropped"' in after[1].text
+    assert standing.result["verdict"] == "AC"
+
+
+async def test_a_contest_is_made_joined_frozen_and_thawed(
+    database: Database, tmp_path: Path, clock: Clock
+) -> None:
+    at = "/court/contests/autumn"
+    async with open_office(database, tmp_path) as office:
+        await people_of(office)
+        form = {
+            "contest": "autumn",
+            "title": "Autumn",
+            "scoring": "icpc",
+            "penalty_minutes": "20",
+            "problems": "A echo\r\n",
+        }
+        for hours, name in ((1, "starts_at"), (3, "freeze_at"), (4, "ends_at")):
+            form[name] = (clock.now() + _hours(hours)).strftime("%Y-%m-%dT%H:%M")
+        async with office.browser("jo") as jo, office.browser("con") as con:
+            made = place_of(await jo.send("/court/contest", **form))
+            before = [await who.get(at) for who in (con, jo)]
+            hidden = await con.get("/court/problems/echo")
+            clock.advance(3601 + 60)
+            joined = place_of(await con.send(f"{at}/join"))
+            sent = place_of(await con.send("/court/submissions", **PROGRAM, contest="autumn"))
+            await judged(office, database, _id(sent), Judgement(verdict="WA"))
+            clock.advance(7200)
+            late = place_of(await con.send("/court/submissions", **PROGRAM, contest="autumn"))
+            await judged(office, database, _id(late), Judgement(verdict="AC"))
+            boards = [await who.get(f"{at}/scoreboard") for who in (con, jo)]
+            early = await jo.send(f"{at}/unfreeze")
+            clock.advance(3600)
+            thawed = place_of(await jo.send(f"{at}/unfreeze"))
+            final = await con.get(thawed)
+            changed = await jo.get("/court/contest?contest=autumn")
+
+    assert (made, joined) == (at, at)
+    assert ["They are shown when it begins" in page.text for page in before] == [True, False]
+    assert (hidden.status_code, early.status_code) == (404, 400)
+    assert "1 pending" in boards[0].text
+    assert "1 pending" not in boards[1].text
+    assert "Frozen since" in boards[0].text
+    assert "solved in minute" in final.text
+    assert "A echo" in changed.text
+
+
+async def test_a_question_is_asked_answered_and_told_to_all(
+    database: Database, tmp_path: Path, clock: Clock
+) -> None:
+    at = "/court/contests/autumn"
+    async with open_office(database, tmp_path) as office:
+        await people_of(office)
+        async with office.browser("jo") as jo, office.browser("con") as con, office.browser("cat") as cat:
+            now = clock.now()
+            form = {"contest": "autumn", "title": "Autumn", "problems": "A echo"}
+            form |= {"starts_at": now.strftime("%Y-%m-%dT%H:%M"), "scoring": "ioi"}
+            form |= {"ends_at": (now + _hours(2)).strftime("%Y-%m-%dT%H:%M"), "freeze_at": ""}
+            place_of(await jo.send("/court/contest", **form))
+            for who in (con, cat):
+                place_of(await who.send(f"{at}/join"))
+            place_of(await con.send(f"{at}/clarifications", label="A", text="Is 0 even?"))
+            asked = await jo.get(f"{at}/clarifications")
+            answer = re.search(r'action="([^"]+/answer)"', asked.text)
+            assert answer is not None
+            place_of(await jo.send(answer[1], text="It is."))
+            twice = await jo.send(answer[1], text="It is not.")
+            place_of(await jo.send(f"{at}/announcements", text="Lunch is ready."))
+            seen = [(await who.get(f"{at}/clarifications")).text for who in (con, cat)]
+
+    assert twice.status_code == 409
+    assert ["It is." in page for page in seen] == [True, False]
+    assert ["Lunch is ready." in page for page in seen] == [True, True]
+
+
+def package(members: dict[str, str]) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, text in members.items():
+            archive.writestr(name, text)
+    return content.getvalue()
+
+
+async def send_package(browser: Browser, content: bytes, **fields: str) -> httpx.Response:
+    fields["form_token"] = fields.get("form_token") or await browser.form_token()
+    files = {"package": ("Two Sums.zip", content, "application/zip")}
+    return await browser.client.post("/court/import", data=fields, files=files)
+
+
+async def test_a_package_is_imported_from_a_zip_and_a_hostile_one_is_refused_by_its_member(
+    database: Database, tmp_path: Path
+) -> None:
+    good = package({"1.in": "1 2\n", "1.ans": "3\n"})
+    async with open_office(database, tmp_path) as office:
+        await people_of(office)
+        async with office.browser("jo") as jo:
+            made = place_of(await send_package(jo, good))
+            named = place_of(await send_package(jo, good, slug="sums"))
+            page = await jo.get(made)
+            evil = await send_package(jo, package({"1.in": "", "../../evil": "x"}))
+            noise = await send_package(jo, b"no zip at all")
+            without = await jo.send("/court/import", slug="")
+            forged = await send_package(jo, good, form_token="made up", slug="forged")
+            unchanged = await jo.get("/court/problems/forged")
+
+    assert (made, named) == ("/court/problems/two-sums", "/court/problems/sums")
+    assert "version 1" in page.text
+    assert (evil.status_code, noise.status_code, without.status_code) == (400, 400, 400)
+    assert "../../evil" in evil.text
+    assert (forged.status_code, unchanged.status_code) == (403, 404)
+
+
+async def test_the_operator_is_asked_nothing_until_there_is_a_user(
+    database: Database, tmp_path: Path
+) -> None:
+    async with open_office(database, tmp_path, house_token=None) as office, office.browser() as operator:
+        before = [await operator.get(path) for path in ("/court", "/court/users", "/court/workers")]
+        sent = place_of(await operator.send("/court/submissions", **PROGRAM))
+        place_of(await operator.send("/court/users", name="ada", role="admin", password=PASSWORD))
+        after = await operator.get("/court/users")
+        wrong = await operator.log_in("ada", "not this one at all")
+        place_of(await operator.log_in("ada", PASSWORD))
+        inside = await operator.get("/court/users")
+        own = await operator.get(sent)
+
+    assert [page.status_code for page in before] == [200, 200, 200]
+    assert "make it an admin with a password" in before[1].text
+    assert place_of(after) == "/court/login?next=%2Fcourt%2Fusers"
+    assert (wrong.status_code, inside.status_code, own.status_code) == (403, 200, 200)
+
+
+async def test_who_changes_the_password_stays_and_his_other_sessions_end(
+    database: Database, tmp_path: Path
+) -> None:
+    async with open_office(database, tmp_path) as office:
+        await people_of(office)
+        async with office.browser("con") as here, office.browser("con") as there:
+            wrong = await here.send("/court/account/password", old="guess", password=PASSWORD)
+            short = await here.send("/court/account/password", old=office.tokens["con"], password="short")
+            place_of(await here.send("/court/account/password", old=office.tokens["con"], password=PASSWORD))
+            stays, gone = await here.get("/court"), await there.get("/court")
+            place_of(await there.log_in("con", PASSWORD))
+            with database.connect() as connection:
+                run(connection, people.disable_user("con", "jo"))
+            locked = [await one.get("/court") for one in (here, there)]
+            refused = await there.log_in("con", PASSWORD)
+
+    assert (wrong.status_code, short.status_code) == (400, 400)
+    assert (stays.status_code, gone.status_code) == (200, 303)
+    assert [page.status_code for page in locked] == [303, 303]
+    assert refused.status_code == 403
+
+
+async def test_an_admin_makes_and_revokes_tokens_and_locks_out(database: Database, tmp_path: Path) -> None:
+    async with open_office(database, tmp_path) as office:
+        await people_of(office)
+        await office.add("ada", Role.ADMIN)
+        async with office.browser("ada") as ada:
+            made = await ada.send("/court/users/con/tokens", label="laptop", days="2")
+            found = re.search(r"fpj_[\w-]+", made.text)
+            assert found is not None
+            works = await office.ask(found[0], "GET", "/judge/me")
+            page = await ada.get("/court/users/con")
+            revoke = re.findall(r'action="(/court/tokens/\d+/revoke)"', page.text)
+            for place in revoke:
+                place_of(await ada.send(place))
+            over = await office.ask(found[0], "GET", "/judge/me")
+            place_of(await ada.send("/court/users/cat/lock"))
+            itself = await ada.send("/court/users/ada/lock")
+            listed = await ada.get("/court/users")
+
+    assert (works.json()["name"], over.status_code) == ("con", 401)
+    assert found[0] not in page.text
+    assert itself.status_code == 400
+    assert "locked" in listed.text
+
+
+def _hours(count: int) -> timedelta:
+    return timedelta(hours=count)
+
+
+def _id(place: str) -> int:
+    return int(place.rpartition("/")[2])

@@ -1,0 +1,346 @@
+"""The judge's pages against strangers: every page and role, forms of others, markup, secrets."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from fencepost.embedded import Database
+from fencepost.judge import contests, records
+from fencepost.judge.access import COURT, OPEN_PAGES, PAGES
+from fencepost.judge.grading import CaseResult
+from fencepost.judge.judging import Judgement
+from fencepost.judge.rejudging import Filter
+from fencepost.judge.role import Role
+from fencepost.judge.scoreboard import Contest, ContestProblem, Scoring
+from fencepost.logs import configure_logging
+from tests.integration.judge.office import PROGRAM, Browser, Office, open_office
+
+ROLES = {None: 0, "con": 1, "jo": 2, "ada": 3}
+"""Who is at the browser, and how much he may."""
+NAMES = ("job_id", "slug", "name", "token_id", "generation", "contest", "clarification_id")
+EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}</pre></textarea>"
+OWNER = "judge/boot-1"
+PASSWORD = "correct horse battery"
+
+
+async def people_of(office: Office) -> None:
+    for name, role in (("con", Role.CONTESTANT), ("jo", Role.JURY), ("ada", Role.ADMIN)):
+        await office.add(name, role)
+
+
+async def browsers(office: Office, closing: AsyncExitStack) -> dict[str | None, Browser]:
+    return {who: await closing.enter_async_context(office.browser(who)) for who in ROLES}
+
+
+async def send(browser: Browser, method: str, path: str, token: str | None) -> int:
+    headers = {"x-form-token": token} if token is not None else {}
+    answer = await browser.client.request(method, path, headers=headers)
+    return answer.status_code
+
+
+async def test_every_page_lets_in_whom_the_table_names_and_nobody_else(
+    database: Database, tmp_path: Path
+) -> None:
+    async with open_office(database, tmp_path) as office, AsyncExitStack() as closing:
+        await people_of(office)
+        got: dict[tuple[str, str, str | None], int] = {}
+        unbound: dict[tuple[str, str | None], int] = {}
+        for who, browser in (await browsers(office, closing)).items():
+            token = await browser.form_token()
+            # The last: it ends the session.
+            for method, path in sorted(PAGES, key=lambda line: line[1] == f"{COURT}/logout"):
+                # Nothing that these name exists, so that nothing is changed on the way.
+                place = path.format(**dict.fromkeys(NAMES, "0"))
+                if method == "POST":
+                    unbound[path, who] = await send(browser, method, place, None)
+                got[method, path, who] = await send(browser, method, place, token)
+    expected = {
+        (method, path, who): 303 if rank == 0 else 403
+        for (method, path), access in PAGES.items()
+        for who, rank in ROLES.items()
+        if rank < access.role
+    }
+
+    strangers = {key: status for key, status in got.items() if ROLES[key[2]] == 0}
+    assert set(strangers.values()) == {303}, "a stranger is sent to the login"
+    assert {key: status for key, status in got.items() if ROLES[key[2]] and status == 403} == {
+        key: status for key, status in expected.items() if status == 403
+    }
+    assert not [key for key, status in got.items() if status >= 500]
+    assert {status for (_, who), status in unbound.items() if who} == {403}, "a form without its token"
+
+
+def test_a_contestant_changes_nothing_but_what_is_his_own() -> None:
+    changing = {
+        path for (method, path), access in PAGES.items() if method == "POST" and access.role < Role.JURY
+    }
+
+    assert changing == {
+        f"{COURT}/submissions",
+        f"{COURT}/trials",
+        f"{COURT}/contests/{{contest}}/join",
+        f"{COURT}/contests/{{contest}}/clarifications",
+        f"{COURT}/account/password",
+        f"{COURT}/logout",
+    }
+    assert {path for _, path in OPEN_PAGES} == {"/judge", f"{COURT}/login", f"{COURT}/static/{{name}}"}
+    assert not [path for (_, path), one in PAGES.items() if "users" in path and one.role < Role.ADMIN]
+
+
+async def test_a_form_of_another_session_or_site_does_nothing(database: Database, tmp_path: Path) -> None:
+    async with open_office(database, tmp_path) as office:
+        await people_of(office)
+        async with office.browser("con") as con, office.browser("jo") as jo, office.browser() as stranger:
+            token, other = await con.form_token(), await jo.form_token()
+            borrowed = await con.send("/court/submissions", form_token=other, **PROGRAM)
+            headers = {"sec-fetch-site": "cross-site"}
+            elsewhere = await con.client.post(
+                "/court/submissions", data={**PROGRAM, "form_token": token}, headers=headers
+            )
+            # A login that somebody else has prepared would put his account under my work.
+            login = {"name": "con", "password": office.tokens["con"]}
+            prepared = await stranger.client.post("/court/login", data=login)
+            history = await con.get("/court/submissions")
+
+    assert [one.status_code for one in (borrowed, elsewhere, prepared)] == [403, 403, 403]
+    assert "Nothing was sent yet" in history.text
+
+
+async def test_the_cookies_are_for_the_server_alone_and_cannot_be_made_up(
+    database: Database, tmp_path: Path
+) -> None:
+    async with open_office(database, tmp_path) as office:
+        await people_of(office)
+        async with office.browser() as stranger:
+            entered = await stranger.log_in("con", office.tokens["con"])
+            cookies = entered.headers.get_list("set-cookie")
+            session = stranger.client.cookies["fencepost_judge_session"]
+            out = await stranger.send("/court/logout")
+            stranger.client.cookies.set("fencepost_judge_session", session)
+            stolen = await stranger.get("/court")
+            stranger.client.cookies.clear()
+            stranger.client.cookies.set("fencepost_judge_session", "A" + session[1:])
+            made_up = await stranger.get("/court")
+
+    assert cookies
+    assert all("HttpOnly" in one and "SameSite=lax" in one for one in cookies)
+    assert [one.status_code for one in (out, stolen, made_up)] == [303, 303, 303]
+    assert made_up.headers["location"].startswith("/court/login")
+
+
+async def test_the_login_tells_nothing_leads_nowhere_else_and_is_slow_to_guess(
+    database: Database, tmp_path: Path
+) -> None:
+    async with open_office(database, tmp_path) as office:
+        await people_of(office)
+        async with office.browser() as stranger:
+            guesses = [await stranger.log_in(name, "not this one at all") for name in ("con", "nobody")]
+            foreign = await stranger.log_in("jo", office.tokens["con"])
+            evil = (
+                "https://evil.example/",
+                "//evil.example/court",
+                "/court//evil",
+                "/court\\evil",
+                "/courts",
+            )
+            led = [
+                await stranger.send("/court/login", name="con", password=office.tokens["con"], next=place)
+                for place in evil
+            ]
+            for _ in range(10):
+                await stranger.log_in("ada", "wrong")
+            refused = await stranger.log_in("ada", office.tokens["ada"])
+
+    assert [one.status_code for one in (*guesses, foreign)] == [403, 403, 403]
+    assert all("Name, password or token is wrong." in one.text for one in (*guesses, foreign))
+    assert {one.headers["location"] for one in led} == {"/court"}
+    assert refused.status_code == 429
+
+
+async def evil_house(office: Office, database: Database) -> AsyncIterator[str]:
+    """A house in which everybody has written what he should not; the pages that show it."""
+    folder = office.judging.settings.workspace
+    assert folder is not None
+    place = folder.parent / "evil"
+    place.mkdir()
+    (place / "1.in").write_text(EVIL)
+    (place / "1.ans").write_text(EVIL)
+    await office.judging.import_problem(place, slug="evil")
+    found = (await office.judging.problem("evil")).problem
+    statement = f"# {EVIL}\n\n{EVIL}\n\n$\\text{{{EVIL}}}$ $\\href{{javascript:alert(1)}}{{x}}$\n\n"
+    statement += f"```{EVIL}\n{EVIL}\n```\n\n[a](javascript:alert(3)) ![b](http://evil.example/x.png)\n\n"
+    statement += f'<http://x.example/"onclick=alert(4)>\n\n| {EVIL} |\n|---|\n| `{EVIL}` |\n'
+    await office.fp.run(records.put_problem(found.model_copy(update={"title": EVIL, "statement": statement})))
+    yield "/court"
+    yield "/court/problems/evil"
+    cases = [CaseResult(name=EVIL, verdict="WA", message=EVIL)]
+    for author in ("con", EVIL[:100]):
+        job_id = await office.judging.submit("evil", "python", {"main.py": EVIL}, author=author)
+        with database.connect() as connection:
+            connection.execute("select * from fencepost.job_claim(%s, %s)", (job_id, OWNER))
+        verdict = Judgement(verdict="CE", message=EVIL, cases=cases)
+        await office.fp.run(records.put_result(job_id, 1, OWNER, verdict))
+        yield f"/court/submissions/{job_id}"
+        yield f"/court/problems/evil?from={job_id}"
+    opened = await office.judging.rejudge(Filter(problem="evil"), reason=EVIL, actor=EVIL)
+    yield f"/court/rejudgings/{opened.generation}?everything=true"
+    now = datetime.now(UTC)
+    contest = Contest(
+        slug="evil",
+        title=EVIL,
+        scoring=Scoring.IOI,
+        starts_at=now - timedelta(hours=1),
+        ends_at=now + timedelta(hours=1),
+        problems=[ContestProblem("A", "evil")],
+    )
+    await office.fp.run(contests.put_contest(contest, "jo"))
+    await office.fp.run(contests.join("evil", EVIL[:100]))
+    await office.fp.run(contests.ask("evil", "A", EVIL[:100], EVIL))
+    await office.fp.run(contests.announce("evil", None, EVIL, EVIL))
+    for page in ("", "/scoreboard", "/clarifications"):
+        yield f"/court/contests/evil{page}"
+    trial = await office.judging.trials.submit("python", {"main.py": EVIL}, EVIL, author="ada")
+    yield f"/court/trials/{trial}?problem=evil"
+    for path in (
+        "submissions",
+        "submissions?author=" + "%3Cscript%3E",
+        "contests",
+        "rejudgings",
+        "users",
+        "contest?contest=evil",
+    ):
+        yield f"/court/{path}"
+    yield f"/court/rejudge?author={'%3Cscript%3Ealert(1)'}&reason=%3Cscript%3Ealert(1)%3C/script%3E"
+    yield "/court/problems/%3Cscript%3Ealert(1)"
+    yield "/court/submissions?before=%3Cscript%3Ealert(1)"
+
+
+async def test_what_people_write_is_shown_and_never_run(database: Database, tmp_path: Path) -> None:
+    async with open_office(database, tmp_path) as office:
+        await people_of(office)
+        seen = 0
+        async with office.browser("ada") as ada:
+            async for path in evil_house(office, database):
+                page = await ada.get(path)
+                assert page.status_code < 500, path
+                keeps_to_itself(path, page.headers, page.text)
+                seen += "&lt;script&gt;alert(1)" in page.text
+            await ada.send("/court/users/con/tokens", label=EVIL[:100])
+            labelled = await ada.get("/court/users/con")
+            keeps_to_itself("a token", labelled.headers, labelled.text)
+
+    assert seen > 10, "the text was on the pages, escaped"
+
+
+class Markup(HTMLParser):
+    """The tags that a browser would see, and the attributes of each."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def keeps_to_itself(path: str, headers: Any, text: str) -> None:
+    """Nothing of what came in became markup, and the browser is told to run nothing of it either."""
+    for tag, attributes in Markup(text).tags:
+        assert tag not in {"iframe", "object", "embed", "base", "svg", "style"}, (path, tag)
+        assert tag != "script" or (attributes.get("src") or "").startswith(f"{COURT}/static/"), path
+        assert not [name for name in attributes if name.startswith("on") or name == "style"], (path, tag)
+        for name in {"href", "src", "action", "formaction"} & set(attributes):
+            target = attributes[name] or ""
+            assert target.startswith(("/", "#", "?", "http://x.example/")), (path, tag, target)
+            assert not target.startswith("//"), (path, tag, target)
+    assert "49" not in re.findall(r">(\d+)<", text), path
+    policy = headers["content-security-policy"]
+    nonce = re.search(r"script-src 'nonce-([^']+)';", policy)
+    assert nonce is not None, path
+    assert set(re.findall(r'nonce="([^"]+)"', text)) <= {nonce[1]}, path
+    assert policy.startswith("default-src 'none'")
+    assert "unsafe" not in policy
+    assert (headers["x-content-type-options"], headers["x-frame-options"]) == ("nosniff", "DENY")
+    assert headers["cache-control"] == "no-store"
+
+
+async def test_no_secret_is_in_a_log_or_on_a_page(
+    database: Database, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure_logging(level="debug", form="json")
+    async with open_office(database, tmp_path) as office:
+        await people_of(office)
+        async with office.browser("ada") as ada:
+            made = await ada.send("/court/users/con/tokens", label="laptop")
+            token = re.search(r"fpj_[\w-]+", made.text)
+            assert token is not None
+            await ada.send("/court/users", name="con", role="contestant", password=PASSWORD)
+            await ada.log_in("con", PASSWORD + "x")
+            await ada.log_in("con", PASSWORD)
+            await ada.send("/court/account/password", old=PASSWORD, password=PASSWORD + "y")
+            pages = [(await ada.get(path)).text for path in ("/court", "/court/account")]
+            session = ada.client.cookies["fencepost_judge_session"]
+    with psycopg.connect(database.admin_url) as connection:
+        events = connection.execute("select array_agg(e::text) from fencepost.event e").fetchone()
+    out = capsys.readouterr()
+    said = out.out + out.err + "".join(pages) + str(events)
+
+    for secret in (PASSWORD, token[0], session, session.partition(".")[0], *office.tokens.values()):
+        assert secret not in said
+
+
+HOSTILE = [
+    "",
+    "-1",
+    "9223372036854775808",
+    "1e9",
+    "NaN",
+    "x" * 3000,
+    "%00",
+    "%ff",
+    "ü",
+    "'; --",
+    "..",
+    "2030",
+    "true",
+]
+FIELDS = [
+    "before",
+    "after",
+    "author",
+    "contest",
+    "from",
+    "everything",
+    "reason",
+    "submissions",
+    "problem_id",
+    "problem",
+    "next",
+]
+
+
+async def test_no_request_makes_a_page_fail(database: Database, tmp_path: Path) -> None:
+    """What no page of ours would send is answered, and never with a failure of ours."""
+    async with open_office(database, tmp_path) as office:
+        await people_of(office)
+        async with office.browser("ada") as ada:
+            token = await ada.form_token()
+            lines = [line for line in PAGES if not line[1].endswith(("/events", "/logout"))]
+            for number, (method, path) in enumerate(lines):
+                for turn in range(4):
+                    value = HOSTILE[(number + 3 * turn) % len(HOSTILE)]
+                    place = re.sub(r"\{[^}]+\}", value or "x", path)
+                    query = f"?{FIELDS[(number + turn) % len(FIELDS)]}={value}"
+                    body = dict.fromkeys(FIELDS, value) if method == "POST" else None
+                    answer = await ada.client.request(
+                        method, place + query, data=body, headers={"x-form-token": token}
+                    )
+                    assert answer.status_code < 500, (method, place[:80], query[:80], answer.text[-600:])
