@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -24,7 +24,6 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes ne
 POSTS = "length, step = map(int, input().split())\nprint(length // step + 1)\n"
 VERDICT = "#verdict .told"
 EVIL = "</textarea><img src=x onerror=window.hit=1><script>window.hit=1</script>"
-Entering = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
@@ -34,26 +33,33 @@ def house(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -
         yield house
 
 
-@pytest.fixture
-def enter(browser: Browser, house: Court, shots: Path) -> Entering:
+@dataclass(frozen=True)
+class Entering:
     """Somebody who logs in as a person does."""
 
+    browser: Browser
+    house: Court
+    shots: Path
+
     @contextmanager
-    def enter(name: str, *, scripts: bool = True) -> Iterator[Guest]:
-        context = browser.new_context(
-            base_url=house.url, java_script_enabled=scripts, viewport={"width": 1280, "height": 900}
+    def __call__(self, name: str, *, scripts: bool = True) -> Generator[Guest]:
+        context = self.browser.new_context(
+            base_url=self.house.url, java_script_enabled=scripts, viewport={"width": 1280, "height": 900}
         )
-        guest = Guest(url=house.url, page=context.new_page(), shots=shots)
+        guest = Guest(url=self.house.url, page=context.new_page(), shots=self.shots)
         guest.go("/judge")
         guest.page.get_by_label("Name").fill(name)
-        guest.page.get_by_label("Password").fill(house.tokens[name])
+        guest.page.get_by_label("Password").fill(self.house.tokens[name])
         guest.page.get_by_role("button", name="Log in").click()
         expect(guest.page.get_by_role("heading", name="Problems")).to_be_visible()
         yield guest
         guest.went_well()
         context.close()
 
-    return enter
+
+@pytest.fixture
+def enter(browser: Browser, house: Court, shots: Path) -> Entering:
+    return Entering(browser, house, shots)
 
 
 def autumn(scoring: Scoring) -> Contest:

@@ -96,9 +96,8 @@ def _announce(house: House, *, json_output: bool) -> None:
             "database": redact_text(place.service_url),
             "redis": place.redis_url and redact_text(place.redis_url),
         }
-        answer_json(
-            {"url": place.endpoint_url, "services": house.urls, **addresses, "pid": os.getpid()}, indent=None
-        )
+        told = {"url": place.endpoint_url, "services": house.urls, "judge": judge_pages(place), **addresses}
+        answer_json({**told, "pid": os.getpid()}, indent=None)
         return
     answer(f"Fencepost is up: {place.endpoint_url}")
     if (way_in := login_link(place)) is not None:

@@ -52,7 +52,7 @@ async def problems(
     """By slug, without those of contests that have not begun; and where the list goes on, or None."""
     found = await judging.problems(after, limit)
     slugs = [] if who.may(Role.JURY) else [one.slug for one in found]
-    hidden = set(await judging.fp.run(contests.hidden(slugs)))
+    hidden = await judging.fp.run(contests.hidden(slugs))
     further = found[-1].slug if len(found) == limit else None
     return [one for one in found if one.slug not in hidden], further
 

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 
 import psycopg
 import pytest
+from argon2 import PasswordHasher
 
 from fencepost.cli.app import run
 from fencepost.embedded import Database
@@ -57,6 +59,26 @@ def test_users_and_their_tokens_are_made_shown_and_ended(judge: Command, databas
     assert (revoked[0], locked, users[0]["disabled_at"] is None) == (0, (0, "ada is locked out."), False)
     assert [judge(*words)[0] for words in (("users", "lock", "x"), ("tokens", "revoke", "9"))] == [4, 4]
     assert judge("tokens", "make", "ada")[0] == 4
+
+
+def test_a_user_gets_a_password_for_the_pages(
+    judge: Command, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def given(password: str, name: str = "ada") -> tuple[int, str]:
+        monkeypatch.setattr("sys.stdin", StringIO(f"{password}\n"))
+        return judge("users", "password", name, "--password-stdin")
+
+    judge("users", "set", "ada", "--role", "admin")
+    kept, unknown, short = given("correct horse"), given("correct horse", "bob"), given("short")
+    with database.connect() as connection:
+        row = connection.execute(
+            "select password from fencepost.judge_login_begin('ada', '::1', interval '1 minute')"
+        ).fetchone()
+
+    assert kept == (0, "ada has a new password.")
+    assert (unknown[0], short[0] > 0) == (4, True)
+    assert row is not None
+    assert PasswordHasher().verify(row[0], "correct horse")
 
 
 def test_a_contest_is_made_and_its_scoreboard_shown(judge: Command, tmp_path: Path) -> None:

@@ -16,5 +16,5 @@ def test_after_the_login_one_goes_to_a_page_of_ours() -> None:
         "/consoles",
         "/console/\n",
     )
-    for path in (None, *evil):
-        assert local_path(path, "/console") == "/console"
+    for other in (None, *evil):
+        assert local_path(other, "/console") == "/console"

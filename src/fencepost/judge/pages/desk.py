@@ -63,7 +63,7 @@ class Desk:
                 **facts,
             },
             visitor=visitor,
-            navigation=_navigation(request, visitor),
+            navigation=navigation(request, visitor),
             form_token=self.reception.form_token(request),
             notice=self.reception.cookies.kept(request, NOTICE_COOKIE),
             status=status,
@@ -113,7 +113,8 @@ class Desk:
         return PageRoute
 
 
-def _navigation(request: Request, visitor: Visitor | None) -> list[tuple[str, str]]:
+def navigation(request: Request, visitor: Visitor | None) -> list[tuple[str, str]]:
+    """The pages that a visitor may open; the console's, where there is a console."""
     if visitor is None:
         return []
     return [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import Request, Response
 
 from fencepost.errors import FencepostError
@@ -14,7 +16,7 @@ from fencepost.kernel import dead_letter
 def add(desk: Desk) -> None:
     @desk.router.get(f"{COURT}/workers")
     async def workers(request: Request) -> Response:
-        facts = {
+        facts: dict[str, Any] = {
             "workers": (),
             "complaint": None,
             "dead": await desk.fp.run(dead_letter.count(dead_letter.Filter(queue=QUEUE))),
