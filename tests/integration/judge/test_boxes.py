@@ -94,7 +94,7 @@ async def test_the_death_of_the_supervisor_ends_the_program(stage: Stage) -> Non
         run = asyncio.create_task(agent.run(order, files))
         await _until(lambda: bool(stage.processes()))
         os.kill(pid, signal.SIGKILL)
-        await _until(lambda: not stage.processes())
+        await _until(lambda: not stage.processes(ours=True))
         await asyncio.gather(run, return_exceptions=True)
     await agent.close()
 
@@ -125,7 +125,7 @@ asyncio.run(main())
         finally:
             judge.kill()
             judge.wait()
-        await _until(lambda: not stage.processes())
+        await _until(lambda: not stage.processes(ours=True))
         shutil.rmtree(stage.folder / "second")
 
 
@@ -211,7 +211,7 @@ async def test_without_cgroups_the_same_verdicts_come_from_limits_of_the_process
 
     assert said == names
     assert hello["cgroup"] == "none"
-    assert stage.processes() == []
+    await _until(lambda: not stage.processes(ours=True))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -326,7 +326,7 @@ async def test_ten_thousand_mixed_runs_leave_nothing_and_get_their_verdicts(stag
             names = list(mixed)
             ran = await asyncio.gather(*(stage.run(boxes, ["/app/zoo", name]) for name in names))
             assert {n: r.outcome.verdict for n, r in zip(names, ran, strict=True)} == mixed
-    assert stage.processes() == []
+    await _until(lambda: not stage.processes(ours=True))
     assert stage.counted("judge_sandbox_retries_total") == 0
 
 

@@ -59,6 +59,11 @@ async def _visit(folder: Path) -> Visit:
             gone = Deadline(60, "nothing runs in a box")
             await asyncio.to_thread(gone.wait, lambda: not stage.processes())
         left = stage.processes()
+    # And when they are closed, nobody waits there for another.
+    with suppress(TimeoutError):
+        closed = Deadline(60, "nobody is in a box")
+        await asyncio.to_thread(closed.wait, lambda: not stage.processes(ours=True))
+    left += stage.processes(ours=True)
     return Visit(
         ran,
         expectations(stage.workspace / "app/zoo"),

@@ -20,8 +20,8 @@ MUTANTS = {
     ),
     "limits of others may be changed": (
         "guard.c",
-        "SYS_prlimit64, 0, 4)",
-        "0xffff, 0, 4)",
+        "WEIGH(prlimit64, PRLIMIT), ",
+        "",
         "call_limit_init",
     ),
     "the store is not hidden": ("init.c", "  hide_store(files->socket);\n", "", "store_is_empty"),

@@ -5,7 +5,7 @@
  *   I  init         process 1 of one run: mounts, starts the program, reaps all, reports.            init.c
  *   P  program      the stranger.                                                                   guard.c
  *
- * S starts H once; H starts I for each run; I starts P. Each arms PDEATHSIG and holds a pipe to its parent, so
+ * S starts H once; H starts an I for each run, before its order comes; I starts P. Each arms PDEATHSIG and holds a pipe to its parent, so
  * the death of S ends everything below it. As an agent S serves many orders; as a command it serves one.
  */
 #ifndef FENCEPOST_BOX_H
@@ -47,7 +47,7 @@ struct site {                       /* what one agent can offer to its runs */
   uid_t outer_uid;                  /* who the program is outside, when we are root */
   int fds[3], lifeline;             /* one-shot: the program's standard files; a closed lifeline ends the run */
   int client;                       /* agent: where orders come from */
-  bool no_cgroup;
+  bool no_cgroup, once;
 };
 
 const char *order_read(struct order *order, char *words, size_t length);
@@ -60,12 +60,15 @@ struct cgroup {
   char memory[512], cpu[512], pids[512];   /* our folders; one and the same on v2 */
   char run_dir[640];                      /* this run's own folder: a used one carries its peak along */
   int run;
+  int join[3], join_count;                /* where a process writes itself into this run's folders */
+  long pids_max;                          /* what v1's shared folder of processes says */
   uint64_t cpu_before_ns;
   bool open;
 };
-void cgroup_find(struct cgroup *group);
+void cgroup_find(struct cgroup *group, pid_t child);
 void cgroup_sweep(void);
-const char *cgroup_begin(struct cgroup *group, const struct order *order, int join[3], int *join_count);
+const char *cgroup_prepare(struct cgroup *group);
+const char *cgroup_begin(struct cgroup *group, const struct order *order);
 uint64_t cgroup_cpu_ns(const struct cgroup *group);
 uint64_t cgroup_peak_kb(const struct cgroup *group);
 long cgroup_oom_kills(const struct cgroup *group);
@@ -76,21 +79,36 @@ void cgroup_leave(struct cgroup *group);
 /* ---- holder.c */
 struct holder {
   pid_t pid;
+  int mapped;                       /* told when its ids are mapped; its end tells H that S is gone */
   int socket;                       /* S's end; H and every I write to the other one */
-  bool user_namespace, proc;
+  int orders;                       /* S's end; whichever I is waiting reads from the other one */
+  bool user_namespace, proc, once;
 };
-const char *holder_start(struct holder *holder, const struct site *site);
+/* Begun and awaited apart: meanwhile S has its own things to find. */
+const char *holder_begin(struct holder *holder, const struct site *site);
+const char *holder_await(struct holder *holder, const struct site *site);
 void holder_stop(struct holder *holder);
 
 /* ---- init.c: runs as process 1 of a new pid namespace, never returns */
 struct run_files {
-  int standard[3], join[3], join_count, socket, lifeline;
+  int socket, orders, lifeline;
   const struct site *site;
 };
-_Noreturn void init_main(const struct order *order, const struct run_files *files);
+/* Everything that needs no order is done before there is one. Ends with INIT_UNFIT when that fails. */
+#define INIT_UNFIT 3
+_Noreturn void init_main(const struct run_files *files);
 
 /* ---- guard.c: from here on the program's own code */
-_Noreturn void guard_exec(const struct order *order, const struct run_files *files, int complaint);
+#define COMPLAINT_BYTES 140
+void guard_prepare(void);
+/* The program to be: gives up what it may not have, says so on the gate, and waits there for the run's descriptors. By then
+ * the order is there too. */
+struct start {
+  const struct order *order;
+  int gate;
+  char complaint[COMPLAINT_BYTES];
+};
+_Noreturn void guard_exec(struct start *start);
 
 /* ---- supervise.c */
 struct outcome {

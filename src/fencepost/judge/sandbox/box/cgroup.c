@@ -118,14 +118,14 @@ static bool make_folder(char *path, size_t size, const char *place) {
 }
 
 /* v2 hands its controllers only to children of a group without processes of its own: step into a leaf. */
-static bool open_v2(struct cgroup *group, const char *place) {
+static bool open_v2(struct cgroup *group, const char *place, pid_t child) {
   char controllers[512], leaf[700];
   if (!read_file(place, "cgroup.controllers", controllers, sizeof controllers) || !strstr(controllers, "memory"))
     return false;
   if (!write_file(place, "cgroup.subtree_control", "+memory +pids")) {
     snprintf(leaf, sizeof leaf, "%s/fencepost-judge", place);
     mkdir(leaf, 0755);
-    if (!write_file(leaf, "cgroup.procs", "0")) return false;
+    if (!write_file(leaf, "cgroup.procs", "0") || !write_number(leaf, "cgroup.procs", child)) return false;
     if (!write_file(place, "cgroup.subtree_control", "+memory +pids")) return false;
   }
   if (!make_folder(group->memory, sizeof group->memory, place)) return false;
@@ -138,7 +138,7 @@ static bool open_v2(struct cgroup *group, const char *place) {
   return true;
 }
 
-void cgroup_find(struct cgroup *group) {
+void cgroup_find(struct cgroup *group, pid_t child) {
   char place[512];
   *group = (struct cgroup){.kind = CGROUP_NONE};
   if (own_place("memory", place, sizeof place) && make_folder(group->memory, sizeof group->memory, place)) {
@@ -149,7 +149,7 @@ void cgroup_find(struct cgroup *group) {
     cgroup_leave(group);
     group->kind = CGROUP_NONE;
   }
-  if (own_place("", place, sizeof place) && open_v2(group, place)) group->kind = CGROUP_V2;
+  if (own_place("", place, sizeof place) && open_v2(group, place, child)) group->kind = CGROUP_V2;
 }
 
 static void kill_members(const char *dir) {
@@ -199,34 +199,44 @@ void cgroup_sweep(void) {
     if (own_place(CONTROLLERS[i], place, sizeof place)) sweep_place(place);
 }
 
-static bool limit_run(const struct cgroup *group, const struct order *order) {
+static bool limit_run(struct cgroup *group, const struct order *order) {
   long bytes = order->memory_kb * 1024;
   if (group->kind == CGROUP_V1) {
     if (!write_number(group->run_dir, "memory.limit_in_bytes", bytes)) return false;
     write_number(group->run_dir, "memory.memsw.limit_in_bytes", bytes);  /* Absent without swap accounting. */
-    return write_number(group->pids, "pids.max", order->processes);
+    /* A folder that all runs share: what stands there already need not be written again. */
+    if (group->pids_max != order->processes && !write_number(group->pids, "pids.max", order->processes)) return false;
+    group->pids_max = order->processes;
+    return true;
   }
   write_number(group->run_dir, "memory.swap.max", 0);
   return write_number(group->run_dir, "memory.max", bytes) && write_number(group->run_dir, "pids.max", order->processes);
 }
 
-const char *cgroup_begin(struct cgroup *group, const struct order *order, int join[3], int *join_count) {
-  *join_count = 0;
-  if (group->kind == CGROUP_NONE) return NULL;
+/* A folder for the next run, made while nobody waits for it. Can be repeated. */
+const char *cgroup_prepare(struct cgroup *group) {
+  if (group->kind == CGROUP_NONE || group->open) return NULL;
   snprintf(group->run_dir, sizeof group->run_dir, "%s/r%d", group->memory, ++group->run);
   if (mkdir(group->run_dir, 0755) && errno != EEXIST) return "cgroup_make";
   group->open = true;
-  if (!limit_run(group, order)) return "cgroup_limit";
-  group->cpu_before_ns = 0;
-  group->cpu_before_ns = cgroup_cpu_ns(group);
   const char *folders[] = {group->run_dir, group->cpu, group->pids};
   for (int i = 0; i < (group->kind == CGROUP_V1 ? 3 : 1); i++) {
     char path[800];
     snprintf(path, sizeof path, "%s/%s", folders[i], group->kind == CGROUP_V1 ? "tasks" : "cgroup.procs");
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0) return "cgroup_join";
-    join[(*join_count)++] = fd;
+    group->join[group->join_count++] = fd;
   }
+  return NULL;
+}
+
+const char *cgroup_begin(struct cgroup *group, const struct order *order) {
+  if (group->kind == CGROUP_NONE) return NULL;
+  const char *wrong = cgroup_prepare(group);
+  if (wrong) return wrong;
+  if (!limit_run(group, order)) return "cgroup_limit";
+  group->cpu_before_ns = 0;
+  group->cpu_before_ns = cgroup_cpu_ns(group);
   return NULL;
 }
 
@@ -256,6 +266,7 @@ void cgroup_kill(const struct cgroup *group) {
 
 /* Can be repeated: a folder that is gone is removed. */
 bool cgroup_end(struct cgroup *group) {
+  while (group->join_count) close(group->join[--group->join_count]);
   if (!group->open) return true;
   for (int tries = 0; tries < 200; tries++) {
     if (!rmdir(group->run_dir) || errno == ENOENT) {

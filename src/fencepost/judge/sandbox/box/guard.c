@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -35,18 +36,42 @@
 #define LOAD(where) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, where)
 #define ANSWER(what) BPF_STMT(BPF_RET | BPF_K, what)
 #define REFUSE(error) ANSWER(SECCOMP_RET_ERRNO | (error))
-/* If the call is this one, run the next instruction; otherwise step over it. */
-#define DENY(call, error) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##call, 0, 1), REFUSE(error)
+
+/* A call and what it is answered; DENY does not look at its arguments, and what does has steps of its own. */
+struct rule {
+  int call, error;
+  const struct sock_filter *steps;
+  int step_count;
+};
+#define DENY(call, error) {SYS_##call, error, NULL, 0}
+#define WEIGH(call, steps) {SYS_##call, 0, steps, sizeof steps / sizeof *(steps)}
 
 #define NEW_NAMESPACES                                                                                     \
   (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET)
 
-static const struct sock_filter FILTER[] = {
-  LOAD(offsetof(struct seccomp_data, arch)),
-  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0), ANSWER(SECCOMP_RET_KILL_PROCESS),
-  LOAD(NUMBER),
-  /* The x32 calls of x86_64 have a bit that lies above this too. */
-  BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, NEWEST_CALL, 0, 1), REFUSE(ENOSYS),
+/* A thread and a process are fine; a namespace is not. */
+static const struct sock_filter CLONE[] = {
+  LOAD(ARGUMENT(0)), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, NEW_NAMESPACES, 0, 1), REFUSE(EPERM), ANSWER(SECCOMP_RET_ALLOW),
+};
+/* A FIFO is fine; a device is not. */
+static const struct sock_filter MKNODAT[] = {
+  LOAD(ARGUMENT(2)), BPF_STMT(BPF_ALU | BPF_AND | BPF_K, S_IFMT), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, S_IFIFO, 1, 0),
+  REFUSE(EPERM), ANSWER(SECCOMP_RET_ALLOW),
+};
+/* Typing into a terminal. */
+static const struct sock_filter IOCTL[] = {
+  LOAD(ARGUMENT(1)), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TIOCSTI, 0, 1), REFUSE(EPERM), ANSWER(SECCOMP_RET_ALLOW),
+};
+/* One's own limits only: init has the same user id as the program. */
+static const struct sock_filter PRLIMIT[] = {
+  LOAD(ARGUMENT(0)), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0), REFUSE(EPERM), ANSWER(SECCOMP_RET_ALLOW),
+};
+/* Only to ask for the personality. */
+static const struct sock_filter PERSONALITY[] = {
+  LOAD(ARGUMENT(0)), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0xffffffff, 1, 0), REFUSE(EPERM), ANSWER(SECCOMP_RET_ALLOW),
+};
+
+static struct rule RULES[] = {
   /* Other processes, and their memory. */
   DENY(ptrace, EPERM), DENY(process_vm_readv, EPERM), DENY(process_vm_writev, EPERM), DENY(kcmp, EPERM),
   DENY(pidfd_getfd, EPERM), DENY(process_madvise, EPERM),
@@ -71,33 +96,66 @@ static const struct sock_filter FILTER[] = {
   DENY(iopl, EPERM), DENY(ioperm, EPERM), DENY(modify_ldt, EPERM), DENY(uselib, EPERM), DENY(ustat, EPERM),
   DENY(_sysctl, EPERM), DENY(mknod, EPERM),
 #endif
-  /* A thread and a process are fine; a namespace is not. */
-  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone, 0, 4), LOAD(ARGUMENT(0)),
-  BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, NEW_NAMESPACES, 0, 1), REFUSE(EPERM), ANSWER(SECCOMP_RET_ALLOW),
-  /* A FIFO is fine; a device is not. */
-  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mknodat, 0, 5), LOAD(ARGUMENT(2)),
-  BPF_STMT(BPF_ALU | BPF_AND | BPF_K, S_IFMT), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, S_IFIFO, 1, 0), REFUSE(EPERM),
-  ANSWER(SECCOMP_RET_ALLOW),
-  /* Typing into a terminal. */
-  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 4), LOAD(ARGUMENT(1)),
-  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TIOCSTI, 0, 1), REFUSE(EPERM), ANSWER(SECCOMP_RET_ALLOW),
-  /* One's own limits only: init has the same user id as the program. */
-  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prlimit64, 0, 4), LOAD(ARGUMENT(0)),
-  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0), REFUSE(EPERM), ANSWER(SECCOMP_RET_ALLOW),
-  /* Only to ask for the personality. */
-  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_personality, 0, 4), LOAD(ARGUMENT(0)),
-  BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0xffffffff, 1, 0), REFUSE(EPERM), ANSWER(SECCOMP_RET_ALLOW),
-  ANSWER(SECCOMP_RET_ALLOW),
+  WEIGH(clone, CLONE), WEIGH(mknodat, MKNODAT), WEIGH(ioctl, IOCTL), WEIGH(prlimit64, PRLIMIT), WEIGH(personality, PERSONALITY),
 };
+#define RULE_COUNT ((int)(sizeof RULES / sizeof *RULES))
 
-_Noreturn static void complain(int complaint, const char *what) {
-  char text[120];
-  int length = snprintf(text, sizeof text, "%s: %s", what, strerror(errno));
-  if (write(complaint, text, (size_t)length) < 0) _exit(2);
+static struct sock_filter filter_steps[BPF_MAXINSNS / 4];
+static unsigned short filter_length;
+
+static int by_call(const void *one, const void *two) {
+  return ((const struct rule *)one)->call - ((const struct rule *)two)->call;
+}
+
+static void add(struct sock_filter step) {
+  if (filter_length == sizeof filter_steps / sizeof *filter_steps) abort();
+  filter_steps[filter_length++] = step;
+}
+
+/* The rules from..to, sorted: halves, until a few are left that are asked for one by one. The kernel walks the whole filter
+ * for each call that there is when it is installed, which is in every run: a chain of them took a sixth of a millisecond. */
+static void add_rules(int from, int to) {
+  if (to - from > 3) {
+    int middle = (from + to) / 2;
+    add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, (unsigned)RULES[middle].call, 0, 1));
+    int jump = filter_length;
+    add((struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, 0));
+    add_rules(from, middle);
+    filter_steps[jump].k = (unsigned)(filter_length - jump - 1);
+    add_rules(middle, to);
+    return;
+  }
+  for (int i = from; i < to; i++) {
+    const struct rule *rule = &RULES[i];
+    int count = rule->steps ? rule->step_count : 1;
+    add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)rule->call, 0, (unsigned char)count));
+    if (!rule->steps) add((struct sock_filter)REFUSE((unsigned)rule->error));
+    for (int step = 0; step < rule->step_count; step++) add(rule->steps[step]);
+  }
+  add((struct sock_filter)ANSWER(SECCOMP_RET_ALLOW));
+}
+
+/* Once, before the first run: every run has the same. */
+void guard_prepare(void) {
+  qsort(RULES, (size_t)RULE_COUNT, sizeof *RULES, by_call);
+  filter_length = 0;
+  add((struct sock_filter)LOAD(offsetof(struct seccomp_data, arch)));
+  add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ARCH, 1, 0));
+  add((struct sock_filter)ANSWER(SECCOMP_RET_KILL_PROCESS));
+  add((struct sock_filter)LOAD(NUMBER));
+  /* The x32 calls of x86_64 have a bit that lies above this too. */
+  add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, NEWEST_CALL, 0, 1));
+  add((struct sock_filter)REFUSE(ENOSYS));
+  add_rules(0, RULE_COUNT);
+}
+
+/* The program shares init's memory until it is executed: what went wrong is left there for init to read. */
+_Noreturn static void complain(char *complaint, const char *what) {
+  snprintf(complaint, COMPLAINT_BYTES, "%s: %s", what, strerror(errno));
   _exit(1);
 }
 
-static void limit(int complaint, int what, rlim_t soft, rlim_t hard) {
+static void limit(char *complaint, int what, rlim_t soft, rlim_t hard) {
   struct rlimit bound = {soft, hard};
   if (!setrlimit(what, &bound)) return;
   /* Without privilege a limit can only be lowered: the one we were given is tighter. */
@@ -106,7 +164,7 @@ static void limit(int complaint, int what, rlim_t soft, rlim_t hard) {
   if (setrlimit(what, &bound)) complain(complaint, "rlimit");
 }
 
-static void set_limits(const struct order *order, bool grouped, int complaint) {
+static void set_limits(const struct order *order, bool grouped, char *complaint) {
   rlim_t cpu_seconds = (rlim_t)(order->cpu_ms + 999) / 1000;
   limit(complaint, RLIMIT_CPU, cpu_seconds + 1, cpu_seconds + 2);
   limit(complaint, RLIMIT_FSIZE, (rlim_t)order->output_kb * 1024, (rlim_t)order->output_kb * 1024);
@@ -124,7 +182,7 @@ static void set_limits(const struct order *order, bool grouped, int complaint) {
   limit(complaint, RLIMIT_AS, (rlim_t)order->memory_kb * 4096 + (1ul << 31), (rlim_t)order->memory_kb * 4096 + (1ul << 31));
 }
 
-static void drop_privileges(int complaint) {
+static void drop_privileges(char *complaint) {
   for (int cap = 0; cap <= 63; cap++) prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
   prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
   if (getuid() != INSIDE_ID && (setresgid(INSIDE_ID, INSIDE_ID, INSIDE_ID) || setresuid(INSIDE_ID, INSIDE_ID, INSIDE_ID)))
@@ -134,38 +192,42 @@ static void drop_privileges(int complaint) {
   if (syscall(SYS_capset, &head, none)) complain(complaint, "capset");
   /* Armed after the change of credentials, which clears it. */
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) complain(complaint, "privileges");
-  struct sock_fprog filter = {sizeof FILTER / sizeof *FILTER, (struct sock_filter *)FILTER};
+  struct sock_fprog filter = {filter_length, filter_steps};
   if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) complain(complaint, "seccomp");
 }
 
 /* Descriptors 0, 1 and 2 may overlap with those they come from: lift all first. */
-static int place_files(const struct run_files *files, int complaint) {
-  int lifted[4] = {0};
-  for (int i = 0; i < 4; i++) {
-    lifted[i] = fcntl(i < 3 ? files->standard[i] : complaint, F_DUPFD_CLOEXEC, 64);
-    if (lifted[i] < 0) _exit(2);
-  }
+static void place_files(const int standard[3], char *complaint) {
+  int lifted[3];
   for (int i = 0; i < 3; i++)
-    if (dup2(lifted[i], i) < 0) _exit(2);
-  if (dup2(lifted[3], 3) < 0 || fcntl(3, F_SETFD, FD_CLOEXEC)) _exit(2);
-  if (syscall(SYS_close_range, 4, ~0U, 0))
-    for (int fd = 4; fd < 1024; fd++) close(fd);
-  return 3;
+    if ((lifted[i] = fcntl(standard[i], F_DUPFD_CLOEXEC, 64)) < 0) complain(complaint, "descriptor");
+  for (int i = 0; i < 3; i++)
+    if (dup2(lifted[i], i) < 0) complain(complaint, "descriptor");
+  if (syscall(SYS_close_range, 3, ~0U, 0))
+    for (int fd = 3; fd < 1024; fd++) close(fd);
 }
 
-_Noreturn void guard_exec(const struct order *order, const struct run_files *files, int complaint) {
-  for (int i = 0; i < files->join_count; i++)
-    if (write(files->join[i], "0", 1) != 1) complain(complaint, "cgroup");
-  bool grouped = files->join_count > 0;
-  complaint = place_files(files, complaint);
+static void become_nobody(char *complaint) {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
   for (int number = 1; number < 65; number++) signal(number, SIG_DFL);
   setsid();
   if (chdir("/box")) complain(complaint, "chdir");
-  set_limits(order, grouped, complaint);
   drop_privileges(complaint);
+}
+
+_Noreturn void guard_exec(struct start *start) {
+  int fds[8], fd_count = 8;
+  char go;
+  become_nobody(start->complaint);
+  if (wire_send(start->gate, "r", 1, NULL, 0) != 1) _exit(1);
+  if (wire_receive(start->gate, &go, 1, fds, &fd_count, 0) != 1) _exit(1);
+  const struct order *order = start->order;
+  for (int i = 3; i < fd_count; i++)
+    if (write(fds[i], "0", 1) != 1) complain(start->complaint, "cgroup");
+  place_files(fds, start->complaint);
+  set_limits(order, fd_count > 3, start->complaint);
   execve(order->args[0], (char *const *)order->args, (char *const *)order->env);
-  complain(complaint, "exec");
+  complain(start->complaint, "exec");
 }

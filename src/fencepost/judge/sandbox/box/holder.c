@@ -172,53 +172,40 @@ static bool write_maps(pid_t pid, uid_t uid, gid_t gid) {
   return write_map(pid, "uid_map", line);
 }
 
-/* One run: a new process 1 in a pid and a mount namespace of its own. */
-static void start_run(int socket, const struct site *site, char *words, size_t length, int *fds, int fd_count) {
-  static struct order order;
-  struct run_files files = {.socket = socket, .join_count = fd_count - 3, .site = site};
-  int lifeline[2], pidfd = -1;
-  const char *wrong = fd_count < 3 ? "descriptors" : order_read(&order, words, length);
-  if (wrong || pipe2(lifeline, O_CLOEXEC)) {
-    wire_fail(socket, wrong ? wrong : "pipe", wrong ? EINVAL : errno);
-    for (int i = 0; i < fd_count; i++) close(fds[i]);
-    return;
-  }
-  memcpy(files.standard, fds, sizeof files.standard);
-  memcpy(files.join, fds + 3, sizeof(int) * (size_t)files.join_count);
+/* The next run: a new process 1 in a pid and a mount namespace of its own, made before anybody has ordered it. Answers when it
+ * is gone; false when none can be made. */
+static bool serve_one(int socket, int orders, const struct site *site) {
+  struct run_files files = {.socket = socket, .orders = orders, .site = site};
+  int lifeline[2], pidfd = -1, status = 0;
+  if (pipe2(lifeline, O_CLOEXEC)) fail(socket, "pipe");
   files.lifeline = lifeline[0];
-  pid_t init = (pid_t)syscall(SYS_clone, CLONE_NEWPID | CLONE_NEWNS | CLONE_PIDFD | SIGCHLD, 0, &pidfd, 0, 0);
+  /* For one run only the mounts may as well be our own. */
+  unsigned long spaces = site->once ? CLONE_NEWPID : CLONE_NEWPID | CLONE_NEWNS;
+  pid_t init = (pid_t)syscall(SYS_clone, spaces | CLONE_PIDFD | SIGCHLD, 0, &pidfd, 0, 0);
   if (init == 0) {
     close(lifeline[1]);
-    init_main(&order, &files);
+    init_main(&files);
   }
-  int error = errno;
+  if (init < 0) fail(socket, "clone");
   close(lifeline[0]);
-  for (int i = 0; i < fd_count; i++) close(fds[i]);
-  if (init < 0) {
-    wire_fail(socket, "clone", error);
-  } else {
-    struct message begun = {.kind = MSG_BEGUN};
-    wire_send(socket, &begun, sizeof begun, &pidfd, 1);
-    int status;
-    while (waitpid(init, &status, 0) < 0 && errno == EINTR) {}
-    close(pidfd);
-  }
+  struct message begun = {.kind = MSG_BEGUN}, done = {.kind = MSG_DONE};
+  wire_send(socket, &begun, sizeof begun, &pidfd, 1);
+  while (waitpid(init, &status, 0) < 0 && errno == EINTR) {}
+  close(pidfd);
   close(lifeline[1]);
-  struct message done = {.kind = MSG_DONE};
   wire_send(socket, &done, sizeof done, NULL, 0);
+  return !WIFEXITED(status) || WEXITSTATUS(status) != INIT_UNFIT;
 }
 
-_Noreturn static void serve(int socket, const struct site *site) {
-  static char words[ORDER_BYTES_MAX];
-  for (;;) {
-    int fds[8], fd_count = 8;
-    ssize_t length = wire_receive(socket, words, sizeof words, fds, &fd_count, 0);
-    if (length <= 0) _exit(0);
-    start_run(socket, site, words, (size_t)length, fds, fd_count);
-  }
+_Noreturn static void serve(int socket, int orders, const struct site *site) {
+  guard_prepare();
+  while (serve_one(socket, orders, site) && !site->once) {}
+  /* For one run: S ends us when it has heard everything. */
+  if (site->once) pause();
+  _exit(1);
 }
 
-_Noreturn static void holder_main(int socket, int mapped, const struct site *site, bool root) {
+_Noreturn static void holder_main(int socket, int orders, int mapped, const struct site *site, bool root) {
   struct message ready = {.kind = MSG_READY};
   char byte = 0;
   bool users = true;
@@ -247,33 +234,44 @@ _Noreturn static void holder_main(int socket, int mapped, const struct site *sit
   if (sethostname("box", 3)) fail(socket, "hostname");
   ready.status = users;
   wire_send(socket, &ready, sizeof ready, NULL, 0);
-  serve(socket, site);
+  serve(socket, orders, site);
 }
 
-const char *holder_start(struct holder *holder, const struct site *site) {
-  static struct message message;
-  int pair[2], mapped[2];
+const char *holder_begin(struct holder *holder, const struct site *site) {
+  int pair[2], orders[2], mapped[2];
   bool root = geteuid() == 0;
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) || pipe2(mapped, O_CLOEXEC)) return "socketpair";
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) ||
+      socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, orders) || pipe2(mapped, O_CLOEXEC))
+    return "socketpair";
   holder->pid = fork();
   if (holder->pid < 0) return "fork";
   if (holder->pid == 0) {
     close(pair[0]);
+    close(orders[0]);
     close(mapped[1]);
-    holder_main(pair[1], mapped[0], site, root);
+    holder_main(pair[1], orders[1], mapped[0], site, root);
   }
   close(pair[1]);
+  close(orders[1]);
   close(mapped[0]);
   holder->socket = pair[0];
+  holder->orders = orders[0];
+  holder->mapped = mapped[1];
+  holder->once = site->once;
+  return NULL;
+}
+
+const char *holder_await(struct holder *holder, const struct site *site) {
+  static struct message message;
+  bool root = geteuid() == 0;
   for (;;) {
-    if (wire_receive(pair[0], &message, sizeof message, NULL, NULL, 0) <= 0) return "the holder died";
+    if (wire_receive(holder->socket, &message, sizeof message, NULL, NULL, 0) <= 0) return "the holder died";
     if (message.kind == MSG_FAILED) return message.text;
     if (message.kind == MSG_READY) break;
     uid_t uid = root ? site->outer_uid : geteuid();
     gid_t gid = root ? (gid_t)site->outer_uid : getegid();
-    if (!write_maps(holder->pid, uid, gid) || write(mapped[1], "m", 1) != 1) return "uid map refused";
+    if (!write_maps(holder->pid, uid, gid) || write(holder->mapped, "m", 1) != 1) return "uid map refused";
   }
-  /* mapped[1] stays open as long as S lives: its end tells H. */
   holder->user_namespace = message.status;
   holder->proc = message.maxrss_kb;
   return NULL;
@@ -284,5 +282,6 @@ void holder_stop(struct holder *holder) {
   kill(holder->pid, SIGKILL);
   while (waitpid(holder->pid, NULL, 0) < 0 && errno == EINTR) {}
   close(holder->socket);
+  close(holder->orders);
   holder->pid = 0;
 }

@@ -5,12 +5,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -21,12 +23,22 @@ _Noreturn static void fail(int socket, const char *what) {
   _exit(1);
 }
 
-static void mount_scratch(int socket, const struct order *order) {
+/* Before there is an order: the next one would fare no better. */
+_Noreturn static void unfit(int socket, const char *what) {
+  wire_fail(socket, what, errno);
+  _exit(INIT_UNFIT);
+}
+
+static void mount_scratch(int socket) {
+  if (mount("w", "/w", "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,nr_inodes=16,mode=755") || mkdir("/w/box", 0755) ||
+      mkdir("/w/tmp", 0777) || mkdir("/w/shm", 0777) || mkdir("/w/out", 0755))
+    unfit(socket, "scratch");
+}
+
+static void bound_scratch(int socket, const struct order *order) {
   char options[96];
-  snprintf(options, sizeof options, "size=%ldk,nr_inodes=%ld,mode=755", order->disk_kb, order->inodes);
-  if (mount("w", "/w", "tmpfs", MS_NOSUID | MS_NODEV, options)) fail(socket, "scratch");
-  if (mkdir("/w/box", 0755) || mkdir("/w/tmp", 0777) || mkdir("/w/shm", 0777) || mkdir("/w/out", 0755))
-    fail(socket, "scratch");
+  snprintf(options, sizeof options, "size=%ldk,nr_inodes=%ld", order->disk_kb, order->inodes);
+  if (mount("w", "/w", NULL, MS_REMOUNT | MS_NOSUID | MS_NODEV, options)) fail(socket, "scratch");
 }
 
 static int place_in_store(const struct site *site, const char *root) {
@@ -80,46 +92,77 @@ static void arm(const struct run_files *files) {
   if (poll(&parent, 1, 0) > 0 && (parent.revents & POLLHUP)) _exit(0);
 }
 
-static int start_program(const struct order *order, const struct run_files *files) {
-  int complaint[2];
-  if (pipe2(complaint, O_CLOEXEC)) fail(files->socket, "pipe");
-  pid_t program = fork();
-  if (program < 0) fail(files->socket, "fork");
-  if (program == 0) guard_exec(order, files, complaint[1]);
-  close(complaint[1]);
-  /* A pipe to another program ends when the program's own end does. */
-  for (int i = 0; i < 3; i++) close(files->standard[i]);
-  int pidfd = (int)syscall(SYS_pidfd_open, program, 0);
-  struct message started = {.kind = MSG_PROGRAM};
-  if (pidfd < 0) fail(files->socket, "pidfd");
-  wire_send(files->socket, &started, sizeof started, &pidfd, 1);
-  close(pidfd);
-  /* End of file when exec has closed it; a text when something before it failed. */
-  char text[140] = {0};
-  ssize_t got = read(complaint[0], text, sizeof text - 1);
-  if (got > 0) {
-    struct message message = {.kind = MSG_FAILED};
-    snprintf(message.text, sizeof message.text, "%s", text);
-    wire_send(files->socket, &message, sizeof message, NULL, 0);
-    _exit(1);
-  }
-  close(complaint[0]);
+static void report(int socket, const char *complaint) {
+  struct message message = {.kind = MSG_FAILED};
+  snprintf(message.text, sizeof message.text, "%s", complaint);
+  wire_send(socket, &message, sizeof message, NULL, 0);
+}
+
+struct program {
+  pid_t pid;
+  int pidfd, gate;
+  struct start *start;
+};
+
+static int be_program(void *start) { guard_exec(start); }
+
+/* In our own memory until it is executed, as vfork does it: nothing is copied only to be thrown away. We wait for it, so that
+ * never two of us use that memory at once. */
+static struct program fork_program(const struct order *order, int socket) {
+  static char stack[65536] __attribute__((aligned(16)));
+  static struct start start;
+  struct program program = {.start = &start, .pidfd = -1};
+  int gate[2];
+  char ready;
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, gate)) unfit(socket, "socketpair");
+  start = (struct start){.order = order, .gate = gate[1]};
+  program.pid = clone(be_program, stack + sizeof stack, CLONE_VM | CLONE_PIDFD | SIGCHLD, &start, &program.pidfd);
+  if (program.pid < 0) unfit(socket, "fork");
+  close(gate[1]);
+  program.gate = gate[0];
+  if (wire_receive(gate[0], &ready, 1, NULL, NULL, 0) != 1) report(socket, start.complaint), _exit(INIT_UNFIT);
   return program;
 }
 
-_Noreturn void init_main(const struct order *order, const struct run_files *files) {
+/* Its descriptors are its own from here on: a pipe to another program ends when the program's own end does. */
+static void let_go(const struct program *program, int socket, const int *fds, int fd_count) {
+  struct message started = {.kind = MSG_PROGRAM};
+  wire_send(socket, &started, sizeof started, &program->pidfd, 1);
+  close(program->pidfd);
+  if (wire_send(program->gate, "g", 1, fds, fd_count) != 1) fail(socket, "gate");
+  for (int i = 0; i < fd_count; i++) close(fds[i]);
+}
+
+static int take_order(const struct run_files *files, struct order *order, int *fds) {
+  static char words[ORDER_BYTES_MAX];
+  int fd_count = 8;
+  ssize_t length = wire_receive(files->orders, words, sizeof words, fds, &fd_count, 0);
+  if (length <= 0) _exit(0);
+  const char *wrong = fd_count < 3 || fd_count > 6 ? "descriptors" : order_read(order, words, (size_t)length);
+  if (wrong) errno = EINVAL, fail(files->socket, wrong);
+  return fd_count;
+}
+
+_Noreturn void init_main(const struct run_files *files) {
+  static struct order taken, *order = &taken;
+  int fds[8];
   arm(files);
+  mount_scratch(files->socket);
+  umask(022);
+  struct program program = fork_program(order, files->socket);
+  int fd_count = take_order(files, order, fds);
   show_roots(order, files);
-  mount_scratch(files->socket, order);
+  bound_scratch(files->socket, order);
   show_binds(files->socket, order);
   if (order->proc) mount_proc(files->socket);
   hide_store(files->socket);
-  umask(022);
-  pid_t program = start_program(order, files), gone;
+  let_go(&program, files->socket, fds, fd_count);
+  pid_t gone;
   struct message ended = {.kind = MSG_ENDED};
   int status, out = -1;
-  while ((gone = wait4(-1, &status, 0, NULL)) != program)
+  while ((gone = wait4(-1, &status, 0, NULL)) != program.pid)
     if (gone < 0 && errno != EINTR) fail(files->socket, "wait");
+  if (*program.start->complaint) report(files->socket, program.start->complaint), _exit(1);
   ended.status = status;
   /* Whatever the program left behind, daemons in sessions of their own included. */
   kill(-1, SIGKILL);

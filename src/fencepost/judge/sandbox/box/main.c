@@ -112,8 +112,12 @@ int main(int argc, char **argv) {
     fprintf(stderr, "fencepost-box: %s\n", wrong);
     return 2;
   }
-  if (!site.no_cgroup) cgroup_find(&group);
-  wrong = holder_start(&holder, &site);
+  site.once = once;
+  wrong = holder_begin(&holder, &site);
+  if (!wrong && !site.no_cgroup) cgroup_find(&group, holder.pid);
+  /* What fails here fails again, and is said, when there is an order. */
+  if (!wrong && !probe) cgroup_prepare(&group);
+  if (!wrong) wrong = holder_await(&holder, &site);
   int code = 0;
   if (wrong || probe) {
     struct order unread = {.job_id = ""};

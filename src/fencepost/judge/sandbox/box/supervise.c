@@ -37,7 +37,7 @@ struct watch {
   uint64_t begun_ns, ended_ns, killed_ns, cpu_ns, resident_kb;
   uint64_t waited_ns;               /* the longest that a thread was seen to have waited; it may be gone by now */
   enum ended_by by;
-  bool ended, done;
+  bool ended, done, failed;
   int status;
   char error[160];
 };
@@ -180,7 +180,10 @@ static void hear(struct watch *w) {
       if (message.cpu_us * 1000 > w->cpu_ns) w->cpu_ns = message.cpu_us * 1000;
       if (message.maxrss_kb > w->resident_kb) w->resident_kb = message.maxrss_kb;
       break;
-    case MSG_FAILED: snprintf(w->error, sizeof w->error, "%s", message.text); break;
+    case MSG_FAILED:
+      w->failed = true;
+      snprintf(w->error, sizeof w->error, "%s", message.text);
+      break;
     case MSG_DONE: w->done = true; break;
   }
 }
@@ -264,6 +267,8 @@ static void let_go_of_pipes(const int standard[3]) {
 /* After the answer: nobody has to wait for the end of a namespace. False when something is left. */
 static bool clean_up(struct watch *w, const int standard[3], bool begun) {
   if (!w->killed_ns) w->killed_ns = now_ns();
+  /* For one run only, whose processes are all gone: who ends next takes the namespace along. */
+  if (begun && w->ended && w->holder->once) w->done = true;
   if (begun && !w->done) wait_for(w, &w->done, standard, -1);
   if (w->init_fd >= 0) close(w->init_fd);
   if (w->program_fd >= 0) close(w->program_fd);
@@ -275,10 +280,11 @@ bool supervise(struct holder *holder, struct cgroup *group, const struct order *
                const int standard[3], int lifeline, answer_function answer) {
   struct watch w = {.holder = holder, .group = group, .order = order, .init_fd = -1, .program_fd = -1, .out_fd = -1};
   struct outcome outcome = {.verdict = "SE"};
-  int fds[6] = {standard[0], standard[1], standard[2]}, join_count;
+  int fds[6] = {standard[0], standard[1], standard[2]};
   w.begun_ns = now_ns();
-  const char *wrong = cgroup_begin(group, order, fds + 3, &join_count);
-  bool begun = !wrong && wire_send(holder->socket, words, length, fds, 3 + join_count) >= 0;
+  const char *wrong = cgroup_begin(group, order);
+  memcpy(fds + 3, group->join, sizeof group->join);
+  bool begun = !wrong && wire_send(holder->orders, words, length, fds, 3 + group->join_count) >= 0;
   if (wrong) {
     snprintf(w.error, sizeof w.error, "%s: %s", wrong, strerror(errno));
   } else if (!begun) {
@@ -287,10 +293,12 @@ bool supervise(struct holder *holder, struct cgroup *group, const struct order *
     let_go_of_pipes(standard);
     wait_for(&w, &w.ended, standard, lifeline);
   }
-  for (int i = 0; i < join_count; i++) close(fds[3 + i]);
   settle(&w, standard, &outcome);
   bool answered = answer(order, &outcome);
-  return clean_up(&w, standard, begun) && answered && strcmp(w.error, "holder_lost");
+  if (!clean_up(&w, standard, begun) || !answered || !strcmp(w.error, "holder_lost")) return false;
+  /* An init that is gone without a word may have left its order to the next one. */
+  if (begun && w.program_fd < 0 && !w.failed) return false;
+  return holder->once || cgroup_prepare(group) == NULL;
 }
 
 static const char *long_name(const char *verdict) {
