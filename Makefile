@@ -9,7 +9,6 @@ BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null || echo $(BIN)/uv)
 READY := $(VENV)/.ready
 PYTEST_ARGS ?=
-export PYTHONDONTWRITEBYTECODE ?= 1
 
 .DEFAULT_GOAL := help
 .PHONY: help up test test-matrix mutants specs check bench torture sbom lock clean setup
