@@ -8,6 +8,7 @@ The claim is the gate. Whatever Redis delivers, once or five times, only a claim
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -69,6 +70,7 @@ class Intake:
         self._turns = Turns([LANE_SHARES[lane] for _, lane in self._places])
         # A read that blocks longer than the client waits for replies would look like a dead Redis.
         self._block_ms = round(min(BLOCK_MS, reply_seconds * 500))
+        self._idle: set[tuple[str, int]] = set()
         self._unclaimed: list[Entry] = []
         # A name that was used before may have entries; one that carries a boot id has none yet.
         self._losses_seen = 0 if consumer == owner else -1
@@ -185,15 +187,33 @@ class Intake:
         return answers
 
     async def _claim_by_turns(self, limit: int, claimed: list[kernel_job.Running]) -> None:
-        more: list[tuple[str, int]] = []
-        for place, part in zip(self._places, self._turns.share(limit), strict=True):
-            found = await self._claim_next(place, part) if part else []
-            claimed += found
-            if len(found) == part:
-                more.append(place)
-        for place in more:
-            if len(claimed) < limit:
+        """Side by side, each lane in a transaction of its own: two lanes in one would take the locks of keys
+        in another order than somebody else does."""
+        asked = [(place, part) for place, part in self._shared(limit).items() if part]
+        answers = await asyncio.gather(*(self._claim_next(*one) for one in asked), return_exceptions=True)
+        failures = [answer for answer in answers if isinstance(answer, BaseException)]
+        for (place, part), answer in zip(asked, answers, strict=True):
+            if not isinstance(answer, BaseException):
+                claimed += answer
+                (self._idle.discard if len(answer) == part else self._idle.add)(place)
+        if failures:
+            raise failures[0]
+        emptied = self._idle & dict(asked).keys()
+        for place in self._places:
+            # Less than half is left for the next time: it is not worth a commit of its own.
+            if len(claimed) * 2 < limit and place not in emptied:
                 claimed += await self._claim_next(place, limit - len(claimed))
+
+    def _shared(self, limit: int) -> dict[tuple[str, int], int]:
+        """How many each place is asked for: those that had nothing for few, because the others need them."""
+        shares = dict(zip(self._places, self._turns.share(limit), strict=True))
+        busy = [place for place in self._places if place not in self._idle]
+        if not busy:
+            return shares
+        kept = {place: min(shares[place], max(1, limit // 16)) for place in self._idle}
+        spared = sum(shares[place] - part for place, part in kept.items())
+        more = Turns([LANE_SHARES[lane] for _, lane in busy]).share(spared)
+        return shares | kept | {place: shares[place] + part for place, part in zip(busy, more, strict=True)}
 
     async def _claim_next(self, place: tuple[str, int], limit: int) -> list[kernel_job.Running]:
         queue, lane = place
