@@ -63,9 +63,10 @@ struct cgroup {
   int join[3], join_count;                /* where a process writes itself into this run's folders */
   long pids_max;                          /* what v1's shared folder of processes says */
   uint64_t cpu_before_ns;
-  bool open;
+  bool open, once;
 };
-void cgroup_find(struct cgroup *group, pid_t child);
+struct holder;
+void cgroup_find(struct cgroup *group, const struct holder *holder);
 void cgroup_sweep(void);
 const char *cgroup_prepare(struct cgroup *group);
 const char *cgroup_begin(struct cgroup *group, const struct order *order);
@@ -87,7 +88,8 @@ struct holder {
 /* Begun and awaited apart: meanwhile S has its own things to find. */
 const char *holder_begin(struct holder *holder, const struct site *site);
 const char *holder_await(struct holder *holder, const struct site *site);
-void holder_stop(struct holder *holder);
+void holder_kill(const struct holder *holder);
+void holder_bury(struct holder *holder);
 
 /* ---- init.c: runs as process 1 of a new pid namespace, never returns */
 struct run_files {

@@ -129,7 +129,7 @@ static bool open_v2(struct cgroup *group, const char *place, pid_t child) {
     if (!write_file(place, "cgroup.subtree_control", "+memory +pids")) return false;
   }
   if (!make_folder(group->memory, sizeof group->memory, place)) return false;
-  if (!write_file(group->memory, "cgroup.subtree_control", "+memory +pids")) {
+  if (!group->once && !write_file(group->memory, "cgroup.subtree_control", "+memory +pids")) {
     rmdir(group->memory);
     return false;
   }
@@ -138,9 +138,9 @@ static bool open_v2(struct cgroup *group, const char *place, pid_t child) {
   return true;
 }
 
-void cgroup_find(struct cgroup *group, pid_t child) {
+void cgroup_find(struct cgroup *group, const struct holder *holder) {
   char place[512];
-  *group = (struct cgroup){.kind = CGROUP_NONE};
+  *group = (struct cgroup){.kind = CGROUP_NONE, .once = holder->once};
   if (own_place("memory", place, sizeof place) && make_folder(group->memory, sizeof group->memory, place)) {
     bool cpu = own_place("cpuacct", place, sizeof place) && make_folder(group->cpu, sizeof group->cpu, place);
     bool pids = own_place("pids", place, sizeof place) && make_folder(group->pids, sizeof group->pids, place);
@@ -149,7 +149,7 @@ void cgroup_find(struct cgroup *group, pid_t child) {
     cgroup_leave(group);
     group->kind = CGROUP_NONE;
   }
-  if (own_place("", place, sizeof place) && open_v2(group, place, child)) group->kind = CGROUP_V2;
+  if (own_place("", place, sizeof place) && open_v2(group, place, holder->pid)) group->kind = CGROUP_V2;
 }
 
 static void kill_members(const char *dir) {
@@ -216,8 +216,13 @@ static bool limit_run(struct cgroup *group, const struct order *order) {
 /* A folder for the next run, made while nobody waits for it. Can be repeated. */
 const char *cgroup_prepare(struct cgroup *group) {
   if (group->kind == CGROUP_NONE || group->open) return NULL;
-  snprintf(group->run_dir, sizeof group->run_dir, "%s/r%d", group->memory, ++group->run);
-  if (mkdir(group->run_dir, 0755) && errno != EEXIST) return "cgroup_make";
+  if (group->once) {
+    /* For one run only our own folder is as new as any. */
+    memcpy(group->run_dir, group->memory, sizeof group->memory);
+  } else {
+    snprintf(group->run_dir, sizeof group->run_dir, "%s/r%d", group->memory, ++group->run);
+    if (mkdir(group->run_dir, 0755) && errno != EEXIST) return "cgroup_make";
+  }
   group->open = true;
   const char *folders[] = {group->run_dir, group->cpu, group->pids};
   for (int i = 0; i < (group->kind == CGROUP_V1 ? 3 : 1); i++) {

@@ -277,9 +277,12 @@ const char *holder_await(struct holder *holder, const struct site *site) {
   return NULL;
 }
 
-void holder_stop(struct holder *holder) {
+void holder_kill(const struct holder *holder) {
+  if (holder->pid > 0) kill(holder->pid, SIGKILL);
+}
+
+void holder_bury(struct holder *holder) {
   if (holder->pid <= 0) return;
-  kill(holder->pid, SIGKILL);
   while (waitpid(holder->pid, NULL, 0) < 0 && errno == EINTR) {}
   close(holder->socket);
   close(holder->orders);

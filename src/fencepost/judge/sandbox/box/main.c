@@ -114,7 +114,7 @@ int main(int argc, char **argv) {
   }
   site.once = once;
   wrong = holder_begin(&holder, &site);
-  if (!wrong && !site.no_cgroup) cgroup_find(&group, holder.pid);
+  if (!wrong && !site.no_cgroup) cgroup_find(&group, &holder);
   /* What fails here fails again, and is said, when there is an order. */
   if (!wrong && !probe) cgroup_prepare(&group);
   if (!wrong) wrong = holder_await(&holder, &site);
@@ -130,7 +130,9 @@ int main(int argc, char **argv) {
   } else {
     code = agent ? serve(&holder, &group) : run_once(&holder, &group, words, length);
   }
-  holder_stop(&holder);
+  /* While it dies, the rest is cleared away. */
+  holder_kill(&holder);
   cgroup_leave(&group);
+  holder_bury(&holder);
   return code;
 }
