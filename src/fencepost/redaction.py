@@ -54,7 +54,7 @@ def redact_url(url: str) -> str:
     elif parts.username is not None:
         place = f"{parts.username}@{place}"
     options = [(name, redact_named(name, value)) for name, value in parse_qsl(parts.query)]
-    query = f"?{urlencode(options, safe='*/')}" if options else ""
+    query = f"?{urlencode(options, safe='*/', errors='replace')}" if options else ""
     return f"{parts.scheme}://{place}{parts.path}{query}"
 
 

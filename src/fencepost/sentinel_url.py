@@ -18,6 +18,10 @@ PORT = 26379
 _SENTINEL_LOGIN = {"sentinel_username", "sentinel_password"}
 
 
+class _NotSuchAnAddress(ValueError):
+    """In our own words, which quote nothing."""
+
+
 def speaks_of_sentinels(url: str) -> bool:
     return url.partition("://")[0].lower() in SCHEMES
 
@@ -36,13 +40,23 @@ class SentinelUrl:
     @classmethod
     def read(cls, url: str) -> Self:
         """Raises ValueError for what is no such address, without a word of it: it may hold a password."""
+        try:
+            return cls._read(url)
+        except _NotSuchAnAddress as error:
+            raise ValueError(str(error)) from None
+        except ValueError:
+            # The library's own words quote what it could not read.
+            raise ValueError("an address of Sentinels is a URL, and a port is a number") from None
+
+    @classmethod
+    def _read(cls, url: str) -> Self:
         parts = urlsplit(url)
         user, _, hosts = parts.netloc.rpartition("@")
         name, _, password = user.partition(":")
         service, _, database = parts.path.removeprefix("/").partition("/")
         options = dict(parse_qsl(parts.query))
         if parts.scheme not in SCHEMES or not service or not options.keys() <= _SENTINEL_LOGIN:
-            raise ValueError("an address of Sentinels needs hosts and the name of a service")
+            raise _NotSuchAnAddress("an address of Sentinels needs hosts and the name of a service")
         return cls(
             sentinels=tuple(_place(host) for host in hosts.split(",")),
             service=unquote(service),
@@ -56,13 +70,13 @@ class SentinelUrl:
 def _place(host: str) -> tuple[str, int]:
     parts = urlsplit(f"//{host}")
     if not parts.hostname:
-        raise ValueError("a Sentinel needs a host")
+        raise _NotSuchAnAddress("a Sentinel needs a host")
     return parts.hostname, PORT if parts.port is None else parts.port
 
 
 def _number(text: str) -> int:
     if not text.isdecimal():
-        raise ValueError("a database is a number")
+        raise _NotSuchAnAddress("a database is a number")
     return int(text)
 
 

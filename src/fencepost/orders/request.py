@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
@@ -23,6 +24,8 @@ from fencepost.kernel.call import Json
 
 KEY_CHARACTERS_MAX = 128
 """What the brokers' own client ids hold at least: the key is sent as it is."""
+# JSON can say them, and nothing can store them.
+HALVES = re.compile(r"[\ud800-\udfff]")
 META_BYTES_MAX = 16_384
 OrderKey = Callable[["OrderRequest"], str]
 """What must not overtake: orders with one order key reach the broker in the order of their acceptance."""
@@ -70,6 +73,8 @@ class OrderRequest(BaseModel):
             raise _first_complaint(error) from None
         if len(json.dumps(request.meta, default=str)) > META_BYTES_MAX:
             raise InvalidInput(f"meta has more than {META_BYTES_MAX} bytes.", field="meta")
+        if HALVES.search(json.dumps(request.meta, default=str, ensure_ascii=False)):
+            raise InvalidInput("meta holds half of a character, which no text can.", field="meta")
         return request
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
@@ -25,7 +26,7 @@ def unpack(archive: Path, folder: Path, *, bytes_max: int = BYTES_MAX) -> None:
             left = bytes_max
             for member, path in members:
                 left -= _extract(opened, member, folder / path, left)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError) as error:
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
         raise InvalidInput(f"The archive cannot be read: {error}.", field="archive") from error
 
 
