@@ -14,12 +14,9 @@ from fencepost.embedded import Database
 from tests.mutants.grammar import Function, Word, functions, words
 
 FUNCTIONS = Path(__file__).parents[2] / "src" / "fencepost" / "kernel" / "functions"
-CALLED = "select funcname from pg_stat_user_functions where schemaname = 'fencepost' and calls > 0"
-RAISED = "select sequencename from pg_sequences where schemaname = 'census' and last_value is not null"
-ALONE = """
-    select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()
-    and backend_type = 'client backend'
-"""
+COUNTS = (
+    "select sequencename, last_value from pg_sequences where schemaname = 'census' and last_value is not null"
+)
 
 
 @dataclass(frozen=True)
@@ -67,13 +64,23 @@ def _statement(function: Function, found: list[Word], index: int) -> str:
 
 
 def counted(function: Function) -> str:
-    """The function with a counter before each of its RAISEs. A sequence survives the rollback."""
+    """The function with a counter at its beginning and before each of its RAISEs.
+
+    A sequence survives the rollback; PostgreSQL's own statistics forget a call that has failed.
+    """
+    places = {site.start: site.sequence for site in sites(function)}
+    begin = next((word for word in words(function) if word.text == "begin"), None)
+    if begin is not None and "language plpgsql" in function.text:
+        places[begin.end] = entry(function.name)
     text = function.text
-    for site in reversed(sites(function)):
+    for place in sorted(places, reverse=True):
         # Not PERFORM: it would set FOUND, which the statement behind it may ask for.
-        count = f"if nextval('census.{site.sequence}') > 0 then null; end if; "
-        text = text[: site.start] + count + text[site.start :]
+        text = f"{text[:place]} if nextval('census.{places[place]}') > 0 then null; end if; {text[place:]}"
     return text
+
+
+def entry(name: str) -> str:
+    return f"in_{name}"
 
 
 def prepare(database: Database) -> None:
@@ -81,8 +88,8 @@ def prepare(database: Database) -> None:
     with database.connect_admin() as admin:
         admin.execute("create schema census")
         for function in kernel_functions():
-            for site in sites(function):
-                admin.execute(f"create sequence census.{site.sequence}".encode())
+            for sequence in (entry(function.name), *(site.sequence for site in sites(function))):
+                admin.execute(f"create sequence if not exists census.{sequence}".encode())
             admin.execute(counted(function).encode())
         admin.execute("grant usage on schema census to public")
         admin.execute("grant usage on all sequences in schema census to public")
@@ -131,7 +138,7 @@ class Surveyor:
     def __init__(self) -> None:
         self.survey = Survey()
         self._standing: dict[str, Database] = {}
-        self._seen: dict[str, set[str]] = {}
+        self._seen: dict[tuple[str, str], int] = {}
         self._test = ""
 
     def watch(self, patch: pytest.MonkeyPatch) -> None:
@@ -164,19 +171,11 @@ class Surveyor:
             self.survey.failed.append(report.nodeid)
 
     def _look(self, database: Database) -> None:
-        """A backend tells its counts when it ends, so those that are open are ended if they do not end."""
+        """A database may serve several tests: each has what has grown."""
         with database.connect_admin() as admin:
-            give_up = time.monotonic() + 1
-            while (row := admin.execute(ALONE).fetchone()) and row[0]:
-                if time.monotonic() > give_up:
-                    admin.execute(
-                        "select pg_terminate_backend(pid) from pg_stat_activity"
-                        " where datname = current_database() and pid <> pg_backend_pid()"
-                    )
-                time.sleep(0.005)
-            called = {str(name) for (name,) in admin.execute(CALLED)}
-            raised = {str(name) for (name,) in admin.execute(RAISED)}
-            # For a database that serves several tests, each has what is new.
-            admin.execute("select pg_stat_reset()")
-        self.survey.reached[self._test] |= called
-        self.survey.raised[self._test] |= raised
+            counts = {str(name): int(value) for name, value in admin.execute(COUNTS)}
+        grown = {name for name, value in counts.items() if value > self._seen.get((database.name, name), 0)}
+        self._seen.update({(database.name, name): value for name, value in counts.items()})
+        entered = {name for name in grown if name.startswith("in_")}
+        self.survey.reached[self._test] |= {name.removeprefix("in_") for name in entered}
+        self.survey.raised[self._test] |= grown - entered

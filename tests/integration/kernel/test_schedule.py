@@ -10,7 +10,7 @@ from tests.integration.kernel.caller import Caller
 from tests.integration.kernel.conftest import NOON
 
 DECLARE: LiteralString = """
-    select fencepost.schedule_declare('report', '*/5 * * * *', 'UTC', 'all', '1 hour', %s, 'reports', 'report',
+    select fencepost.schedule_declare('report', '*/5 * * * *', 'UTC', 'all', '1 hour', %s, 'q', 'report',
                                       '{}', 1, 5, '1 minute', null, null, null, '{}')
 """
 FIRE: LiteralString = "select tick from fencepost.schedule_fire('report', %s, %s::timestamptz[], %s)"
