@@ -229,10 +229,11 @@ def _existing(patterns: Iterable[str]) -> list[str]:
 
 
 def _said(command: Sequence[str]) -> str | None:
-    """The first line that a program prints, or None when it fails."""
+    """The first line that a program prints and that is no warning, or None when it fails."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=ASK_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     lines = (done.stdout or done.stderr).splitlines()
-    return lines[0].strip() if done.returncode == 0 and lines else None
+    said = next((line.strip() for line in lines if "warning" not in line.lower()), None)
+    return said if done.returncode == 0 else None

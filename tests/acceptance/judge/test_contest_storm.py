@@ -133,7 +133,7 @@ class Storm:
         begun = time.monotonic()
         seen, since = self._judged(), time.monotonic()
         while self._judged() < self.submissions:
-            assert time.monotonic() - begun < 1500, f"{self._judged()} of {self.submissions} are judged"
+            assert time.monotonic() - begun < 3000, f"{self._judged()} of {self.submissions} are judged"
             if self._judged() > seen:
                 seen, since = self._judged(), time.monotonic()
             if time.monotonic() - since > 3:
@@ -197,7 +197,7 @@ def weather(tmp_path: Path) -> Iterator[tuple[Database, ValkeyServer]]:
 
 @pytest.mark.parametrize(
     ("submissions", "judges", "kills"),
-    [(20, 1, 0), pytest.param(2000, 2, 6, marks=[pytest.mark.full, pytest.mark.timeout(1800)])],
+    [(20, 1, 0), pytest.param(2000, 2, 6, marks=[pytest.mark.full, pytest.mark.timeout(3600)])],
 )
 async def test_every_submission_of_a_contest_gets_one_verdict_through_a_storm(
     weather: tuple[Database, ValkeyServer], tmp_path: Path, submissions: int, judges: int, kills: int
