@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from fencepost.torture.ordeal import Outcome, Plan
 
 SHOWN_MAX = 20
-GAP_SECONDS = 0.5
 EXITS = {"passed": ExitCode.OK, "violated": ExitCode.PROBLEM, "void": ExitCode.VOID}
 
 
@@ -94,8 +94,9 @@ def torture(
         _names(systems) or (wanted.systems if wanted else ()),
         _names(points),
         _settings(setting or []),
-        gap_seconds=wanted.gap_seconds if wanted else GAP_SECONDS,
     )
+    if wanted:
+        plan = replace(plan, gap_seconds=wanted.gap_seconds, floors=wanted.floors)
     outcome = _run(plan, disk)
     facts = facts_of(outcome, unavailable(plan.kinds), goal)
     page = write(facts, Settings.load().data_directory / "torture", report)
@@ -115,8 +116,6 @@ def _plan(
     systems: Sequence[str],
     points: Sequence[str],
     settings: Mapping[str, str],
-    *,
-    gap_seconds: float,
 ) -> tuple[Plan, Disk | None]:
     from fencepost.torture.disk import choose_disk  # noqa: PLC0415
     from fencepost.torture.ordeal import Plan  # noqa: PLC0415
@@ -133,8 +132,7 @@ def _plan(
     except (ValueError, ImportError, AttributeError) as error:
         raise Complaint(str(error), ExitCode.USAGE) from error
     disk, kinds = choose_disk(kinds, seconds)
-    plan = Plan(seed, seconds, names, kinds, points, gap_seconds=gap_seconds, server_settings=settings)
-    return plan, disk
+    return Plan(seed, seconds, names, kinds, points, server_settings=settings), disk
 
 
 def _goal(name: str | None) -> Goal | None:

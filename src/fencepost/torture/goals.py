@@ -6,11 +6,12 @@ A run of any length tells how much of its goal it has reached, and how many hour
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.torture.ordeal import Outcome
 from fencepost.torture.schedule import FAMILIES
+from fencepost.torture.verdict import Floors
 
 EFFECTS = "effects"
 EACH_POINT = "hits of each crash point"
@@ -40,6 +41,7 @@ class Goal:
     faults: Sequence[str]
     gap_seconds: float
     sizes: Sequence[Size]
+    floors: Floors = field(default_factory=Floors)
 
 
 NETWORK = tuple(FAMILIES["network"])
@@ -60,6 +62,8 @@ GOALS: Mapping[str, Goal] = {
         ("pause", "stall"),
         0.2,
         (Size("pauses beyond the lease", 20_000, ("pause", "stall")),),
+        # Whoever sleeps loses no reply.
+        Floors(ambiguous_per_second=0),
     ),
     "servers": Goal(
         ("leases", "jobs", "players"),
