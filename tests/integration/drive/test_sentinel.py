@@ -43,6 +43,10 @@ async def test_writes_go_to_the_new_primary(own_group: Watched, move: Any) -> No
     client = connect(own_group.url, reply_seconds=1)
     streams = Streams(client, "workers")
     before = await streams.dispatch("jobs", 1, [1], 1000)
+    # A replica that has not heard of it yet would be promoted without it.
+    with contextlib.closing(connect_sync(own_group.replica.url, reply_seconds=5)) as replica:
+        heard = Deadline(SECONDS_MAX, "the replica has what was written").wait
+        await asyncio.to_thread(heard, lambda: entry_ids_of(replica) >= set(before.entry_ids))
     await asyncio.to_thread(move, own_group)
 
     async with asyncio.timeout(SECONDS_MAX):

@@ -10,10 +10,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from fencepost.drive.connection import connect_sync
 from fencepost.embedded import Database
+from fencepost.embedded.database import SERVICE
 from fencepost.embedded.deadline import Deadline
 from fencepost.house import Fencepost
 from fencepost.jobs.settings import JobSettings
 from fencepost.jobs.worker import Worker
+from fencepost.settings import Settings
 
 WAIT_SECONDS = 60.0
 
@@ -162,7 +164,9 @@ async def open_scene(
             grant select, insert on effect to fencepost_app;
         """)
     try:
-        async with Fencepost(through or database.url, redis_url=redis_url) as fp:
+        # A pooler keeps no subscription, so whoever has one names the server for it.
+        settings = Settings(listen_database_url=through or database.server.url(database.name, SERVICE))
+        async with Fencepost(through or database.url, redis_url=redis_url, settings=settings) as fp:
             yield Scene(database, fp, redis)
     finally:
         if redis is not None:

@@ -21,6 +21,12 @@ class Restored:
         self.database = Database(before.server, f"{before.name}_r")
 
     def back_up(self) -> None:
+        with psycopg.connect(self._before.server.url(), autocommit=True) as admin:
+            # A pooler keeps its sessions, and a database is copied only when it is alone.
+            admin.execute(
+                "select pg_terminate_backend(pid, 60000) from pg_stat_activity where datname = %s",
+                (self._before.name,),
+            )
         self.database.create(template=self._before.name)
 
     def recover(self) -> Recovery:
@@ -93,9 +99,9 @@ def test_it_waits_for_a_fenced_write_that_is_open(
 ) -> None:
     """Such a write commits before the tokens jump, or not at all; never after."""
     token = on(database, acquire("a"))
-    monkeypatch.setenv("PGOPTIONS", "-c lock_timeout=200ms")
     with database.connect() as holder, holder.transaction():
         holder.execute(FENCE, (token,))
+        monkeypatch.setenv("PGOPTIONS", "-c lock_timeout=200ms")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             recover(database.admin_url, "anna")
     assert recover(database.admin_url, "anna").leases == 1
