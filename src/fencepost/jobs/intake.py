@@ -75,6 +75,11 @@ class Intake:
         # A name that was used before may have entries; one that carries a boot id has none yet.
         self._losses_seen = 0 if consumer == owner else -1
 
+    @property
+    def kept(self) -> bool:
+        """Whether entries were read that could not be claimed."""
+        return bool(self._unclaimed)
+
     async def read(self, free: int, held: Iterable[Entry]) -> list[Entry]:
         """Entries for up to `free` jobs; waits a while for the first. None of those that are `held`."""
         if self._unclaimed:

@@ -174,16 +174,16 @@ class Worker:
 
     async def _take(self) -> bool:
         """Read and claim, or claim straight from PostgreSQL; answers whether anything was there."""
+        if self._link.streams is None and not self._intake.kept:
+            with self._capacity.reserved(self._free()) as places:
+                taken = await self._intake.claim_next(places)
+                self._begin(taken)
+            return bool(taken.claimed)
         held = [active.entry for active in self._active.values() if active.entry is not None]
         free = min(self._free(), self._settings.batch)
         entries = await self._unless_stopped(self._intake.read(free, held))
         if entries:
             await self._accept_beside(entries)
-        elif self._link.streams is None and self._free() > 0:
-            with self._capacity.reserved(self._free()) as places:
-                taken = await self._intake.claim_next(places)
-                self._begin(taken)
-            return bool(taken.claimed)
         return bool(entries)
 
     async def _accept_beside(self, entries: Sequence[Entry]) -> None:
@@ -239,6 +239,7 @@ class Worker:
                 await unless.wait()
 
     def _begin(self, taken: Taken) -> None:
+        began: list[tuple[Active, Handler[...]]] = []
         for running, entry in taken.claimed:
             job = Job(running, self.owner, self._database, self._sync_database)
             active = Active(running, entry, job, taken.asked_at + running.lease_seconds)
@@ -251,9 +252,17 @@ class Worker:
             if handler is None:
                 self._give_up(active)
             else:
-                active.task = asyncio.create_task(self._execute(active, handler))
-                active.task.add_done_callback(partial(self._ended, active))
+                began.append((active, handler))
         self._metrics.active.set(len(self._active))
+        # After whoever called us has asked for more: PostgreSQL works while the handlers do.
+        asyncio.get_running_loop().call_soon(self._start, began)
+
+    def _start(self, began: Sequence[tuple[Active, Handler[...]]]) -> None:
+        for active, handler in began:
+            active.task = asyncio.create_task(self._execute(active, handler))
+            active.task.add_done_callback(partial(self._ended, active))
+            if active.job.stopped:
+                active.task.cancel()
 
     def _give_up(self, active: Active) -> None:
         """A kind without a handler: another worker may have one, so the job goes back, for longer each
@@ -331,6 +340,8 @@ class Worker:
 
     async def _drain(self) -> None:
         """Let handlers end; what does not within the time is given back, its try not counted."""
+        # What was begun a moment ago is started first.
+        await asyncio.sleep(0)
         with suppress(Exception):
             # Entries that could not be claimed are pending for us: `leave` gives them back.
             await self._accepted()
