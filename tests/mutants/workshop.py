@@ -25,7 +25,7 @@ SERVER_SETTINGS: dict[str, str | int] = {
     **FAST_SETTINGS,
     "track_functions": "all",
     # A mutant that loops or waits for ever is ended, and so seen.
-    "statement_timeout": "20s",
+    "statement_timeout": "60s",
 }
 PASSED = "passed"
 HUNG = "hung"
