@@ -171,11 +171,16 @@ def _held(pair: Servers, guess: float, *, quick: bool) -> scale.Held:
     def working(contestant: Contestant, workers: int = 1) -> Callable[[], float]:
         return lambda: scale.rate_with(contestant, workers, how_far, guess)
 
-    with _on_stage(pair, OURSELVES) as plain, _on_stage(pair, OURSELVES) as old:
+    with (
+        _on_stage(pair, OURSELVES) as plain,
+        _on_stage(pair, OURSELVES) as old,
+        _on_stage(pair, ALONE) as alone,
+    ):
         _tell("fencepost: pgbench, workers")
-        pgbench, *by_workers = scale.alternately(
+        pgbench, without_redis, *by_workers = scale.alternately(
             [
                 lambda: scale.pgbench_rate(plain, how_far, PGBENCH_CONNECTIONS),
+                working(alone),
                 *(working(plain, workers) for workers in scale.WORKERS),
             ],
             how_far.rounds,
@@ -192,7 +197,12 @@ def _held(pair: Servers, guess: float, *, quick: bool) -> scale.Held:
             how_far.rounds,
         )
     return scale.Held(
-        how_far, pgbench, dict(zip(scale.WORKERS, by_workers, strict=True)), *histories, *queues
+        how_far,
+        pgbench,
+        without_redis,
+        dict(zip(scale.WORKERS, by_workers, strict=True)),
+        *histories,
+        *queues,
     )
 
 

@@ -59,6 +59,7 @@ class Held:
 
     scale: Scale
     pgbench: float
+    without_redis: float
     by_workers: Mapping[int, float]
     without_history: float
     after_history: float
@@ -68,6 +69,7 @@ class Held:
     def rows(self) -> list[Row]:
         by_title = {
             f"pgbench, the same functions by {BATCH}": self.pgbench,
+            "fencepost without Redis, workers: 1": self.without_redis,
             **{f"fencepost, workers: {workers}": rate for workers, rate in self.by_workers.items()},
             "fencepost without a history": self.without_history,
             f"fencepost after {self.scale.finished:,} finished": self.after_history,
@@ -80,9 +82,14 @@ class Held:
         ]
 
     def goals(self) -> list[Goal]:
-        alone = self.by_workers[1]
         return [
-            Goal("share of pgbench", round(alone / self.pgbench, 2), SHARE_OF_PGBENCH_MIN),
+            Goal("share of pgbench", round(self.by_workers[1] / self.pgbench, 2), SHARE_OF_PGBENCH_MIN),
+            Goal(
+                # pgbench drives PostgreSQL alone, too.
+                "share of pgbench, ours without Redis too",
+                round(self.without_redis / self.pgbench, 2),
+                SHARE_OF_PGBENCH_MIN,
+            ),
             Goal(
                 "share kept with the history",
                 round(self.after_history / self.without_history, 2),
