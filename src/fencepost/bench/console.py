@@ -70,8 +70,13 @@ def pages(stock: Stock) -> Iterator[str]:
         "/orders/100",
         "/orders?status=sent",
         "/players",
+        "/players/player-77",
         "/nonces",
+        "/nonces?state=recovering",
+        "/nonces/1/signer-00007",
         "/flows",
+        "/flows/flow-07",
+        "/checkpoints",
         "/refusals",
         "/reports",
     )

@@ -34,6 +34,20 @@ Format = Literal["json", "csv"]
 PageFunction = TypeVar("PageFunction", bound=Callable[..., Awaitable[Sheet]])
 ActionFunction = TypeVar("ActionFunction", bound=Callable[..., Awaitable[Done]])
 _BY_NAME = inspect.Parameter.KEYWORD_ONLY
+# How the API's answers are described: facts, or one table of them; and what an action did.
+_SHEET = {
+    "application/json": {"schema": {"type": "object"}},
+    "text/csv": {"schema": {"type": "string"}},
+}
+_DONE = {
+    "application/json": {
+        "schema": {
+            "type": "object",
+            "required": ["message"],
+            "properties": {"message": {"type": "string"}, "secret": {"type": "string"}},
+        }
+    }
+}
 
 
 class Desk:
@@ -70,7 +84,7 @@ class Desk:
             _describe(answer, read, _with_format(signature))
             where = PAGES if path == "/overview" else PAGES + path
             self._add(self.pages, "GET", where, show, needs)
-            self._add(self.api, "GET", API + path, answer, needs)
+            self._add(self.api, "GET", API + path, answer, needs, _SHEET)
             return read
 
         return register
@@ -110,14 +124,14 @@ class Desk:
             _describe(submit, act, signature.replace(parameters=shown))
             _describe(answer, act, signature)
             self._add(self.pages, "POST", PAGES + path, submit, needs)
-            self._add(self.api, "POST", API + path, answer, needs)
+            self._add(self.api, "POST", API + path, answer, needs, _DONE)
             return act
 
         return register
 
-    def raw(self, path: str, endpoint: Callable[..., Any], *, needs: Role) -> None:
+    def raw(self, path: str, endpoint: Callable[..., Any], *, needs: Role, kind: str) -> None:
         """A GET that answers for itself."""
-        self._add(self.api, "GET", path, endpoint, needs)
+        self._add(self.api, "GET", path, endpoint, needs, {kind: {"schema": {"type": "string"}}})
 
     def show(
         self, request: Request, template: str, facts: Mapping[str, Any], *, status: int = 200
@@ -141,7 +155,13 @@ class Desk:
         return response
 
     def _add(
-        self, router: APIRouter, method: str, path: str, endpoint: Callable[..., Any], needs: Role
+        self,
+        router: APIRouter,
+        method: str,
+        path: str,
+        endpoint: Callable[..., Any],
+        needs: Role,
+        content: Mapping[str, Any] | None = None,
     ) -> None:
         self.roles[method, path] = needs
         router.add_api_route(
@@ -149,6 +169,9 @@ class Desk:
             endpoint,
             methods=[method],
             response_model=None,
+            # Or FastAPI would describe an answer as JSON that is none.
+            response_class=Response,
+            responses={200: {"content": content or {}}},
             dependencies=[Depends(self.doors.needs(needs))],
             operation_id=f"{method.lower()}{path.replace('/', '_').replace('{', '').replace('}', '')}",
         )

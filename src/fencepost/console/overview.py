@@ -61,7 +61,7 @@ def add_pages(place: Place) -> None:
             place.pulse, event("look", {**seen.figures, "needs": seen.needs, "queues": seen.queues})
         )
 
-    place.desk.raw("/api/events", events, needs=Role.VIEWER)
+    place.desk.raw("/api/events", events, needs=Role.VIEWER, kind="text/event-stream")
 
 
 def _window(span: Span, now: datetime | None = None) -> tuple[datetime, timedelta]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -60,5 +61,5 @@ def _read(path: Path) -> dict[str, Any] | None:
     }
 
 
-def _list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
+def _list(value: Any) -> Sequence[Any]:
+    return cast("Sequence[Any]", value) if isinstance(value, list) else ()

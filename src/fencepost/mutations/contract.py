@@ -8,7 +8,7 @@ A declaration becomes two routes: Twirp's, with the request id in the body or th
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, cast
 
 from fastapi import APIRouter, Request, Response
@@ -30,13 +30,24 @@ Perform = Callable[[Mutation[Any, Any, Any], BaseModel, str | None], Awaitable[A
 _log = get_logger(__name__)
 
 
+class Told(BaseModel):
+    """An error as Twirp tells it."""
+
+    code: str
+    msg: str
+    meta: dict[str, str] = {}
+
+
 ERRORS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "invalid_argument: the request is wrong; nothing was written"},
-    404: {"description": "not_found: what it names is not there"},
-    409: {"description": "aborted: send it again; already_exists: it committed, read the state"},
-    412: {"description": "failed_precondition: it cannot be done as things stand"},
-    422: {"description": "invalid_argument, reason mismatch: the request id belongs to another request"},
-    503: {"description": "unavailable: the same request with the same id settles it"},
+    status: {"model": Told, "description": description}
+    for status, description in (
+        (400, "invalid_argument: the request is wrong; nothing was written"),
+        (404, "not_found: what it names is not there"),
+        (409, "aborted: send it again; already_exists: it committed, read the state"),
+        (412, "failed_precondition: it cannot be done as things stand"),
+        (422, "invalid_argument, reason mismatch: the request id belongs to another request"),
+        (503, "unavailable: the same request with the same id settles it"),
+    )
 }
 
 
@@ -106,12 +117,30 @@ def _route_class(kind: type[MutationRoute], mutation: Mutation[Any, Any, Any]) -
 
 def _described(mutation: Mutation[Any, Any, Any], path: str) -> dict[str, Any]:
     """The request for OpenAPI: the model without what stands in the path, and the id beside it."""
-    schema = mutation.request.model_json_schema()
+    schema = _whole(mutation.request.model_json_schema())
     for name in [name for name in schema["properties"] if f"{{{name}}}" in path]:
         del schema["properties"][name]
         schema["required"] = [other for other in schema.get("required", ()) if other != name]
     schema["properties"]["request_id"] = {"type": "string", "description": f"or the header {HEADER}"}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def _whole(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with its parts in their places: a reference would look for them in the whole description."""
+    parts: dict[str, Any] = schema.pop("$defs", {})
+
+    def put(value: Any) -> Any:
+        if isinstance(value, list):
+            return [put(one) for one in cast("Sequence[Any]", value)]
+        if not isinstance(value, dict):
+            return value
+        found = cast("dict[str, Any]", value)
+        if "$ref" in found:
+            return put(parts[str(found["$ref"]).rpartition("/")[2]])
+        return {name: put(one) for name, one in found.items()}
+
+    whole: dict[str, Any] = put(schema)
+    return whole
 
 
 def _endpoint(mutation: Mutation[Any, Any, Any], perform: Perform) -> Callable[..., Awaitable[JSONResponse]]:

@@ -53,7 +53,9 @@ def make_router(orders: Orders) -> APIRouter:
 
 
 def _add_placing(router: APIRouter, orders: Orders) -> None:
-    @router.post("", status_code=202)
+    body = {"required": True, "content": {"application/json": {"schema": OrderRequest.model_json_schema()}}}
+
+    @router.post("", status_code=202, openapi_extra={"requestBody": body})
     async def place(
         request: Request,
         response: Response,

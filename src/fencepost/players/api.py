@@ -9,19 +9,22 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from fencepost.mutations.contract import ContractRoute, add_mutation
+from fencepost.mutations.contract import ContractRoute, Told, add_mutation
 from fencepost.mutations.declaration import Mutation
 from fencepost.mutations.pipeline import Answer
 from fencepost.players.reading import Discrepancy, Event, Holding, audit_check, history, inventory
 from fencepost.players.requests import PlayerRequest
 from fencepost.players.service import Players
+from fencepost.web.answers import Failure
 
 TWIRP = "/twirp/fencepost.players.v1.Players"
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
 def make_router(players: Players) -> APIRouter:
-    router = APIRouter(tags=["players"], route_class=ContractRoute)
+    # The door of the house, in front of the contract, has the house's own words.
+    told = {"model": Told | Failure, "description": "Refused or failed, as Twirp tells it."}
+    router = APIRouter(tags=["players"], route_class=ContractRoute, responses={"default": told})
     for declared in players.mutations.values():
         add_mutation(
             router,

@@ -13,6 +13,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from fencepost.errors import (
@@ -54,6 +55,20 @@ _HTTP_CODES = {
     405: "method_not_allowed",
     413: "too_large",
 }
+
+
+class Failure(BaseModel):
+    """What every refusal and every failure looks like."""
+
+    code: str
+    message: str
+    field: str | None = None
+
+
+DESCRIBED: Mapping[int | str, dict[str, Any]] = {
+    "default": {"model": Failure, "description": "Refused or failed: `code` says why, for programs."}
+}
+"""For the description of the API: whatever is not said of an operation looks like this."""
 
 
 def status_of(error: FencepostError) -> tuple[int, str]:

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from fastapi import FastAPI, Response
 
 from fencepost.endpoint import Route
-from fencepost.web.answers import answer_errors_of
+from fencepost.web.answers import DESCRIBED, answer_errors_of
 from fencepost.web.guard import Guard, Rules
 from fencepost.web.part import Part
 from fencepost.web.settings import WebSettings
@@ -35,6 +35,7 @@ def make_app(
         # Their pages load scripts from hosts that are not ours.
         docs_url=None,
         redoc_url=None,
+        responses=dict(DESCRIBED),
     )
     app.state.parts = frozenset(part.name for part in parts)
     for part in parts:

@@ -67,7 +67,7 @@ def http(diary: Diary) -> Iterator[httpx.Client]:
     app = make_app([diary.part("first"), diary.part("second")], WebSettings(body_max_bytes=2048))
     server = WebServer(app, address="127.0.0.1", port=0)
     server.start()
-    with httpx.Client(base_url=server.url) as client:
+    with httpx.Client(base_url=server.url, timeout=60) as client:
         yield client
     server.stop()
 

@@ -47,3 +47,45 @@ from generate_series(1, current_setting('bench.orders')::integer) n;
 
 insert into fencepost.orders_broker (broker, rate_max, rate_min, rate_rise, burst, failures_max, open_for, rate, tokens, refilled_at)
 values ('paper', 100, 1, 1, 10, 5, '1 minute', 100, 10, clock_timestamp());
+
+-- A tenth of the leases are signers, each with a strip of two hundred nonces and as many transactions; one in a hundred recovers.
+insert into fencepost.nonce_signer (chain_id, signer, next_nonce, fencing_token, created_at, updated_at, recovering_since)
+select 1, 'signer-' || lpad(n::text, 5, '0'), 200, 1, clock_timestamp(), clock_timestamp(), case when n % 100 = 0 then clock_timestamp() end
+from generate_series(1, current_setting('bench.leases')::integer / 10) n;
+
+insert into fencepost.nonce_allocation (signer_id, nonce, status, caller_signs, hold, request_id, locked_until, fencing_token, tx_hash,
+                                        created_at, updated_at)
+select s.signer_id, n, case when n > 190 then 'HELD' else 'CONSUMED' end, true, 1, 'request-' || s.signer_id || '-' || n,
+       clock_timestamp() + interval '1 hour', 1, '0x' || md5(s.signer_id || '-' || n), clock_timestamp(), clock_timestamp()
+from fencepost.nonce_signer s, generate_series(0, 199) n;
+
+insert into fencepost.nonce_transaction (signer_id, idempotency_key, digest, state, recipient, value, data, gas_limit, created_at, updated_at,
+                                         in_doubt_since)
+select s.signer_id, 'tx-' || s.signer_id || '-' || n, 'digest', 'QUEUED', '0x' || repeat('cd', 20), n, '', 21000,
+       clock_timestamp() - make_interval(secs => n), clock_timestamp(), case when n = 7 then clock_timestamp() end
+from fencepost.nonce_signer s, generate_series(0, 199) n;
+
+insert into fencepost.player (player_id, version, bumped_by, created_at, updated_at)
+select 'player-' || n, 1, pg_current_xact_id(), clock_timestamp(), clock_timestamp()
+from generate_series(1, current_setting('bench.orders')::integer) n;
+insert into fencepost.player_stack (player_id, item, count)
+select p.player_id, 'item-' || n, n from fencepost.player p, generate_series(1, 5) n;
+
+-- Twenty flows of sixty-four tasks, with twenty checkpoints each; one task in sixty-four fails.
+insert into fencepost.flow (name, plan, registered_at, registered_by)
+select 'flow-' || lpad(n::text, 2, '0'), '{"nodes": [{"name": "values", "kind": "source", "section": "head"}, {"name": "rows", "kind": "sink",
+  "section": "body"}], "edges": [[0, 1]]}', clock_timestamp(), 'worker-1' from generate_series(1, 20) n;
+insert into fencepost.lease (resource, token, owner, ttl, acquired_at, renewed_at, expires_at)
+select 'flow:' || f.name || '/part/values:' || n, 1, 'worker-' || n % 4, '1 hour', clock_timestamp(), clock_timestamp(),
+       clock_timestamp() + interval '1 hour' from fencepost.flow f, generate_series(0, 63) n;
+insert into fencepost.flow_activity (resource, token, reported_at, activity)
+select l.resource, l.token, clock_timestamp(), case when l.resource like '%:63' then '{"error": "ConnectionError: away", "failures": 3}'::jsonb
+  else '{"edges": {"0-1": 100}, "lag": {"values:0": 7}, "busy": 0.1, "blocked": null, "reads": ["values"]}' end
+from fencepost.lease l where l.resource like 'flow:%';
+insert into fencepost.checkpoint (resource, number, token, status, frontier, state, begun_at, stored_at, committed_at)
+select l.resource, n, 1, 'committed', '{"values:0": {"at": 7, "watermark": null, "ended": false, "count": 7}}', repeat('s', 1000)::bytea,
+       clock_timestamp(), clock_timestamp(), clock_timestamp()
+from fencepost.lease l, generate_series(1, 20) n where l.resource like 'flow:%';
+insert into fencepost.flow_dead (flow, step, resource, record, preview, error, died_at)
+select f.name, 'map-1', 'flow:' || f.name || '/part/values:0', '', 'x', 'ValueError: no number', clock_timestamp()
+from fencepost.flow f, generate_series(1, current_setting('bench.orders')::integer / 20) n;

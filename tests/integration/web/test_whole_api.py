@@ -1,0 +1,88 @@
+"""Every operation that the API describes, with whatever its description allows, and with what it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import APIOperation, Case, GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from fencepost.embedded import Database
+from tests.integration.web.whole_house import House, whole_house
+
+CHECKS: Any = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+# Of schemathesis, which asks `random` on its way to what a description forbids.
+pytestmark = pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
+ENDLESS = {"/api/events", "/status/{job_id}/events"}
+
+
+@pytest.fixture
+def house(database: Database, tmp_path: Path) -> Iterator[House]:
+    with whole_house(database, tmp_path) as house:
+        yield house
+
+
+def walk(house: House, examples: int, *, every: int = 1, derandomize: bool = False) -> int:
+    """So many requests that each operation allows, and for one in `every` as many that it does not. Answers
+    how many operations there are."""
+    described = schemathesis.openapi.from_dict(house.description)
+    operations = [
+        found.ok()
+        for found in described.get_all_operations()
+        if isinstance(found, Ok) and found.ok().path not in ENDLESS
+    ]
+    with requests.Session() as session:
+        for number, operation in enumerate(operations):
+            session.headers["authorization"] = house.bearer(operation.path)
+            modes = [GenerationMode.POSITIVE]
+            if number % every == 0 and can_be_wrong(house, operation):
+                modes.append(GenerationMode.NEGATIVE)
+            for mode in modes:
+
+                @given(case=operation.as_strategy(generation_mode=mode))
+                @settings(
+                    max_examples=examples,
+                    derandomize=derandomize,
+                    deadline=None,
+                    database=None,
+                    phases=[Phase.generate],
+                    suppress_health_check=list(HealthCheck),
+                )
+                def attack(case: Case[Any]) -> None:
+                    case.call_and_validate(base_url=house.url, session=session, checks=CHECKS)
+
+                attack()
+    return len(operations)
+
+
+def can_be_wrong(house: House, operation: APIOperation[Any, Any, Any, Any]) -> bool:
+    """Whether its description forbids any request: not if it takes nothing but names in its path."""
+    said = house.description["paths"][operation.path][operation.method]
+    return "requestBody" in said or any(one["in"] == "query" for one in said.get("parameters", ()))
+
+
+def test_no_request_makes_the_api_fail_or_its_description_a_lie(house: House) -> None:
+    assert walk(house, 1, every=8, derandomize=True) > 110
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+def test_a_hundred_requests_of_each_kind_neither(house: House) -> None:
+    walk(house, 100)
