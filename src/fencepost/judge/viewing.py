@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -127,10 +129,10 @@ def as_json(found: Standing) -> dict[str, Any]:
     }
 
 
-async def events(judging: Judging, job_id: int) -> AsyncGenerator[str]:
+async def events(judging: Judging, job_id: int, *, lifetime_seconds: float = math.inf) -> AsyncGenerator[str]:
     """By looking: an event that was missed is seen at the next look, and nothing has to be remembered."""
-    told, still = "", 0
-    while True:
+    told, still, until = "", 0, time.monotonic() + lifetime_seconds
+    while time.monotonic() < until:
         document = as_json(await judging.standing(job_id))
         line = json.dumps(document, default=str)
         if line != told:

@@ -358,4 +358,4 @@ def _hours(count: int) -> timedelta:
 
 
 def _id(place: str) -> int:
-    return int(place.rpartition("/")[2])
+    return int(place.rpartition("/")[2].partition("?")[0])

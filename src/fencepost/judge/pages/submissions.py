@@ -20,9 +20,12 @@ from fencepost.judge.problem import Slug
 from fencepost.judge.role import Role
 from fencepost.web.forms import Id, filled
 from fencepost.web.stationery import HEADERS
+from fencepost.web.wording import link
 
 PAGE_ROWS = 50
 KEY_MAX = 200
+STREAM_SECONDS = 300.0
+"""Then the browser comes again, and shows anew who it is."""
 Author = Annotated[str | None, Query(max_length=100, pattern=r"^[^\x00]*$")]
 
 
@@ -44,7 +47,8 @@ def _add_sending(desk: Desk) -> None:
             contest = fields.get("contest") or None
             slug = fields.get("problem_id", "")
             return await show_problem(desk, request, slug, {**bench, "contest": contest}, error)
-        return desk.done(request, f"{COURT}/submissions/{job_id}", f"Submission {job_id} is sent.")
+        place = link(f"{COURT}/submissions/{job_id}", contest=wanted.contest)
+        return desk.done(request, place, f"Submission {job_id} is sent.")
 
 
 def _add_reading(desk: Desk) -> None:
@@ -83,7 +87,7 @@ def _add_reading(desk: Desk) -> None:
     async def events(who: Who, job_id: Id) -> Response:
         await viewing.standing(judging, who, job_id)
         return StreamingResponse(
-            viewing.events(judging, job_id),
+            viewing.events(judging, job_id, lifetime_seconds=STREAM_SECONDS),
             media_type="text/event-stream",
             headers={**HEADERS, "X-Accel-Buffering": "no"},
         )
