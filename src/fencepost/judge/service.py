@@ -23,6 +23,7 @@ from fencepost.judge.judging import Judge, JudgeFault, Judgement
 from fencepost.judge.language import read_specs
 from fencepost.judge.metrics import JudgeMetrics
 from fencepost.judge.packages.reading import read_problem
+from fencepost.judge.passing_on import pass_on
 from fencepost.judge.rejudging import Filter, Opened
 from fencepost.judge.sandbox.probing import Report, probe_machine
 from fencepost.judge.settings import JudgeSettings
@@ -53,13 +54,18 @@ class Judging:
         self.fp = fp
         self._metrics = metrics or JudgeMetrics.on(fp.metrics)
         self._judge: Judge | None = None
+        self._elsewhere: frozenset[str] = frozenset()
         self.trials = Trials(fp, settings, QUEUE, self._sitting)
         self._job = fp.job(QUEUE, kind="judge_submission", attempts=TRIES, lease=LEASE_SECONDS)(self._run)
 
     @property
     def languages(self) -> list[str]:
-        """Those of this machine; before the judge sits, all that are known."""
-        return list(self._judge.languages) if self._judge else [spec.name for spec in read_specs()]
+        """Those of this machine and of the workers that were last seen; before the judge sits, all that are
+        known."""
+        known = [spec.name for spec in read_specs()]
+        if self._judge is None:
+            return known
+        return [name for name in known if name in self._judge.languages or name in self._elsewhere]
 
     async def submit(
         self,
@@ -232,12 +238,20 @@ class Judging:
                 self._metrics.listed,
                 lease_seconds=self.settings.discovery_lease_seconds,
             )
-            loop = Loop("judge-presence", presence.tick, self._metrics.loop_errors)
+
+            async def tick() -> float:
+                wait_seconds = await presence.tick()
+                alive = [one for one in await directory.workers() if one.state == "alive"]
+                self._elsewhere = frozenset(name for one in alive for name in one.languages)
+                return wait_seconds
+
+            loop = Loop("judge-presence", tick, self._metrics.loop_errors)
             loop.start()
             try:
                 yield
             finally:
                 await loop.stop()
+                self._elsewhere = frozenset()
                 await presence.leave()
 
     def _sitting(self) -> Judge:
@@ -253,6 +267,8 @@ class Judging:
             async with job.finish(None, final_status=DROPPED):
                 return
         docket = found[0]
+        if docket.language not in judge.languages:
+            await pass_on(self.fp, job, docket.language)
         crash_point("judge.before_run")
         try:
             judgement = await judge.judge(

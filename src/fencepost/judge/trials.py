@@ -10,6 +10,7 @@ from fencepost.errors import NotFound
 from fencepost.house import Fencepost
 from fencepost.jobs.job import Job
 from fencepost.judge.judging import Judge
+from fencepost.judge.passing_on import pass_on
 from fencepost.judge.settings import JudgeSettings
 from fencepost.judge.trying import Tried
 from fencepost.kernel.call import (
@@ -93,6 +94,8 @@ class Trials:
             async with job.finish(None, final_status="EXPIRED"):
                 return
         trial = found[0]
+        if trial.language not in self._judge().languages:
+            await pass_on(self._fp, job, trial.language)
         tried = await self._judge().try_out(
             trial.language,
             {name: content.encode() for name, content in trial.sources.items()},

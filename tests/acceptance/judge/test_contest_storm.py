@@ -133,7 +133,8 @@ class Storm:
         begun = time.monotonic()
         seen, since = self._judged(), time.monotonic()
         while self._judged() < self.submissions:
-            assert time.monotonic() - begun < 3000, f"{self._judged()} of {self.submissions} are judged"
+            within = 60 + self.submissions
+            assert time.monotonic() - begun < within, f"{self._judged()} of {self.submissions} are judged"
             if self._judged() > seen:
                 seen, since = self._judged(), time.monotonic()
             if time.monotonic() - since > 3:
@@ -197,7 +198,7 @@ def weather(tmp_path: Path) -> Iterator[tuple[Database, ValkeyServer]]:
 
 @pytest.mark.parametrize(
     ("submissions", "judges", "kills"),
-    [(20, 1, 0), pytest.param(2000, 2, 6, marks=[pytest.mark.full, pytest.mark.timeout(3600)])],
+    [(12, 1, 0), pytest.param(2000, 2, 6, marks=[pytest.mark.full, pytest.mark.timeout(3600)])],
 )
 async def test_every_submission_of_a_contest_gets_one_verdict_through_a_storm(
     weather: tuple[Database, ValkeyServer], tmp_path: Path, submissions: int, judges: int, kills: int

@@ -15,7 +15,7 @@ from tests.acceptance.judge.test_judged_once import RIGHT, judged, results
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 
 LEASE_SECONDS = 30
-QUICK = ("judge.after_result", "jobs.finish.after_commit")
+QUICK = ("judge.after_result",)
 POINTS = {
     # Nobody holds it yet: who comes next has the first attempt.
     "jobs.dispatch.before_add": 1,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.embedded import Database
+from fencepost.embedded.deadline import Deadline
 from fencepost.house import Fencepost
 from fencepost.judge.discovery import Worker
 from fencepost.judge.service import Judging
@@ -17,6 +18,9 @@ from tests.acceptance.judge.bench_of_judges import BRISK, judge, judging_of, ope
 from tests.acceptance.judge.test_judged_once import RIGHT, judged
 from tests.matrix.ports import free_port
 
+RIGHT_C = {
+    "main.c": '#include <stdio.h>\nint main(void){long a,b;scanf("%ld %ld",&a,&b);printf("%ld\\n",a/b+1);}\n'
+}
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 
 
@@ -55,6 +59,37 @@ async def test_a_judge_is_listed_while_it_sits_and_lost_when_it_is_killed(
     # On the place of the one that is gone.
     assert following.owner != sitting.owner
     assert (left.owner, left.state) == (following.owner, "left")
+
+
+@pytest.mark.full
+async def test_what_one_machine_cannot_compile_is_taken_and_judged_by_another(
+    database: Database, redis_url: str, tmp_path: Path
+) -> None:
+    def settings(name: str, language: str) -> JudgeSettings:
+        return JudgeSettings(
+            workspace=tmp_path / name,
+            store=tmp_path / "store",
+            languages=language,
+            discovery_lease_seconds=3,
+        )
+
+    async with (
+        Fencepost(database.url, redis_url=redis_url, job_settings=BRISK) as one,
+        Fencepost(database.url, redis_url=redis_url, job_settings=BRISK) as two,
+    ):
+        asked, other = Judging(one, settings("one", "python")), Judging(two, settings("two", "c"))
+        await asked.import_samples()
+        async with asked.running():
+            before = asked.languages
+            async with other.running():
+                seen = Deadline(60, "the other one is seen")
+                await asyncio.to_thread(seen.wait, lambda: asked.languages != before)
+                after = asked.languages
+                jobs = [await asked.submit("fence-posts", "c", RIGHT_C, author="ann") for _ in range(4)]
+                got = [await judged(asked, job_id) for job_id in jobs]
+
+    assert (before, after) == (["python"], ["c", "python"])
+    assert [one["result"]["verdict"] for one in got] == ["AC"] * 4
 
 
 async def test_without_its_directory_a_judge_judges_on(

@@ -92,12 +92,18 @@ def bwrap(place: Path) -> Path:
     return Path(found)
 
 
+@pytest.fixture(scope="module")
+def zoo(place: Path) -> Path:
+    compile_zoo(place / "zoo")
+    return place / "zoo"
+
+
 @pytest.fixture
-def stage(place: Path) -> Iterator[Stage]:
+def stage(place: Path, zoo: Path) -> Iterator[Stage]:
     folder = Path(tempfile.mkdtemp(dir=place))
     folder.chmod(0o755)
     stage = Stage(folder)
-    compile_zoo(stage.workspace / "app/zoo")
+    shutil.copy(zoo, stage.workspace / "app/zoo")
     yield stage
     shutil.rmtree(folder)
 

@@ -1,5 +1,6 @@
 """Workers are listed under a lease: in the database and in etcd by the same tests."""
 
+import asyncio
 import base64
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -189,6 +190,14 @@ async def test_a_place_is_used_again_and_a_late_beat_of_its_last_owner_changes_n
     assert third.token > first.token
     assert now == {"stays": ("alive", 4), "new": ("left", 0)}
     assert places == (2,)
+
+
+async def test_those_who_enter_at_once_sit_on_different_places(fp: Fencepost) -> None:
+    directory = KernelDirectory(fp, lease_seconds=LEASE_SECONDS)
+    seats = await asyncio.gather(*(directory.enter(replace(CARD, owner=f"w{n}")) for n in range(8)))
+
+    assert sorted(seat.place for seat in seats) == list(range(1, 9))
+    assert len(await _alive(directory)) == 8
 
 
 async def test_what_a_worker_runs_is_counted_in_the_jobs_themselves(
