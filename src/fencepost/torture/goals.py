@@ -11,6 +11,7 @@ from typing import Any
 
 from fencepost.torture.ordeal import Outcome
 from fencepost.torture.schedule import FAMILIES
+from fencepost.torture.systems import system_of
 from fencepost.torture.verdict import Floors
 
 EFFECTS = "effects"
@@ -29,7 +30,8 @@ class Size:
         if self.what == EFFECTS:
             return sum(outcome.effects.values())
         if self.what == EACH_POINT:
-            return min(outcome.tally.points.values(), default=0)
+            points = [point for name in outcome.plan.systems for point in system_of(name).points]
+            return min((outcome.tally.points[point] for point in points), default=0)
         return sum(outcome.tally.hit[kind] for kind in self.kinds)
 
 
