@@ -13,29 +13,31 @@ as $$
   ) select q.queue from q where q.queue is not null
 $$;
 
--- The rows that one page may look at: the newest p_scan below p_below in one state, with what they are filtered by.
+-- The rows that one page may look at, newest first: the newest p_scan below p_below, with what they are filtered by. `kind` is null
+-- where it stands in another table; `fits` says whether the row is in p_state, where one table holds two states.
 create or replace function fencepost._console_jobs_looked(p_state text, p_queue text, p_below bigint, p_scan integer)
-returns table (job_id bigint, queue text)
+returns table (job_id bigint, queue text, kind text, fits boolean)
 language plpgsql stable
 as $$
 #variable_conflict use_column
 begin
   case
     when p_state is null then
-      return query select j.job_id, j.queue from fencepost.job j where j.job_id < p_below order by j.job_id desc limit p_scan;
+      return query select j.job_id, j.queue, j.kind, true from fencepost.job j where j.job_id < p_below order by j.job_id desc limit p_scan;
     when p_state in ('pending', 'dispatched') then
-      return query select w.job_id, w.queue from (
+      return query select w.job_id, w.queue, null::text, (w.dispatched_at is null) = (p_state = 'pending') from (
         select * from fencepost.job_waiting n where n.job_id < p_below order by n.job_id desc limit p_scan) w;
     when p_state = 'running' then
-      return query select r.job_id, r.queue from fencepost.job_running r where r.job_id < p_below order by r.job_id desc limit p_scan;
+      return query select r.job_id, r.queue, null::text, true from fencepost.job_running r
+      where r.job_id < p_below order by r.job_id desc limit p_scan;
     when p_state = 'dead' then
-      return query select d.job_id, d.queue from (
+      return query select d.job_id, d.queue, null::text, true from (
         select q from fencepost._console_dead_queues() q where p_queue is null or q = p_queue) names
         cross join lateral (select f.job_id, f.queue from fencepost.job_finished f
                             where f.state = 'dead' and f.queue = names.q and f.job_id < p_below order by f.job_id desc limit p_scan) d
       order by d.job_id desc limit p_scan;
     else
-      return query select f.job_id, f.queue from fencepost.job_finished f
+      return query select f.job_id, f.queue, null::text, f.state = p_state from fencepost.job_finished f
       where f.job_id < p_below order by f.job_id desc limit p_scan;
   end case;
 end $$;
@@ -49,24 +51,29 @@ as $$
 #variable_conflict use_column
 declare
   v_looked bigint[];
+  v_found  bigint[];
+  v_id     bigint;
   v_scan   integer := case when p_state is null and p_queue is null and p_kind is null then p_limit else greatest(p_limit, p_scan) end;
 begin
   perform fencepost._check_limit(p_limit);
   if p_state is not null then
     perform fencepost._check_word('state', p_state, array['pending', 'dispatched', 'running', 'finished', 'dead', 'cancelled']);
   end if;
-  select array_agg(l.job_id), (array_agg(l.job_id) filter (where (p_queue is null or l.queue = p_queue)))
-  into v_looked, ids
+  select array_agg(l.job_id), array_agg(l.job_id) filter (
+           where l.fits and (p_queue is null or l.queue = p_queue) and (p_kind is null or l.kind is null or l.kind = p_kind))
+  into v_looked, v_found
   from fencepost._console_jobs_looked(p_state, p_queue, coalesce(p_before, 9223372036854775807), v_scan) l;
-  ids := array(
-    select i from unnest(ids) i
-    where (p_kind is null or exists (select 1 from fencepost.job j where j.job_id = i and j.kind = p_kind))
-      and (p_state is null or p_state not in ('pending', 'dispatched')
-           or exists (select 1 from fencepost.job_waiting w
-                      where w.job_id = i and (w.dispatched_at is null) = (p_state = 'pending')))
-      and (p_state is null or p_state not in ('finished', 'cancelled')
-           or exists (select 1 from fencepost.job_finished f where f.job_id = i and f.state = p_state))
-    order by i desc limit p_limit);
+  ids := '{}';
+  if p_kind is null or p_state is null then
+    ids := coalesce(v_found[:p_limit], '{}');
+  else
+    foreach v_id in array coalesce(v_found, '{}') loop
+      exit when cardinality(ids) = p_limit;
+      if exists (select 1 from fencepost.job j where j.job_id = v_id and j.kind = p_kind) then
+        ids := ids || v_id;
+      end if;
+    end loop;
+  end if;
   next_before := case when cardinality(ids) = p_limit then ids[p_limit]
                       when cardinality(v_looked) = v_scan then v_looked[v_scan] end;
   return next;
