@@ -32,8 +32,11 @@ EVIL = "</textarea><img src=x onerror=window.hit=1><script>window.hit=1</script>
 
 @pytest.fixture(scope="module")
 def house(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
-    """One judge for all of these tests; each makes submissions of its own."""
+    """One judge and its two contests for all of these tests; each makes submissions of its own."""
     with court(shared_database, tmp_path_factory.mktemp("court")) as house:
+        for scoring in Scoring:
+            house.call(contests.put_contest(autumn(scoring), "jo"))
+            house.call(contests.join(f"autumn-{scoring}", "con"))
         yield house
 
 
@@ -158,9 +161,6 @@ def test_a_jury_judges_again_compares_and_applies(enter: Entering, house: Court)
 
 
 def test_the_scoreboard_shows_what_was_solved(enter: Entering, house: Court) -> None:
-    for scoring in Scoring:
-        house.call(contests.put_contest(autumn(scoring), "jo"))
-        house.call(contests.join(f"autumn-{scoring}", "con"))
     job_id = house.submit("con", language="c", code=POSTS_IN_C, contest="autumn-icpc")
     with enter("con") as guest:
         page = guest.page
@@ -173,9 +173,6 @@ def test_the_scoreboard_shows_what_was_solved(enter: Entering, house: Court) -> 
 
 
 def test_every_page_is_accessible_in_light_and_dark_and_fits_a_phone(enter: Entering, house: Court) -> None:
-    for scoring in Scoring:
-        house.call(contests.put_contest(autumn(scoring), "jo"))
-        house.call(contests.join(f"autumn-{scoring}", "con"))
     house.call(contests.ask("autumn-icpc", "A", "con", "Is a rest shorter than d given a post?"))
     job_id = house.submit("con", code=EVIL, contest="autumn-icpc")
     with enter("ada") as guest:

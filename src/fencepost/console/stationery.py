@@ -11,7 +11,7 @@ from fastapi import Request
 from fencepost.console import chart
 from fencepost.console.role import Role, Visitor
 from fencepost.console.sheet import jsonable
-from fencepost.web.part import has_part
+from fencepost.web.part import pages_for
 from fencepost.web.stationery import Paper, Stationery
 
 JUDGE = "/court"
@@ -46,14 +46,7 @@ def make_stationery() -> Stationery:
 
 
 def navigation(request: Request, visitor: Visitor | None) -> list[tuple[str, str]]:
-    """The pages that a visitor may open; the judge's, where there is a judge."""
-    if visitor is None:
-        return []
-    return [
-        (address, name)
-        for address, name, needed in NAVIGATION
-        if visitor.may(needed) and (address != JUDGE or has_part(request, "judge"))
-    ]
+    return pages_for(visitor.may if visitor else None, request, NAVIGATION, {JUDGE: "judge"})
 
 
 def document(value: Any) -> str:

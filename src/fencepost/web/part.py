@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
+from typing import TypeVar
 
 from fastapi import APIRouter, Request
+
+Rank = TypeVar("Rank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,3 +29,19 @@ class Part:
 def has_part(request: Request, name: str) -> bool:
     """Whether the house that answers has this part: pages link to a neighbour only where he is."""
     return name in request.app.state.parts
+
+
+def pages_for(
+    may: Callable[[Rank], bool] | None,
+    request: Request,
+    pages: Iterable[tuple[str, str, Rank]],
+    neighbours: Mapping[str, str],
+) -> list[tuple[str, str]]:
+    """The pages that somebody may open, with their names; a neighbour's only where that part is."""
+    if may is None:
+        return []
+    return [
+        (address, name)
+        for address, name, needed in pages
+        if may(needed) and (address not in neighbours or has_part(request, neighbours[address]))
+    ]

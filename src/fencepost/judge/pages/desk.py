@@ -17,7 +17,7 @@ from fencepost.judge.pages.verdicts import verdict_of, worth
 from fencepost.judge.role import Role, Visitor
 from fencepost.judge.service import Judging
 from fencepost.web.page_errors import as_page, title_of, to_login
-from fencepost.web.part import has_part
+from fencepost.web.part import has_part, pages_for
 from fencepost.web.stationery import HEADERS, Paper, Stationery
 
 LOGIN = f"{COURT}/login"
@@ -114,11 +114,4 @@ class Desk:
 
 
 def navigation(request: Request, visitor: Visitor | None) -> list[tuple[str, str]]:
-    """The pages that a visitor may open; the console's, where there is a console."""
-    if visitor is None:
-        return []
-    return [
-        (address, name)
-        for address, name, needed in NAVIGATION
-        if visitor.may(needed) and (address != CONSOLE or has_part(request, "console"))
-    ]
+    return pages_for(visitor.may if visitor else None, request, NAVIGATION, {CONSOLE: "console"})
