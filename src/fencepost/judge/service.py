@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from importlib.resources import as_file, files
@@ -39,6 +40,7 @@ QUEUE = "judge"
 TRIES = 4
 LEASE_SECONDS = 30.0
 PROGRESS_CASES = 20
+PROGRESS_SECONDS = 0.2
 DROPPED = "DROPPED"
 REJUDGE_MAX = 50_000
 FINAL_STATUS = {"TLE": "TIMEOUT", "MLE": "OOM", "SE": "SANDBOX_ERROR"}
@@ -316,8 +318,15 @@ def no_submission(job_id: int) -> NotFound:
 
 
 def _reporting(job: Job) -> Any:
+    told_at = 0.0
+
     async def report(results: Sequence[CaseResult], count: int) -> None:
-        """The last few: a progress is a small document, and the rest was told before."""
+        """The last few, and not more often than anybody looks: each is a commit of its own."""
+        nonlocal told_at
+        now = time.monotonic()
+        if now - told_at < PROGRESS_SECONDS:
+            return
+        told_at = now
         latest = [
             {"name": one.name[:100], "verdict": one.verdict, "time_ms": one.time_ms, "mem_kb": one.mem_kb}
             for one in results[-PROGRESS_CASES:]
