@@ -3,14 +3,14 @@
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.node import Node
 from fencepost.nonces.part import first_nonce_of
-from fencepost.nonces.sending.ethereum import Account, LocalAccount
+from fencepost.nonces.sending.ethereum import accounts
 from fencepost.nonces.sending.intake import Intake
 from fencepost.nonces.sending.keys import Keys, Keystore
 from fencepost.nonces.sending.rpc import Chains
@@ -19,6 +19,9 @@ from fencepost.nonces.sending.transaction import Order
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer
 from tests.acceptance.nonces.anvil import CHAIN_ID, Anvil
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
 
 SETTINGS: dict[str, Any] = {
     "lease_seconds": 15.0,
@@ -29,8 +32,8 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def new_account(number: int) -> LocalAccount:
-    account: LocalAccount = Account.from_key((0xFE0CE0 + number).to_bytes(32, "big"))
+def new_account(number: int) -> "LocalAccount":
+    account: LocalAccount = accounts().from_key((0xFE0CE0 + number).to_bytes(32, "big"))
     return account
 
 
@@ -74,7 +77,7 @@ async def opened(
     database: Database,
     anvil: Anvil,
     *,
-    account: LocalAccount | None = None,
+    account: "LocalAccount | None" = None,
     keys: Keys | None = None,
     **settings: Any,
 ) -> AsyncGenerator[Exchange]:

@@ -2,11 +2,12 @@
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from fencepost.nonces.sending.ethereum import LocalAccount
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
 
 Answer = Callable[[dict[str, Any]], Any]
 
@@ -14,7 +15,7 @@ Answer = Callable[[dict[str, Any]], Any]
 class Keeper:
     """Signs for one account. `answer` may be replaced: what it says instead of the signed bytes."""
 
-    def __init__(self, account: LocalAccount) -> None:
+    def __init__(self, account: "LocalAccount") -> None:
         self.account = account
         self.asked: list[dict[str, Any]] = []
         self.answer: Answer = self.signed

@@ -10,12 +10,12 @@ import pytest
 from fencepost.cli.app import run
 from fencepost.cli.exits import ExitCode
 from fencepost.embedded import Database
-from fencepost.nonces.sending.ethereum import Account
+from fencepost.nonces.sending.ethereum import accounts
 from fencepost.nonces.settings import NoncesSettings
 from tests.integration.nonces.test_http import served
 
 KEY = bytes.fromhex("22" * 32)
-ADDRESS = Account.from_key(KEY).address
+ADDRESS = accounts().from_key(KEY).address
 PASSWORD = "correct horse battery"
 TO = "0x" + "ab" * 20
 # Nobody listens there: what is taken in stays in the queue.
@@ -25,7 +25,7 @@ CHAINS = "31337=http://127.0.0.1:9"
 @pytest.fixture
 def keystore(tmp_path: Path) -> Path:
     (tmp_path / "key.json").write_text(
-        json.dumps(Account.encrypt(KEY, PASSWORD, kdf="pbkdf2", iterations=10))
+        json.dumps(accounts().encrypt(KEY, PASSWORD, kdf="pbkdf2", iterations=10))
     )
     return tmp_path
 

@@ -10,7 +10,7 @@ import pytest
 from fencepost.errors import SettingsError
 from fencepost.nonces.errors import SigningFailed
 from fencepost.nonces.sending.decoding import fees_of
-from fencepost.nonces.sending.ethereum import Account
+from fencepost.nonces.sending.ethereum import accounts
 from fencepost.nonces.sending.fees import Fees
 from fencepost.nonces.sending.keys import Keystore, verified
 from fencepost.nonces.signer import checksummed
@@ -37,7 +37,7 @@ LEGACY = {
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    encrypted = Account.encrypt(KEY, PASSWORD, kdf="pbkdf2", iterations=10)
+    encrypted = accounts().encrypt(KEY, PASSWORD, kdf="pbkdf2", iterations=10)
     (tmp_path / "key.json").write_text(json.dumps(encrypted))
     (tmp_path / ".hidden").write_text("not a key")
     return tmp_path
@@ -54,7 +54,7 @@ async def test_a_key_is_read_and_signs_what_was_asked(
 
     signed = await keys.sign(address, fields)
 
-    assert Account.recover_transaction(signed.raw).lower() == address
+    assert accounts().recover_transaction(signed.raw).lower() == address
     assert fees_of(signed.raw) == fees
     assert verified(address, fields, signed.raw) == signed
 
@@ -106,10 +106,20 @@ async def test_bytes_of_another_sender_or_no_transaction_at_all_are_found_out(di
         verified(address, FIELDS, b"\x02nonsense")
 
 
-def test_importing_it_leaves_the_recursion_limit_alone() -> None:
-    """A library below raises it, and then a deeply nested document ends the process instead of raising."""
-    program = (
-        "import sys; before = sys.getrecursionlimit(); import fencepost.nonces.sending.keys; "
-        "sys.exit(sys.getrecursionlimit() != before)"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+LOADING = """
+import sys
+from fencepost.nonces import part
+from fencepost.nonces.sending import ethereum, keys
+before = sys.getrecursionlimit()
+assert "eth_account" not in sys.modules, "the library is loaded, and nobody signs"
+ethereum.decode_list(bytes([0xC0]))
+ethereum.typed_transactions()
+ethereum.accounts()
+assert "eth_account" in sys.modules
+assert sys.getrecursionlimit() == before
+"""
+
+
+def test_the_library_is_loaded_when_needed_and_leaves_the_recursion_limit_alone() -> None:
+    """A part of it raises it, and then a deeply nested document ends the process instead of raising."""
+    assert subprocess.run([sys.executable, "-c", LOADING], check=False).returncode == 0

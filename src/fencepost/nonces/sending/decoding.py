@@ -7,7 +7,7 @@ from typing import Any
 
 from hexbytes import HexBytes
 
-from fencepost.nonces.sending.ethereum import TypedTransaction, decode_list
+from fencepost.nonces.sending.ethereum import decode_list, typed_transactions
 from fencepost.nonces.sending.fees import Fees
 
 # EIP-2718: a typed transaction begins with its type, a legacy one with the head of its list.
@@ -21,7 +21,7 @@ _TEXTS = ("to", "data")
 def fields_of(raw: bytes) -> Mapping[str, Any]:
     """The fields of a signed transaction, by the names under which they were asked for."""
     if not raw or raw[0] < LIST_HEAD_MIN:
-        decoded: Mapping[str, Any] = TypedTransaction.from_bytes(HexBytes(raw)).as_dict()
+        decoded: Mapping[str, Any] = typed_transactions().from_bytes(HexBytes(raw)).as_dict()
         return decoded
     items = decode_list(raw)
     named = dict(zip(_LEGACY, items, strict=True))

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import aiohttp
 from hexbytes import HexBytes
@@ -16,8 +16,11 @@ from fencepost.errors import SettingsError
 from fencepost.nonces.errors import SigningFailed
 from fencepost.nonces.keccak import keccak256
 from fencepost.nonces.sending.decoding import fields_of
-from fencepost.nonces.sending.ethereum import Account, LocalAccount
+from fencepost.nonces.sending.ethereum import accounts as eth_accounts
 from fencepost.nonces.settings import NoncesSettings
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
 
 Fields = Mapping[str, Any]
 
@@ -82,12 +85,13 @@ class Keystore:
 
     @classmethod
     def read(cls, directory: Path, password: str) -> Keystore:
+        eth = eth_accounts()
         accounts: dict[str, LocalAccount] = {}
         for file in sorted(directory.iterdir()):
             if file.name.startswith(".") or not file.is_file():
                 continue
             try:
-                account = Account.from_key(Account.decrypt(json.loads(file.read_text()), password))
+                account = eth.from_key(eth.decrypt(json.loads(file.read_text()), password))
             except (ValueError, KeyError, TypeError):
                 # Not the error's own text: it may quote what it could not read.
                 raise SettingsError(
@@ -151,7 +155,7 @@ def verified(address: str, fields: Fields, raw: bytes) -> Signed:
     """The bytes are signed by this address, and say what was asked: a signer may be wrong, or another's."""
     try:
         decoded = fields_of(raw)
-        signer = Account.recover_transaction(raw).lower()
+        signer = eth_accounts().recover_transaction(raw).lower()
     except Exception:
         # Whatever a stranger's bytes do to the decoder, they are not what was asked for.
         raise SigningFailed(
