@@ -111,11 +111,13 @@ def in_a_child(work: Callable[[], str], *, within: float) -> str:
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        _be_quiet()
-        os.close(reading)
-        said = work()
-        os.write(writing, said.encode())
-        os._exit(0)
+        try:
+            _be_quiet()
+            os.close(reading)
+            os.write(writing, work().encode())
+        finally:
+            # Whatever was raised must not unwind the parent's blocks: they would stop its servers.
+            os._exit(0)
     os.close(writing)
     answer, ended = _listen(reading, child, time.monotonic() + within)
     if not ended:
