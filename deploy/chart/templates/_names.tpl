@@ -15,6 +15,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   valueFrom: {secretKeyRef: {name: {{ .Values.secretName }}, key: database-url}}
 - name: REDIS_URL
   valueFrom: {secretKeyRef: {name: {{ .Values.secretName }}, key: redis-url}}
+{{- with .Values.environment }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "fencepost.confined" -}}

@@ -70,6 +70,13 @@ def test_promtool_accepts_the_rules_and_they_fire_when_they_should() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+OTLP = ("environment[0].name=OTEL_EXPORTER_OTLP_ENDPOINT", "environment[0].value=http://c:4318")
+
+
+def named(environment: list[dict[str, Any]]) -> list[tuple[str, str | None]]:
+    return [(one["name"], one.get("value")) for one in environment]
+
+
 @pytest.fixture(scope="module")
 def helm() -> str:
     beside = Path(sys.executable).with_name("helm")
@@ -104,7 +111,7 @@ def test_helm_finds_nothing_to_say_about_the_chart(helm: str) -> None:
 def test_kubernetes_knows_every_field_of_the_chart(helm: str, version: str) -> None:
     """By the schemas of Kubernetes itself, the oldest that the chart promises and a new one; a field that they
     do not know is an error."""
-    made = templated(helm, "worker.application=shop")
+    made = templated(helm, "worker.application=shop", *OTLP)
     kinds = [document["kind"] for document in made]
     assert kinds == [
         "PodDisruptionBudget",
@@ -114,6 +121,10 @@ def test_kubernetes_knows_every_field_of_the_chart(helm: str, version: str) -> N
         "HorizontalPodAutoscaler",
         "Job",
     ]
+    containers = [
+        one["spec"]["template"]["spec"]["containers"][0] for one in made if "template" in one["spec"]
+    ]
+    assert all(("OTEL_EXPORTER_OTLP_ENDPOINT", "http://c:4318") in named(one["env"]) for one in containers)
     for document in made:
         kubernetes_validate.validate(document, version, strict=True)
     made[0]["spec"]["maxUnavailabel"] = 1
