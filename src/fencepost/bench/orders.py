@@ -37,7 +37,7 @@ class Length:
     histories: tuple[int, int]
 
 
-QUICK = Length(rounds=2, orders=1000, paced=100, histories=(1_000, 50_000))
+QUICK = Length(rounds=2, orders=2000, paced=100, histories=(1_000, 50_000))
 WHOLE = Length(rounds=3, orders=10_000, paced=500, histories=(10_000, 1_000_000))
 
 
