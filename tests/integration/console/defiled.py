@@ -12,7 +12,8 @@ _COLUMNS = """
     join information_schema.tables t using (table_schema, table_name)
     where c.table_schema = 'fencepost' and t.table_type = 'BASE TABLE' and c.data_type in ('text', 'jsonb')
       and c.is_generated = 'NEVER'
-      and c.table_name ~ '^(orders|nonce|player|console|flow|schedule|job|checkpoint|refusal|event|outbox|lease)'
+      and c.table_name ~
+        '^(orders|nonce|player|console|flow|schedule|job|checkpoint|refusal|event|outbox|lease)'
       and c.table_name not in ('console_session', 'console_ticket')
       -- By these things are found; they were made with the text in them, or have a form of their own.
       and c.column_name not in ('resource', 'flow', 'queue', 'subject', 'noun', 'channel', 'name', 'reason')

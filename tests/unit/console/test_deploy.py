@@ -109,8 +109,8 @@ def test_helm_finds_nothing_to_say_about_the_chart(helm: str) -> None:
 
 @pytest.mark.parametrize("version", ["1.27", "1.34"])
 def test_kubernetes_knows_every_field_of_the_chart(helm: str, version: str) -> None:
-    """By the schemas of Kubernetes itself, the oldest that the chart promises and a new one; a field that they
-    do not know is an error."""
+    """By the schemas of Kubernetes itself, the oldest that the chart promises and a new one; what they do not
+    know is an error."""
     made = templated(helm, "worker.application=shop", *OTLP)
     kinds = [document["kind"] for document in made]
     assert kinds == [
