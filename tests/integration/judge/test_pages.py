@@ -14,6 +14,7 @@ from fencepost.embedded import Database
 from fencepost.judge import people, records
 from fencepost.judge.grading import CaseResult
 from fencepost.judge.judging import Judgement
+from fencepost.judge.pages import submissions
 from fencepost.judge.role import Role
 from fencepost.kernel.drivers import run
 from fencepost.testing import Clock
@@ -54,7 +55,7 @@ async def judged(office: Office, database: Database, job_id: int, judgement: Jud
 
 
 async def test_a_problem_is_read_and_a_program_sent_once_however_often_the_button_is_clicked(
-    database: Database, tmp_path: Path
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_office(database, tmp_path) as office:
         await people_of(office)
@@ -66,6 +67,10 @@ async def test_a_problem_is_read_and_a_program_sent_once_however_often_the_butto
             places = [
                 place_of(await con.send("/court/submissions", **form, **program, input="")) for _ in "12"
             ]
+            changed = {**form, **program, "code": "print(7)"}
+            places.append(place_of(await con.send("/court/submissions", **changed)))
+            monkeypatch.setattr(submissions, "STREAM_SECONDS", 0.01)
+            stream = await con.get(f"{places[0]}/events")
             shown = await con.get(places[0])
             history = await con.get("/court/submissions")
             again = await con.get(f"/court/problems/echo?from={places[0].rpartition('/')[2]}")
@@ -73,7 +78,8 @@ async def test_a_problem_is_read_and_a_program_sent_once_however_often_the_butto
 
     assert "/court/problems/echo" in listed.text
     assert "all or nothing" in page.text
-    assert places[0] == places[1]
+    assert places[0] == places[1] != places[2]
+    assert stream.status_code == 200, "and it has ended, though nothing is judged"
     assert "print(\n  input())" in shown.text, "a text area's line ends are not the program's"
     assert "Submission" in shown.text
     assert "data-follow" in shown.text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
@@ -23,7 +25,7 @@ from fencepost.web.stationery import HEADERS
 from fencepost.web.wording import link
 
 PAGE_ROWS = 50
-KEY_MAX = 200
+KEY_MAX = 100
 STREAM_SECONDS = 300.0
 """Then the browser comes again, and shows anew who it is."""
 Author = Annotated[str | None, Query(max_length=100, pattern=r"^[^\x00]*$")]
@@ -41,7 +43,7 @@ def _add_sending(desk: Desk) -> None:
         fields = sent(await form_of(request))
         try:
             wanted = filled(SubmitRequest, fields)
-            job_id = await submit_as(who, desk.judging, wanted, fields.get("key", "")[:KEY_MAX] or None)
+            job_id = await submit_as(who, desk.judging, wanted, _key(fields))
         except FencepostError as error:
             bench = {name: fields.get(name, "") for name in ("language", "code", "input")}
             contest = fields.get("contest") or None
@@ -91,3 +93,10 @@ def _add_reading(desk: Desk) -> None:
             media_type="text/event-stream",
             headers={**HEADERS, "X-Accel-Buffering": "no"},
         )
+
+
+def _key(fields: Mapping[str, str]) -> str | None:
+    """A form that is sent twice is one submission; after a step back and a change it is another."""
+    given = fields.get("key", "")[:KEY_MAX]
+    content = "\0".join(fields.get(name, "") for name in ("problem_id", "contest", "language", "code"))
+    return f"{given}-{hashlib.sha256(content.encode()).hexdigest()}" if given else None
