@@ -136,10 +136,10 @@ def _run_until_one_fails(session: pytest.Session, items: Sequence[pytest.Item]) 
 
 
 def likely(survey: Survey, function: Function) -> list[str]:
-    """The tests that reach the function: those of its own file first, then the quick ones, within a bound."""
-    noun = function.file.removesuffix(".sql")
+    """The tests that reach the function: of its own file and of arguments first, then the quick ones."""
+    own = (f"test_{function.file.removesuffix('.sql')}.py", "test_bad_input", "test_isolation_levels")
     tests = [test for test in survey.tests_of(callers(function)) if test not in survey.failed]
-    tests.sort(key=lambda test: f"test_{noun}.py" not in test)
+    tests.sort(key=lambda test: not any(name in test for name in own))
     seconds = accumulate(survey.seconds[test] for test in tests)
     return [test for test, upto in zip(tests, seconds, strict=True) if upto < TEST_SECONDS_MAX]
 

@@ -65,8 +65,11 @@ class Stage:
     ambiguous: int = 0
     """Calls of the askers whose outcome they could not know at first."""
     chronicle: Chronicle = field(init=False)
+    admin_url: str = field(init=False)
 
     def __post_init__(self) -> None:
+        # A server that is down has no address, and comes back to the one that it had.
+        self.admin_url = self.database.admin_url
         self.chronicle = Chronicle(self.directory / "chronicle.jsonl")
 
     @property
@@ -98,7 +101,7 @@ class Stage:
         return psycopg.connect(self.url, connect_timeout=3, application_name="torture-asker")
 
     def _rows(self, query: LiteralString, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.database.admin_url, autocommit=True, connect_timeout=3) as admin:
+        with psycopg.connect(self.admin_url, autocommit=True, connect_timeout=3) as admin:
             return admin.execute(query, parameters).fetchall()
 
 

@@ -52,6 +52,16 @@ def test_a_tick_that_is_due_submits_one_job(declared: Caller, admin: Caller) -> 
     assert admin.value("select count(*) from fencepost.job") == 1
 
 
+def test_whoever_fires_is_told_whether_the_schedule_is_paused(declared: Caller) -> None:
+    paused = "select paused from fencepost.schedule_next(10)"
+
+    assert declared.column(paused) == [False]
+    declared.execute("select fencepost.schedule_pause('report', 'jo')")
+    assert declared.column(paused) == [True]
+    declared.execute("select fencepost.schedule_resume('report', 'jo')")
+    assert declared.column(paused) == [False]
+
+
 @pytest.mark.parametrize("act", ["pause", "resume"])
 def test_a_schedule_that_is_not_there_is_refused(app: Caller, act: str) -> None:
     refused = app.refused("not_found", "select fencepost.schedule_pause('nobody', 'jo')")
