@@ -163,6 +163,8 @@ static void kill_members(const char *dir) {
 
 static void remove_folder(const char *dir) {
   char path[800];
+  /* As a rule nobody is in it. */
+  if (!rmdir(dir) || errno == ENOENT) return;
   DIR *listing = opendir(dir);
   for (struct dirent *entry; listing && (entry = readdir(listing));) {
     if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;

@@ -267,7 +267,7 @@ static void let_go_of_pipes(const int standard[3]) {
 /* After the answer: nobody has to wait for the end of a namespace. False when something is left. */
 static bool clean_up(struct watch *w, const int standard[3], bool begun) {
   if (!w->killed_ns) w->killed_ns = now_ns();
-  /* For one run only, whose processes are all gone: who ends next takes the namespace along. */
+  /* For one run its holder takes the namespace along. */
   if (begun && w->ended && w->holder->once) w->done = true;
   if (begun && !w->done) wait_for(w, &w->done, standard, -1);
   if (w->init_fd >= 0) close(w->init_fd);
@@ -292,6 +292,8 @@ bool supervise(struct holder *holder, struct cgroup *group, const struct order *
   } else {
     let_go_of_pipes(standard);
     wait_for(&w, &w.ended, standard, lifeline);
+    /* All of its processes are gone, and what it left is open: for one run nobody needs the holder any more. */
+    if (w.ended && holder->once) holder_kill(holder);
   }
   settle(&w, standard, &outcome);
   bool answered = answer(order, &outcome);
