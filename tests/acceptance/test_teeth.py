@@ -121,5 +121,6 @@ def test_an_eviction_that_does_not_ask_for_the_grace_ends_a_holder_too_early(
         "+ p_grace > fencepost.clock()",
         "< '-infinity'",
     )
-    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+    # The takeover succeeds, or on a busy machine gives up when it has ended the holder already.
+    with pytest.raises((pytest.fail.Exception, AssertionError)):
         test_eviction.test_within_the_grace_nobody_is_evicted(NOUNS[0], shop, clock)
