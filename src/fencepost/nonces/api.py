@@ -115,7 +115,7 @@ def _add_reading(router: APIRouter, fp: Fencepost) -> None:
     async def one_signer(
         chain_id: ChainId,
         signer: SignerName,
-        below: Annotated[int | None, Query(ge=0)] = None,
+        below: Annotated[int | None, Query(ge=0, le=2**63 - 1)] = None,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> dict[str, Any]:
         """One signer and its newest nonces, highest first."""

@@ -83,7 +83,7 @@ def _add_reading(router: APIRouter, orders: Orders) -> None:
         status: str | None = None,
         broker: str | None = None,
         account: str | None = None,
-        before: Annotated[int | None, Query(ge=1)] = None,
+        before: Annotated[int | None, Query(ge=1, le=2**63 - 1)] = None,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> dict[str, Any]:
         """Orders, newest first; `before` is the last id of the page before."""

@@ -68,7 +68,9 @@ def _add_reading(router: APIRouter, players: Players) -> None:
         return await players.fp.run(call)
 
     @router.get("/players/{player_id}/history")
-    async def tell(player_id: str, before: int | None = None, limit: Limit = 100) -> list[Event]:
+    async def tell(
+        player_id: str, before: Annotated[int | None, Query(ge=1, le=2**63 - 1)] = None, limit: Limit = 100
+    ) -> list[Event]:
         """A page of a player's changes, newest first; the next one lies before its last number."""
         await players.player(player_id)
         return await players.fp.run(history(player_id, before=before, limit=limit))

@@ -70,6 +70,19 @@ def can_be_wrong(house: House, operation: Any) -> bool:
     return "requestBody" in said or any(one["in"] == "query" for one in said.get("parameters", ()))
 
 
+def test_every_number_that_is_asked_for_fits_into_the_database(house: House) -> None:
+    """Or it is a failure of ours, and not of whoever asked."""
+    unbounded = [
+        (path, one["name"])
+        for path, operations in house.description["paths"].items()
+        for operation in operations.values()
+        for one in operation.get("parameters", ())
+        for form in one["schema"].get("anyOf", [one["schema"]])
+        if form.get("type") == "integer" and form.get("maximum", 2**64) > 2**63 - 1
+    ]
+    assert unbounded == []
+
+
 def test_no_request_makes_the_api_fail_or_its_description_a_lie(house: House) -> None:
     assert walk(house, 1, every=8, derandomize=True) > 110
 

@@ -53,7 +53,8 @@ def make_transactions_router(intake: Intake) -> APIRouter:
 
     @router.get("")
     async def newest(
-        limit: Annotated[int, Query(ge=1, le=1000)] = 100, below: Annotated[int | None, Query(ge=1)] = None
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+        below: Annotated[int | None, Query(ge=1, le=2**63 - 1)] = None,
     ) -> list[dict[str, Any]]:
         """The newest transactions first; `below` turns the page."""
         return await intake.newest(limit, below)
