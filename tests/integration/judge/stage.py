@@ -90,8 +90,8 @@ class Stage:
         return folder
 
     def processes(self, *, ours: bool = False) -> list[str]:
-        """Strangers that run inside a box. With `ours` also what waits there for the next order: nothing of it
-        may be left when the boxes are closed."""
+        """Strangers that run inside a box. With `ours` also what waits there for the next order: nothing of
+        it may be left when the boxes are closed."""
         everybody = (path for path in Path("/proc").iterdir() if path.name.isdigit())
         return [path.name for path in everybody if _is_in_a_box(path, self.outer_uid, ours=ours)]
 
