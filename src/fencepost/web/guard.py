@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -97,7 +98,9 @@ def _too_large(most: int) -> JSONResponse:
 
 
 def _host_name(host: str) -> str:
-    return urlsplit(f"//{host}").hostname or ""
+    with suppress(ValueError):
+        return urlsplit(f"//{host}").hostname or ""
+    return ""
 
 
 def _carries(authorization: str, token: str) -> bool:
@@ -110,4 +113,6 @@ def _is_of_this_site(headers: Mapping[str, str]) -> bool:
     if site is not None:
         return site in {"same-origin", "none"}
     origin = headers.get("origin")
-    return origin is None or urlsplit(origin).netloc == headers.get("host")
+    with suppress(ValueError):
+        return origin is None or urlsplit(origin).netloc == headers.get("host")
+    return False

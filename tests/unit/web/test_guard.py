@@ -60,3 +60,11 @@ def test_health_is_open() -> None:
 def test_a_body_that_is_announced_too_large_is_not_read() -> None:
     assert judged(OPEN, content_length="2048") == 200
     assert judged(OPEN, content_length="2049") == 413
+
+
+@pytest.mark.parametrize("wrong", ["[", "a]b", "[::1"])
+def test_an_address_that_is_none_is_refused_and_no_failure_of_ours(wrong: str) -> None:
+    for headers in ({"host": wrong}, {"host": "localhost", "origin": f"http://{wrong}"}):
+        refusal = OPEN.refusal("POST", "/orders", headers)
+        assert refusal is not None
+        assert refusal.status_code == 403
