@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 from structlog.contextvars import bind_contextvars
 
@@ -34,6 +33,7 @@ from fencepost.jobs.settings import JobSettings
 from fencepost.jobs.settlement import Settler
 from fencepost.jobs.sweeper import Sweeper
 from fencepost.jobs.threads import HandlerThreads
+from fencepost.jobs.waiting import pause, unless_set
 from fencepost.kernel.eviction import evict_job
 from fencepost.kernel.lease import owner_name
 from fencepost.listener import Listener
@@ -163,11 +163,11 @@ class Worker:
                 failures += 1
                 self._metrics.loop_errors.labels(loop="intake").inc()
                 _log.warning("intake_failed", error=f"{type(error).__name__}: {error}", failures=failures)
-                await self._pause(min(5.0, 0.1 * 2 ** min(failures, 10)), self._stopping)
+                await pause(min(5.0, 0.1 * 2 ** min(failures, 10)), self._stopping)
                 continue
             if not found and self._link.streams is None:
                 announce("worker.idle")
-                await self._pause(self._settings.poll_seconds, self._called)
+                await pause(self._settings.poll_seconds, self._called)
 
     def _free(self) -> int:
         return 0 if self._stopping.is_set() else self._capacity.free
@@ -181,7 +181,8 @@ class Worker:
             return bool(taken.claimed)
         held = [active.entry for active in self._active.values() if active.entry is not None]
         free = min(self._free(), self._settings.batch)
-        entries = await self._unless_stopped(self._intake.read(free, held))
+        # What was delivered and not heard of, because we stop, is pending for us; `leave` gives it back.
+        entries = await unless_set(self._stopping, self._intake.read(free, held))
         if entries:
             await self._accept_beside(entries)
         return bool(entries)
@@ -217,26 +218,6 @@ class Worker:
         if taken is not None and taken.done:
             await self._settler.acknowledge(taken.done)
         return taken
-
-    async def _unless_stopped(self, read: Coroutine[Any, Any, list[Entry]]) -> list[Entry]:
-        """Wait for entries, but not longer than for the order to stop."""
-        reading = asyncio.create_task(read)
-        stopping = asyncio.create_task(self._stopping.wait())
-        try:
-            await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            if reading.done():
-                return reading.result()
-            return []
-        finally:
-            # What was delivered and not heard of is pending for us; `leave` gives it back.
-            for task in (reading, stopping):
-                task.cancel()
-            await asyncio.wait({reading, stopping})
-
-    async def _pause(self, seconds: float, unless: asyncio.Event) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await unless.wait()
 
     def _begin(self, taken: Taken) -> None:
         began: list[tuple[Active, Handler[...]]] = []
