@@ -77,7 +77,7 @@ def test_no_query_makes_the_api_fail(stage: Stage) -> None:
     with stage.program(Role.ADMIN) as client:
         for number, path in enumerate(paths):
             # Names and values are spread over the paths: all of them for each would take minutes.
-            for turn, name in enumerate(NAMES[number % 3 :: 3]):
+            for turn, name in enumerate(NAMES[number % 6 :: 6]):
                 value = VALUES[(number + turn) % len(VALUES)]
                 address = re.sub(r"\{[^}]+\}", "1", path)
                 answer = client.get(f"{address}?{name}={quote(value)}")
@@ -88,19 +88,21 @@ def test_no_name_in_a_path_makes_the_api_fail(stage: Stage) -> None:
     paths = [one for one in stage.place.desk.roles if "{" in one[1]]
     with stage.program(Role.ADMIN) as client:
         for number, (method, path) in enumerate(paths):
-            for turn in range(6):
-                value = VALUES[(number + turn * 5) % len(VALUES)] or "x"
+            for turn in range(3):
+                value = VALUES[(number + turn * 7) % len(VALUES)] or "x"
                 address = re.sub(r"\{[^}]+\}", quote(value, safe=""), path)
-                answer = client.request(method, address, json=BODIES[turn] if method == "POST" else None)
+                answer = client.request(
+                    method, address, json=BODIES[(number + turn) % len(BODIES)] if method == "POST" else None
+                )
                 assert answer.status_code < 500, (method, address, answer.text[:500])
 
 
 def test_no_body_makes_an_action_fail(stage: Stage) -> None:
     paths = [path for method, path in stage.place.desk.roles if method == "POST" and is_api(path)]
     with stage.program(Role.ADMIN) as client:
-        for path in paths:
+        for number, path in enumerate(paths):
             address = re.sub(r"\{[^}]+\}", "1", path)
-            for body in BODIES:
+            for body in BODIES[number % 2 :: 2]:
                 answer = client.post(address, json=body)
                 assert answer.status_code < 500, (address, body, answer.text[:500])
             assert client.post(address, content=b"\xff\xfe{").status_code < 500, address
