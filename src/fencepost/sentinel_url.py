@@ -50,8 +50,11 @@ class SentinelUrl:
 
     @classmethod
     def _read(cls, url: str) -> Self:
-        parts = urlsplit(url)
-        user, _, hosts = parts.netloc.rpartition("@")
+        # Several hosts are no authority: a Python that looks closely at brackets refuses one behind a comma.
+        scheme, _, rest = url.partition("://")
+        authority, _, tail = rest.partition("/")
+        parts = urlsplit(f"{scheme}://hosts/{tail}")
+        user, _, hosts = authority.rpartition("@")
         name, _, password = user.partition(":")
         service, _, database = parts.path.removeprefix("/").partition("/")
         options = dict(parse_qsl(parts.query))

@@ -123,7 +123,10 @@ def test_up_serves_and_ctrl_c_leaves_nothing(
     assert "Traceback" not in err
     assert running.get("/healthz")[0] == 200, "the second start did not disturb the first"
 
-    assert running.end(signal.SIGINT) == (ExitCode.OK, "Stopping.\nStopped. Nothing is left running.\n")
+    code, said = running.end(signal.SIGINT)
+    # Before it, perhaps, that the judge is weaker here than it would be as root.
+    assert (code, said.endswith("Stopping.\nStopped. Nothing is left running.\n")) == (ExitCode.OK, True)
+    assert "Traceback" not in said
     assert processes_of(directory) == []
     code, _, err = fencepost(directory, environ, "status")
     assert code == ExitCode.UNREACHABLE
