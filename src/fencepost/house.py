@@ -35,6 +35,7 @@ from fencepost.kernel.schedule import Missed
 from fencepost.listener import Listener
 from fencepost.metrics import Metrics
 from fencepost.settings import Settings
+from fencepost.upkeep import Upkeep
 from fencepost.whereabouts import of_this_directory
 
 if TYPE_CHECKING:
@@ -254,7 +255,11 @@ class Fencepost(client.Fencepost):
                 fitting.processes or os.cpu_count() or 1, self.database_url, self.settings
             ),
             prepare=lambda: declare(self, handlers, self.schedules, self.owner),
-            chores={"schedule": Scheduler(self).tick, "prune": Pruner(self, fitting).tick},
+            chores={
+                "schedule": Scheduler(self).tick,
+                "prune": Pruner(self, fitting).tick,
+                "upkeep": Upkeep(self, self.settings).tick,
+            },
         )
 
     def flow_worker(self, flow: Flow, settings: FlowSettings | None = None) -> FlowWorker:

@@ -50,6 +50,7 @@ RedisUrl = Annotated[str, AfterValidator(_redis_url)]
 LogLevel = Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)]
 LogFormat = Annotated[Literal["console", "json"], BeforeValidator(_lower)]
 Seconds = Annotated[float, Field(ge=0.1, le=3600)]
+Keep = Annotated[float, Field(gt=0, le=3_153_600_000)]
 Port = Annotated[int, Field(ge=0, le=65_535)]
 
 
@@ -77,6 +78,8 @@ class Settings(LayeredSettings):
     log_format: Annotated[LogFormat, From("LOG_FORMAT", "log.format")] = "console"
     metrics_address: Annotated[str, From("METRICS_ADDRESS", "metrics.address")] = "127.0.0.1"
     metrics_port: Annotated[Port, From("METRICS_PORT", "metrics.port")] = 0
+    history_keep_seconds: Annotated[Keep, From("HISTORY_KEEP_SEC", "history.keep_sec")] = 86_400
+    message_keep_seconds: Annotated[Keep, From("OUTBOX_KEEP_SEC", "outbox.keep_sec")] = 604_800
 
     @model_validator(mode="after")
     def _pool_has_room(self) -> Self:

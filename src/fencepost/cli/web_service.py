@@ -13,6 +13,7 @@ from fencepost.house import Fencepost
 from fencepost.jobs.settings import JobSettings
 from fencepost.metrics import Metrics
 from fencepost.settings import Settings
+from fencepost.web import chores
 from fencepost.web.app import make_app
 from fencepost.web.part import Part
 from fencepost.web.server import WebServer
@@ -45,7 +46,7 @@ def web_service(
         metrics=metrics,
     )
     pages = HealthPages(place, metrics, connect_seconds=settings.connect_seconds)
-    parts = _parts(fp, only)
+    parts = [chores.make_part(fp), *_parts(fp, only)]
     console = _console(fp, place, web_settings) if not only or CONSOLE in only else None
     # The console has the front page, where there is one.
     routes = {path: page for path, page in pages.routes.items() if path != "/" or console is None}

@@ -36,6 +36,7 @@ from fencepost.kernel.call import Json
 from fencepost.kernel.lease import Lease, owner_name
 from fencepost.logs import get_logger
 from fencepost.signals import announce
+from fencepost.upkeep import Upkeep
 
 _log = get_logger(__name__)
 RETRY_SECONDS = (0.1, 5.0)
@@ -122,7 +123,10 @@ class FlowWorker:
         self._place = replace(self._place, bounded=until_done)
         await self._open()
         announce("flows.started")
-        reporting = asyncio.create_task(self._reporter.run(), name="fencepost-flow-reports")
+        beside = [
+            asyncio.create_task(self._reporter.run(), name="fencepost-flow-reports"),
+            asyncio.create_task(Upkeep(self._fp, self._fp.settings).run(), name="fencepost-upkeep"),
+        ]
         try:
             while not stop.is_set():
                 await self._look_around()
@@ -132,8 +136,9 @@ class FlowWorker:
                     async with asyncio.timeout(self.settings.balance_seconds):
                         await self._something(stop)
         finally:
-            reporting.cancel()
-            await asyncio.gather(reporting, return_exceptions=True)
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
             await self._close()
             announce("flows.stopped")
 

@@ -21,10 +21,9 @@ from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import queue as kernel_queue
-from fencepost.kernel import refusal as kernel_refusal
-from fencepost.kernel.call import Call
 from fencepost.logs import get_logger
 from fencepost.signals import announce
+from fencepost.upkeep import until_short
 
 _log = get_logger(__name__)
 BATCH = 1000
@@ -138,14 +137,7 @@ class Sweeper:
     async def _prune(self) -> None:
         keep_seconds = self._settings.keep_finished_seconds
         if keep_seconds is not None:
-            await self._until_short(kernel_job.prune(keep_seconds, BATCH))
-            await self._until_short(kernel_refusal.prune(keep_seconds, BATCH))
-
-    async def _until_short(self, prune: Call[int]) -> None:
-        """Batch after batch until one is not full, so that cleaning keeps up; within the throttle."""
-        for _ in range(BATCHES_PER_TICK):
-            if await self._database.run(prune) < BATCH:
-                return
+            await until_short(self._database, kernel_job.prune(keep_seconds, BATCH))
 
 
 def fate(job: kernel_job.Driven, look: Look) -> str:

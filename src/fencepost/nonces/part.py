@@ -23,6 +23,7 @@ from fencepost.nonces.sending.sender import Sender
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer
 from fencepost.nonces.tenure import FirstNonce
+from fencepost.outbox.settings import OutboxSettings
 from fencepost.web.part import Part
 
 
@@ -37,7 +38,9 @@ def make_part(fp: Fencepost, settings: NoncesSettings | None = None, keys: Keys 
     router = APIRouter()
     router.include_router(make_router(fp, node, carrier))
     router.include_router(
-        make_transactions_router(Intake(fp, chains, late, sender, gas_max=settings.gas_max))
+        make_transactions_router(
+            Intake(fp, chains, late, sender, gas_max=settings.gas_max, hooks=OutboxSettings.load().hooks)
+        )
     )
 
     @asynccontextmanager

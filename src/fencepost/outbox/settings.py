@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from fencepost.layered_settings import From, LayeredSettings
 from fencepost.outbox.relay import Pace
+
+CHANNEL_MAX = 128
+"""As long as a channel of the outbox may be called."""
 
 
 class OutboxSettings(LayeredSettings):
@@ -25,6 +30,20 @@ class OutboxSettings(LayeredSettings):
     backoff_base_seconds: Annotated[
         float, Field(ge=0.001, le=3600), From("OUTBOX_BACKOFF_BASE_SEC", "outbox.backoff_base_sec")
     ] = 2
+    webhooks: Annotated[str, From("OUTBOX_WEBHOOKS", "outbox.webhooks", secret=True)] = ""
+    webhook_token: Annotated[
+        str | None, From("OUTBOX_WEBHOOK_TOKEN", "outbox.webhook_token", secret=True)
+    ] = None
+
+    @property
+    def hooks(self) -> Mapping[str, str]:
+        """Where the messages of a channel go."""
+        return _hooks(self.webhooks)
+
+    @model_validator(mode="after")
+    def _webhooks_can_be_read(self) -> Self:
+        _hooks(self.webhooks)
+        return self
 
     def pace(self) -> Pace:
         """`parallelism` batches are under way at once; a take lasts until it counts as stuck."""
@@ -34,3 +53,24 @@ class OutboxSettings(LayeredSettings):
             lease_seconds=self.stuck_threshold_min * 60,
             idle_seconds=self.idle_sleep_ms / 1000,
         )
+
+
+def _hooks(given: str) -> Mapping[str, str]:
+    """`shop=https://a/hook; audit=https://b` by channel."""
+    found: dict[str, str] = {}
+    for part in filter(None, (piece.strip() for piece in given.split(";"))):
+        channel, _, url = (piece.strip() for piece in part.partition("="))
+        if not 0 < len(channel) <= CHANNEL_MAX or channel in found or not _is_http(url):
+            raise ValueError(
+                "OUTBOX_WEBHOOKS cannot be read; allowed: a channel, =, and a URL; several with ; between"
+            )
+        found[channel] = url
+    return found
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

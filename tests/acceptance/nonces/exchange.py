@@ -92,7 +92,7 @@ async def opened(
         node = Node(fp, chosen, metrics, first_nonce=first_nonce_of(fp, chains))
         keys = keys or Keystore({account.address.lower(): account})
         sender = Sender(fp, node, chains, keys, metrics)
-        intake = Intake(fp, chains, keys, sender, gas_max=chosen.gas_max)
+        intake = Intake(fp, chains, keys, sender, gas_max=chosen.gas_max, hooks=("webhook",))
         await node.start()
         try:
             signer = Signer.of(CHAIN_ID, account.address)

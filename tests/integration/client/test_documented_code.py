@@ -19,6 +19,7 @@ PAGES = {
     "how-to/sqlalchemy.md": 2,
     "how-to/django.md": 1,
     "how-to/flask-or-scripts.md": 2,
+    "how-to/outbox-deliver.md": 3,
 }
 """With the least number of commands that each shows: a page that runs nothing shows nothing."""
 

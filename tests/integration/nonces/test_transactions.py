@@ -73,6 +73,7 @@ BAD: list[tuple[str | None, dict[str, object], str]] = [
     ("k", {"gas": 15_000_001}, "gas"),
     ("k", {"data": "0xabc"}, "data"),
     ("k", {"nonce": 7}, "nonce"),
+    ("k", {"webhook": "orders:acme"}, "webhook"),
 ]
 
 

@@ -16,12 +16,14 @@ class Receiver:
     answers: list[int] = field(default_factory=list[int])
     got: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
     traced: list[str] = field(default_factory=list[str])
+    authorized: list[str] = field(default_factory=list[str])
     url: str = ""
     seconds: float = 0.0
 
     async def take(self, request: web.Request) -> web.StreamResponse:
         self.got.append((request.headers["Idempotency-Key"], await request.json()))
         self.traced.append(request.headers.get("traceparent", ""))
+        self.authorized.append(request.headers.get("Authorization", ""))
         await asyncio.sleep(self.seconds)
         status = self.answers.pop(0) if self.answers else 200
         if status == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from fencepost.client import Fencepost
@@ -17,18 +18,32 @@ from fencepost.nonces.signer import Signer
 class Intake:
     """Any node takes any transaction in; the owner of its signer will send it."""
 
-    def __init__(self, fp: Fencepost, chains: Chains, keys: Keys, sender: Sender, *, gas_max: int) -> None:
+    def __init__(
+        self,
+        fp: Fencepost,
+        chains: Chains,
+        keys: Keys,
+        sender: Sender,
+        *,
+        gas_max: int,
+        hooks: Collection[str],
+    ) -> None:
+        """Only names in `hooks` are taken as webhooks: a stranger must not write to whichever channel."""
         self._fp = fp
         self._chains = chains
         self._keys = keys
         self._sender = sender
         self._gas_max = gas_max
+        self._hooks = hooks
 
     async def submit(
         self, signer: Signer, key: str, order: Order, *, webhook: str | None = None
     ) -> Submitted:
         """The same key again answers the same transaction; another content under it is a mismatch."""
         order.check(self._gas_max)
+        if webhook is not None and webhook not in self._hooks:
+            known = ", ".join(sorted(self._hooks)) or "none"
+            raise InvalidInput(f"webhook is not a channel of OUTBOX_WEBHOOKS ({known}).", field="webhook")
         if self._chains.get(signer.chain_id) is None:
             known = ", ".join(map(str, self._chains.ids)) or "none"
             raise InvalidInput(
