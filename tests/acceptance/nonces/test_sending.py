@@ -154,8 +154,8 @@ async def test_a_cancelled_transaction_gives_its_nonce_to_a_no_op(exchange: Exch
     assert await exchange.state(paid) == ("CANCELLED", "CONSUMED")
     assert exchange.anvil.balance(recipient(1)) == 0
     assert exchange.anvil.count(exchange.signer.name) == 1
-    with_payload = await exchange.fp.run(outbox.take("webhook", "relay", 60, 10))
-    assert [message.payload["event"] for message in with_payload] == ["transaction.cancelled"]
+    (told,) = [message.payload for message in await exchange.fp.run(outbox.take("webhook", "relay", 60, 10))]
+    assert (told["event"], told["receipt"]["status"]) == ("transaction.cancelled", 1)
 
 
 async def test_what_waits_is_cancelled_at_once_and_what_has_ended_is_not(exchange: Exchange) -> None:

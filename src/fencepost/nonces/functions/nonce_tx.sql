@@ -198,7 +198,7 @@ begin
     perform fencepost.outbox_put(p_tx.webhook, 'transaction:' || p_tx.transaction_id, jsonb_build_object(
       'event', 'transaction.' || lower(p_tx.state), 'transaction_id', p_tx.transaction_id,
       'idempotency_key', p_tx.idempotency_key, 'state', p_tx.state, 'nonce', p_tx.nonce, 'tx_hash', p_tx.tx_hash,
-      'block_number', p_tx.block_number, 'error', p_tx.error));
+      'block_number', p_tx.block_number, 'receipt', p_tx.receipt, 'error', p_tx.error));
   end if;
 end $$;
 
