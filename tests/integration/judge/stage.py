@@ -1,6 +1,8 @@
 """A place to run boxes in a test: a workspace, its boxes, and what a run of them left behind."""
 
+import errno
 import os
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -47,14 +49,16 @@ class Ran:
 
 
 class Stage:
-    """A workspace below a test's folder. Its programs have a user id that no other test has."""
+    """A workspace below a test's folder. Its name is nobody else's: who has it mounted is in its box."""
 
-    def __init__(self, folder: Path, *, cgroup: bool = True, roots: Sequence[str] = LIBRARIES) -> None:
+    def __init__(
+        self, folder: Path, *, cgroup: bool = True, roots: Sequence[str] = LIBRARIES, mark: str | None = None
+    ) -> None:
         self.folder = folder
-        self.workspace = folder / "workspace"
+        self.mark = mark or f"workspace-{uuid.uuid4().hex}"
+        self.workspace = folder / self.mark
         (self.workspace / "app").mkdir(parents=True)
-        self.outer_uid = 100_000 + os.getpid()
-        self.site = Site(self.workspace, roots, cgroup=cgroup, outer_uid=self.outer_uid)
+        self.site = Site(self.workspace, roots, cgroup=cgroup)
         self.metrics = Metrics()
         self._judge_metrics = JudgeMetrics.on(self.metrics)
         self._outs = 0
@@ -92,8 +96,10 @@ class Stage:
     def processes(self, *, ours: bool = False) -> list[str]:
         """Strangers that run inside a box. With `ours` also what waits there for the next order: nothing of
         it may be left when the boxes are closed."""
+        # Without privileges a program is ourselves to the machine outside.
+        uid = os.geteuid() or self.site.outer_uid
         everybody = (path for path in Path("/proc").iterdir() if path.name.isdigit())
-        return [path.name for path in everybody if _is_in_a_box(path, self.outer_uid, ours=ours)]
+        return [path.name for path in everybody if _is_in_a_box(path, uid, self.mark, ours=ours)]
 
     def counted(self, name: str, labels: Mapping[str, str] | None = None) -> float:
         return self.metrics.registry.get_sample_value(name, dict(labels or {})) or 0.0
@@ -113,13 +119,25 @@ def mounts() -> set[str]:
     return {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
 
 
-def _is_in_a_box(process: Path, uid: int, *, ours: bool) -> bool:
+def _is_in_a_box(process: Path, uid: int, mark: str, *, ours: bool) -> bool:
     try:
-        here = Path("/proc/self/ns/pid").readlink()
-        if process.stat().st_uid != uid or (process / "ns/pid").readlink() == here:
+        if process.stat().st_uid != uid or mark not in (process / "mountinfo").read_text():
             return False
-        return ours or not (process / "exe").readlink().name.startswith("fencepost-box")
+        return ours or _is_a_stranger(process)
     except (FileNotFoundError, ProcessLookupError):
+        return False
+    except OSError as error:
+        # One that has ended and was not yet waited for has no mounts.
+        if error.errno == errno.EINVAL:
+            return False
+        raise
+
+
+def _is_a_stranger(process: Path) -> bool:
+    try:
+        return not (process / "exe").readlink().name.startswith("fencepost-box")
+    except PermissionError:
+        # Without privileges only a stranger can be looked at: the box's own processes hide from their user.
         return False
 
 

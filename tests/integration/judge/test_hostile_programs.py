@@ -19,6 +19,11 @@ pytestmark = [
     pytest.mark.xdist_group("judge_zoo"),
 ]
 
+WITHOUT_A_CGROUP = {
+    # Memory that belongs to no process could not be seen there: it is refused, as the probe says.
+    "memory_memfd": Expected("OK", 0),
+}
+
 
 @dataclass(frozen=True)
 class Visit:
@@ -54,6 +59,7 @@ async def _visit(folder: Path) -> Visit:
 
     async with stage.boxes(slots=2) as boxes:
         ran = dict(zip(names(), await asyncio.gather(*map(one, names())), strict=True))
+        grouped = boxes._agents[-1].hello["cgroup"] != "none"  # pyright: ignore[reportPrivateUsage]
         # The answer comes before the end of the namespace.
         with suppress(TimeoutError):
             gone = Deadline(60, "nothing runs in a box")
@@ -66,7 +72,7 @@ async def _visit(folder: Path) -> Visit:
     left += stage.processes(ours=True)
     return Visit(
         ran,
-        expectations(stage.workspace / "app/zoo"),
+        {**expectations(stage.workspace / "app/zoo"), **({} if grouped else WITHOUT_A_CGROUP)},
         left,
         mounts() - before,
         [str(path) for path in (stage.workspace / "app").iterdir() if path.name != "zoo"],

@@ -45,11 +45,33 @@ MUTANTS = {
         "memory_big_static",
     ),
 }
+GROUPLESS = {
+    "children have memory of their own": (
+        "process_tree.c",
+        "count += children_of(pids[i], pids + count, TREE_MAX - count);",
+        "",
+        "memory_children",
+    ),
+    "what is shared is counted for each": (
+        "process_tree.c",
+        "+= share_kb_of(pids[i]);",
+        "+= resident_kb_of(pids[i]);",
+        "memory_shared_by_forks",
+    ),
+    "the addresses are bounded, for lack of a better bound": (
+        "guard.c",
+        "  if (!grouped) refuse_files_in_memory(start->complaint);\n",
+        "  if (!grouped) limit(start->complaint, RLIMIT_AS, 1ul << 32, 1ul << 32);\n",
+        "memory_reserved_only",
+    ),
+}
+"""To be noticed where there is no cgroup, which would hide them."""
+ALL = {**MUTANTS, **GROUPLESS}
 QUICK = ("no filter of system calls", "links are followed out of the box")
 
 
 def mutant(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    file, old, new, _ = MUTANTS[name]
+    file, old, new, _ = ALL[name]
     sources = folder / "box"
     shutil.copytree(program.SOURCES, sources)
     text = (sources / file).read_text()
@@ -61,16 +83,19 @@ def mutant(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in MUTANTS]
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in ALL]
 )
 async def test_a_planted_bug_is_noticed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(tmp_path)
+    stage = Stage(tmp_path, cgroup=name not in GROUPLESS)
     zoo = stage.workspace / "app/zoo"
     compile_zoo(zoo)
-    case = MUTANTS[name][3]
+    file, _, _, case = ALL[name]
     async with stage.boxes(slots=1, box_program=mutant(name, tmp_path / "mutant", monkeypatch)) as boxes:
         ran = await stage.run(boxes, ["/app/zoo", case], out=stage.new_folder(), proc=True)
+        kind = boxes._agents[0].hello["cgroup"]  # pyright: ignore[reportPrivateUsage]
     expected = expectations(zoo)[case]
+    if file == "cgroup.c" and kind != "v1":
+        pytest.skip("the bug is planted where a cgroup v1 is used, and there is none here: run as root")
 
     noticed = b"ESCAPED" in ran.stdout or ran.outcome.verdict != expected.verdict
     assert noticed, ran

@@ -47,11 +47,22 @@ def test_a_program_of_other_sources_has_another_name(tmp_path: Path, monkeypatch
 
 
 def test_what_is_degraded_is_said() -> None:
-    facts = {"cgroup": "none", "user_namespace": False, "proc": False, "root": False}
+    facts = {
+        "cgroup": "none",
+        "user_namespace": False,
+        "proc": False,
+        "root": False,
+        "processes_seen": False,
+        "kernel": "5.10.0-28-amd64",
+    }
     text = "\n".join(Report(ready=True, facts=facts).lines())
+    newer = Report(ready=True, facts={**facts, "processes_seen": True, "kernel": "6.1.0-13-amd64"}).lines()
+    grouped = Report(ready=True, facts={**facts, "cgroup": "v2"}).lines()
 
-    assert text.count("Degraded:") == 3
+    assert text.count("Degraded:") == 5
     assert "without privileges" in text
+    assert "\n".join(newer).count("Degraded:") == 3
+    assert "\n".join(grouped).count("Degraded:") == 2
 
 
 def test_the_folder_of_a_judge_that_is_gone_is_swept_and_that_of_a_living_one_is_not(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,13 @@ from fencepost.judge.sandbox import bubblewrap, program
 from fencepost.judge.sandbox.order import Site
 
 PROBE_SECONDS = 30
+NO_CGROUP = (
+    "no cgroup: memory and CPU time are what a run's processes are seen to use, every 10 ms; memfd_create is "
+    "refused, and shared memory that nobody maps is not seen. "
+    "Run as root, or delegate a cgroup with the memory and pids controllers."
+)
+COUNTED_BY_NAMESPACE = (5, 14)
+"""The kernel since which RLIMIT_NPROC counts a user's processes for each user namespace apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +47,25 @@ class Report:
             return bubblewrap.DEGRADED
         found: list[str] = []
         if self.ready and self.facts["cgroup"] == "none":
-            found.append(
-                "no cgroup: memory is the resident size of single processes, CPU time is summed at the end. "
-                "Run as root, or delegate a cgroup with the memory and pids controllers."
-            )
+            found += self._without_cgroup()
         if self.ready and not self.facts["user_namespace"]:
             found.append("no user namespace: set sysctl user.max_user_namespaces above 0.")
         if self.ready and not self.facts["proc"]:
             found.append("no /proc in boxes: languages with a virtual machine may not run.")
+        return found
+
+    def _without_cgroup(self) -> list[str]:
+        found = [NO_CGROUP]
+        if not self.facts["processes_seen"]:
+            found.append(
+                "/proc does not show a program's children (hidepid; no CONFIG_PROC_CHILDREN in the kernel): "
+                "until it has ended, only the program itself is measured."
+            )
+        if _kernel(self.facts["kernel"]) < COUNTED_BY_NAMESPACE:
+            found.append(
+                "the kernel is older than 5.14: the limit of processes counts every process of the user, "
+                "so that a program may be refused one too early."
+            )
         return found
 
     def lines(self) -> list[str]:
@@ -82,8 +101,13 @@ def probe_machine(*, cgroup: bool = True) -> Report:
         except (OSError, ValueError, subprocess.TimeoutExpired) as error:
             return Report(ready=False, error=f"fencepost-box does not answer: {error}.")
     ready, wrong = bool(facts.pop("ready")), str(facts.pop("error"))
+    facts["kernel"] = os.uname().release
     remedy = "Allow user namespaces (sysctl user.max_user_namespaces), or in a container, unshare and mount."
     return Report(ready, facts, wrong, "" if ready else remedy)
+
+
+def _kernel(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", release)[:2])
 
 
 def _probe_bubblewrap(why: str) -> Report:

@@ -58,8 +58,17 @@ CASE(memory_fork_then_eat, "MLE", -1) {
   return false;
 }
 CASE(memory_below_the_limit, "OK", 0) {
-  char *p = malloc(32 << 20);
+  char *volatile p = malloc(32 << 20);
   memset(p, 1, 32 << 20);
+  return p[99] != 1;
+}
+/* What four processes share is there once. */
+CASE(memory_shared_by_forks, "OK", 0) {
+  char *volatile p = malloc(32 << 20);
+  memset(p, 1, 32 << 20);
+  for (int i = 0; i < 3; i++)
+    if (!fork()) pause();
+  usleep(100000);
   return p[99] != 1;
 }
 CASE(memory_reserved_only, "OK", 0) {

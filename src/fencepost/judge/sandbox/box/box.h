@@ -112,6 +112,13 @@ struct start {
 };
 _Noreturn void guard_exec(struct start *start);
 
+/* ---- process_tree.c: what a run uses where there is no cgroup */
+struct seen { uint64_t cpu_ns, resident_kb; };
+/* Everybody below init, or the program where init is not seen. What they share counts once, and costs a closer look: only when it could be more than known_kb. */
+struct seen tree_look(pid_t init, pid_t program, uint64_t known_kb);
+/* Not where /proc hides processes of others, or the kernel does not list children. */
+bool tree_is_seen(pid_t pid);
+
 /* ---- supervise.c */
 struct outcome {
   const char *verdict;

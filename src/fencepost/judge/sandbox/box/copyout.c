@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -30,12 +31,30 @@ static const char *copy_file(int from, int folder, const char *name, mode_t mode
   return wrong;
 }
 
+/* Without privileges its modes bind us as they bound the program; but what it left is our own user's. */
+static int open_against_its_mode(int from, const char *name) {
+  char path[64];
+  struct stat kind;
+  int fd = -1, place = openat(from, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+  snprintf(path, sizeof path, "/proc/self/fd/%d", place);
+  if (place >= 0 && !fstat(place, &kind) && (S_ISREG(kind.st_mode) || S_ISDIR(kind.st_mode)) &&
+      !chmod(path, (kind.st_mode & 07777) | S_IRUSR))
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (place >= 0) close(place);
+  return fd;
+}
+
+static int open_entry(int from, const char *name) {
+  int fd = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  return fd < 0 && errno == EACCES ? open_against_its_mode(from, name) : fd;
+}
+
 static const char *copy_folder(int from, int to, int depth, struct budget *budget);
 
 static const char *copy_entry(int from, const char *name, int to, int depth, struct budget *budget) {
   struct stat kind;
   if (--budget->files < 0) return "output_too_many_files";
-  int fd = openat(from, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  int fd = open_entry(from, name);
   if (fd < 0) return errno == ELOOP ? "output_link" : "output_unreadable";
   const char *wrong = fstat(fd, &kind) ? "output_unreadable" : NULL;
   if (!wrong && S_ISREG(kind.st_mode)) {
@@ -52,7 +71,7 @@ static const char *copy_entry(int from, const char *name, int to, int depth, str
 }
 
 static const char *copy_folder(int from, int to, int depth, struct budget *budget) {
-  DIR *listing = fdopendir(fcntl(from, F_DUPFD_CLOEXEC, 0));
+  DIR *listing = fchmod(from, S_IRWXU) ? NULL : fdopendir(fcntl(from, F_DUPFD_CLOEXEC, 0));
   if (!listing) return "output_unreadable";
   const char *wrong = NULL;
   for (struct dirent *entry; !wrong && (entry = readdir(listing));)

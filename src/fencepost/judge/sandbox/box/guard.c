@@ -177,9 +177,14 @@ static void set_limits(const struct order *order, bool grouped, char *complaint)
   limit(complaint, RLIMIT_SIGPENDING, 1024, 1024);
   limit(complaint, RLIMIT_MSGQUEUE, 0, 0);
   if (grouped) return;
-  limit(complaint, RLIMIT_NPROC, (rlim_t)order->processes, (rlim_t)order->processes);
-  /* The machine's protection, not the verdict's: that comes from the resident size. */
-  limit(complaint, RLIMIT_AS, (rlim_t)order->memory_kb * 4096 + (1ul << 31), (rlim_t)order->memory_kb * 4096 + (1ul << 31));
+  /* The holder and init have the same user. Address space is not bounded: a thread's stack, or what a virtual machine reserves,
+   * is large and is not memory. */
+  limit(complaint, RLIMIT_NPROC, (rlim_t)order->processes + 2, (rlim_t)order->processes + 2);
+}
+
+static void filter_calls(struct sock_filter *steps, unsigned short count, char *complaint) {
+  struct sock_fprog filter = {count, steps};
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) complain(complaint, "seccomp");
 }
 
 static void drop_privileges(char *complaint) {
@@ -192,8 +197,15 @@ static void drop_privileges(char *complaint) {
   if (syscall(SYS_capset, &head, none)) complain(complaint, "capset");
   /* Armed after the change of credentials, which clears it. */
   if (prctl(PR_SET_PDEATHSIG, SIGKILL) || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) complain(complaint, "privileges");
-  struct sock_fprog filter = {filter_length, filter_steps};
-  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter)) complain(complaint, "seccomp");
+  filter_calls(filter_steps, filter_length, complaint);
+}
+
+/* Memory that belongs to no process is seen by a cgroup only: as if the kernel were older than such files. */
+static void refuse_files_in_memory(char *complaint) {
+  static struct sock_filter steps[] = {
+    LOAD(NUMBER), BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_memfd_create, 0, 1), REFUSE(ENOSYS), ANSWER(SECCOMP_RET_ALLOW),
+  };
+  filter_calls(steps, sizeof steps / sizeof *steps, complaint);
 }
 
 /* Descriptors 0, 1 and 2 may overlap with those they come from: lift all first. */
@@ -227,7 +239,9 @@ _Noreturn void guard_exec(struct start *start) {
   for (int i = 3; i < fd_count; i++)
     if (write(fds[i], "0", 1) != 1) complain(start->complaint, "cgroup");
   place_files(fds, start->complaint);
-  set_limits(order, fd_count > 3, start->complaint);
+  bool grouped = fd_count > 3;
+  set_limits(order, grouped, start->complaint);
+  if (!grouped) refuse_files_in_memory(start->complaint);
   execve(order->args[0], (char *const *)order->args, (char *const *)order->env);
   complain(start->complaint, "exec");
 }

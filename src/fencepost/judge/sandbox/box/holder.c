@@ -209,6 +209,8 @@ _Noreturn static void holder_main(int socket, int orders, int mapped, const stru
   struct message ready = {.kind = MSG_READY};
   char byte = 0;
   bool users = true;
+  /* Should the machine run out of memory, the stranger goes first, and not who watches him. */
+  write_text("/proc/self/oom_score_adj", "1000");
   if (root) {
     /* While we still are root: the folders of a toolchain may lie where only root can go. */
     if (setgroups(0, NULL) || unshare(CLONE_NEWNS)) fail(socket, "unshare");

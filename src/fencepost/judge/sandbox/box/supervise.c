@@ -33,7 +33,7 @@ struct watch {
   struct cgroup *group;
   const struct order *order;
   int init_fd, program_fd, out_fd;
-  pid_t program;                    /* as the host knows it */
+  pid_t init, program;              /* as the host knows them */
   uint64_t begun_ns, ended_ns, killed_ns, cpu_ns, resident_kb;
   uint64_t waited_ns;               /* the longest that a thread was seen to have waited; it may be gone by now */
   enum ended_by by;
@@ -92,18 +92,7 @@ static bool is_runnable(pid_t pid, uint64_t *waited_ns) {
   return runnable;
 }
 
-static uint64_t resident_kb(pid_t pid) {
-  char path[64];
-  unsigned long total = 0, resident = 0;
-  snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
-  FILE *file = pid > 0 ? fopen(path, "re") : NULL;
-  if (!file) return 0;
-  if (fscanf(file, "%lu %lu", &total, &resident) != 2) resident = 0;
-  fclose(file);
-  return resident * (uint64_t)sysconf(_SC_PAGESIZE) / 1024;
-}
-
-/* Without cgroups only the program itself is seen while it runs; all of its children when it has ended. */
+/* Without cgroups we look at all of its processes, in ticks of the clock; at the program itself to the nanosecond. */
 static void measure(struct watch *w) {
   if (w->group->kind != CGROUP_NONE) {
     w->cpu_ns = cgroup_cpu_ns(w->group);
@@ -112,12 +101,13 @@ static void measure(struct watch *w) {
   clockid_t clock;
   struct timespec used;
   if (w->program <= 0) return;
+  struct seen seen = tree_look(w->init, w->program, w->resident_kb);
   if (!clock_getcpuclockid(w->program, &clock) && !clock_gettime(clock, &used)) {
     uint64_t ns = (uint64_t)used.tv_sec * 1000000000u + (uint64_t)used.tv_nsec;
-    if (ns > w->cpu_ns) w->cpu_ns = ns;
+    if (ns > seen.cpu_ns) seen.cpu_ns = ns;
   }
-  uint64_t resident = resident_kb(w->program);
-  if (resident > w->resident_kb) w->resident_kb = resident;
+  if (seen.cpu_ns > w->cpu_ns) w->cpu_ns = seen.cpu_ns;
+  if (seen.resident_kb > w->resident_kb) w->resident_kb = seen.resident_kb;
 }
 
 static void end_run(struct watch *w, enum ended_by by) {
@@ -136,8 +126,8 @@ static bool has_slept(struct watch *w, uint64_t wall_ns, uint64_t limit_ns) {
 static void check_limits(struct watch *w, const int standard[3]) {
   uint64_t wall_ns = now_ns() - w->begun_ns, limit_ns = (uint64_t)w->order->wall_ms * MS;
   measure(w);
-  if (w->cpu_ns > (uint64_t)w->order->cpu_ms * MS) end_run(w, BY_CPU);
-  else if (w->group->kind == CGROUP_NONE && w->resident_kb > (uint64_t)w->order->memory_kb) end_run(w, BY_MEMORY);
+  if (w->group->kind == CGROUP_NONE && w->resident_kb > (uint64_t)w->order->memory_kb) end_run(w, BY_MEMORY);
+  else if (w->cpu_ns > (uint64_t)w->order->cpu_ms * MS) end_run(w, BY_CPU);
   else if (bytes_of(standard[2]) > (uint64_t)w->order->output_kb * 1024) end_run(w, BY_OUTPUT);
   else if (wall_ns > limit_ns * CEILING) end_run(w, BY_STARVATION);
   else if (wall_ns > limit_ns && has_slept(w, wall_ns, limit_ns)) end_run(w, BY_WALL);
@@ -163,7 +153,10 @@ static void hear(struct watch *w) {
     return;
   }
   switch (message.kind) {
-    case MSG_BEGUN: w->init_fd = fd; break;
+    case MSG_BEGUN:
+      w->init_fd = fd;
+      w->init = host_pid(fd);
+      break;
     case MSG_PROGRAM:
       w->program_fd = fd;
       w->program = host_pid(fd);
