@@ -6,6 +6,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
+from fencepost.embedded import Database
 from fencepost.errors import Refusal
 from fencepost.orders import order
 from fencepost.testing import Clock
@@ -118,3 +119,23 @@ def test_the_application_cannot_write_around_the_functions(market: Market) -> No
     ):
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             market.connection.execute(statement)
+
+
+@pytest.mark.parametrize(
+    "digest",
+    [
+        "sha256:" + "0" * 63,
+        "sha256:" + "0" * 65,
+        "sha256:" + "0" * 63 + "G",
+        "sha256:" + "0" * 63 + "A",
+        "sha256:" + "0" * 63 + "\n",
+        "sha256:" + "0" * 62 + "é",
+        "sha512:" + "0" * 64,
+        "0" * 71,
+        "",
+    ],
+)
+def test_the_table_itself_refuses_what_is_no_digest(market: Market, database: Database, digest: str) -> None:
+    market.accepted()
+    with database.connect_admin() as admin, pytest.raises(psycopg.errors.CheckViolation):
+        admin.execute("update fencepost.orders_order set request_digest = %s", (digest,))

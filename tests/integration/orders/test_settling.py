@@ -8,7 +8,7 @@ from fencepost.errors import AlreadyFinished, InFlight, Mismatch, NotFound
 from fencepost.errors import Duplicate as DuplicateRefusal
 from fencepost.orders import desk, order
 from fencepost.testing import Clock
-from tests.integration.orders.market import BROKER, Market, request
+from tests.integration.orders.market import BROKER, RESULT, Market, request
 
 
 def test_a_take_stamps_the_request_and_leaves_it_open(market: Market, clock: Clock) -> None:
@@ -157,6 +157,28 @@ def test_a_sent_head_frees_its_key_in_a_batch(market: Market) -> None:
 
     assert {answer.state for answer in settled} == {"sent"}
     assert [one.id for one in market.take()] == tails
+
+
+def test_an_order_that_is_being_accepted_while_its_head_is_settled_is_sent_next(
+    market: Market, connect: Callable[[], Market]
+) -> None:
+    market.accepted("head")
+    head, other = market.take_one(), connect()
+    with other.connection.transaction():
+        behind = other.accepted("behind")
+        assert market.settle(head, "sent").refusal is None
+        assert market.take() == [], "nobody knows yet whether it will be there"
+    assert [taken.id for taken in market.take()] == [behind]
+
+
+def test_an_order_is_settled_by_its_own_broker_only(market: Market) -> None:
+    market.declare("other")
+    market.accepted()
+    taken = market.take_one()
+    sent = order.OrderSettlement(taken.id, taken.take, "sent", result=RESULT)
+    (answer,) = market.run(order.settle("other", "worker-1", [sent]))
+    assert answer.refusal == "not_found"
+    assert market.status(taken.id) == "sending"
 
 
 def test_only_one_of_two_workers_gets_an_order(market: Market, connect: Callable[[], Market]) -> None:

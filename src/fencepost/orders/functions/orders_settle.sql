@@ -108,21 +108,25 @@ end $$;
 
 -- The common case in one statement: orders that the broker has taken. Answers their ids.
 create or replace function fencepost._orders_settle_sent(
-  p_ids bigint[], p_takes bigint[], p_owner text, p_outcomes text[], p_codes text[], p_details text[], p_results jsonb[]
+  p_channel text, p_ids bigint[], p_takes bigint[], p_owner text, p_outcomes text[], p_codes text[], p_details text[],
+  p_results jsonb[]
 ) returns bigint[]
 language plpgsql volatile
 as $$
 declare
   v_now  timestamptz := fencepost.clock();
   v_sent bigint[];
-  v      record;
+  v_keys text[];
+  v_held text[];
+  v_key  text;
 begin
   with asked as materialized (
     select a.id, a.take, a.code, a.detail, a.result
     from unnest(p_ids, p_takes, p_outcomes, p_codes, p_details, p_results) a (id, take, outcome, code, detail, result)
     where a.outcome = 'sent' order by a.id
   ), gone as (
-    delete from fencepost.outbox o using asked a where o.id = a.id and o.take = a.take and o.owner = p_owner
+    delete from fencepost.outbox o using asked a
+    where o.id = a.id and o.take = a.take and o.owner = p_owner and o.channel = p_channel
     returning o.*, a.code, a.detail, a.result
   ), kept as (
     insert into fencepost.outbox_settled (id, channel, key, payload, headers, state, created_at, settled_at, attempts, take,
@@ -158,11 +162,20 @@ begin
            p_owner, o.take, o.detail
     from ordered o
   )
-  select coalesce(array_agg(g.id), '{}') into v_sent from gone g;
-  -- Each key's next order, in order of the key: as the kernel does it for one.
-  for v in select distinct s.channel, s.key from fencepost.outbox_settled s
-           where s.id = any (v_sent) and s.key is not null order by s.key loop
-    perform fencepost._outbox_promote(v.channel, v.key);
+  select coalesce(array_agg(g.id), '{}'), array_agg(distinct g.key) filter (where g.key is not null)
+  into v_sent, v_keys from gone g;
+  -- Each key's next order. Most keys have none: they are locked in one statement and looked at in the next, which sees whatever was
+  -- put before the lock was free. The kernel does the others, in order of the key.
+  v_held := array(select k from unnest(v_keys) k
+                  where not pg_try_advisory_xact_lock(fencepost._outbox_key_hash(p_channel, k)));
+  for v_key in
+    select k.key from unnest(v_keys) k (key)
+    where k.key = any (v_held) or not coalesce((
+      select n.ready from fencepost.outbox n
+      where n.channel = p_channel and n.key >= k.key and n.key <= k.key order by n.key, n.id limit 1), true)
+    order by k.key collate "C"
+  loop
+    perform fencepost._outbox_promote(p_channel, v_key);
   end loop;
   return v_sent;
 end $$;
@@ -176,6 +189,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, fencepo
 as $$
 #variable_conflict use_column
 declare
+  v_channel text := fencepost._orders_channel(p_broker);
   v_asked   record;
   v_message fencepost.outbox;
   v_refusal text;
@@ -184,15 +198,15 @@ begin
   perform fencepost._orders_check_settle(p_ids, p_takes, p_owner, p_outcomes, p_fates, p_codes, p_details, p_delays, p_results,
                                          p_weather);
   perform 1 from fencepost.outbox o where o.id = any (p_ids) order by o.id for update;
-  v_sent := fencepost._orders_settle_sent(p_ids, p_takes, p_owner, p_outcomes, p_codes, p_details, p_results);
+  v_sent := fencepost._orders_settle_sent(v_channel, p_ids, p_takes, p_owner, p_outcomes, p_codes, p_details, p_results);
   return query select s, 'sent', null::text from unnest(v_sent) s;
   for v_asked in
     select a.* from unnest(p_ids, p_takes, p_outcomes, p_fates, p_codes, p_details, p_delays, p_results)
       a (id, take, outcome, fate, code, detail, delay, result)
-    where a.id <> all (v_sent) order by a.id
+    where cardinality(v_sent) < cardinality(p_ids) and a.id <> all (v_sent) order by a.id
   loop
     select * into v_message from fencepost.outbox o where o.id = v_asked.id;
-    if found and v_message.channel = fencepost._orders_channel(p_broker) then
+    if found and v_message.channel = v_channel then
       v_refusal := fencepost._outbox_verdict(v_message, v_asked.take, p_owner);
     else
       v_refusal := case when exists (select 1 from fencepost.orders_order r

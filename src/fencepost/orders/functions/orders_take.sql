@@ -43,8 +43,9 @@ as $$
 declare
   v_due    bigint[];
   v_fit    bigint[] := '{}';
+  v_new    bigint[];
+  v_over   bigint[];
   v_halted bigint[];
-  v        record;
 begin
   for v_round in 1 .. 8 loop
     v_due := array(select o.id from fencepost.outbox o
@@ -52,20 +53,16 @@ begin
         and o.id <> all (v_fit)
       order by o.not_before, o.id limit p_limit - cardinality(v_fit) for update skip locked);
     exit when cardinality(v_due) = 0;
-    v_halted := '{}';
-    for v in select r.id, r.expires_at <= p_now as is_over,
-                    exists (select 1 from fencepost.orders_halt h where h.broker = p_broker and h.account = r.account) as is_halted
-             from fencepost.orders_order r where r.id = any (v_due) loop
-      if v.is_over then
-        perform fencepost._orders_expire_one(v.id, p_now);
-      elsif v.is_halted then
-        v_halted := v_halted || v.id;
-      else
-        v_fit := v_fit || v.id;
-      end if;
-    end loop;
-    update fencepost.outbox o set not_before = p_now + fencepost._orders_halt_pause() where o.id = any (v_halted);
+    select array_agg(d.id) filter (where d.is_over), array_agg(d.id) filter (where not d.is_over and d.is_halted),
+           array_agg(d.id) filter (where not d.is_over and not d.is_halted)
+    into v_over, v_halted, v_new
+    from (select r.id, coalesce(r.expires_at <= p_now, false) as is_over,
+                 exists (select 1 from fencepost.orders_halt h where h.broker = p_broker and h.account = r.account) as is_halted
+          from fencepost.orders_order r where r.id = any (v_due)) d;
+    v_fit := v_fit || v_new;
     exit when cardinality(v_fit) >= p_limit;
+    perform fencepost._orders_expire_one(o, p_now) from unnest(v_over) o;
+    update fencepost.outbox o set not_before = p_now + fencepost._orders_halt_pause() where o.id = any (v_halted);
   end loop;
   return v_fit;
 end $$;
