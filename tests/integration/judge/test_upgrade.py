@@ -1,8 +1,6 @@
 """The judge's schema, upgraded from each version that there was, is the one that a fresh database has."""
 
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
 from dataclasses import replace
 
 import psycopg
@@ -10,8 +8,7 @@ import pytest
 
 from fencepost.embedded import Database, PostgresServer
 from fencepost.kernel.migrate import component, components, kernel, migrate
-from tests.integration.kernel.caller import Caller
-from tests.integration.kernel.catalog import describe
+from tests.integration.kernel.bare_databases import bare_databases, schema_of
 
 JUDGE = component("judge")
 OTHERS = tuple(one for one in components() if one.name not in (JUDGE.name, kernel().name))
@@ -20,20 +17,8 @@ OTHERS = tuple(one for one in components() if one.name not in (JUDGE.name, kerne
 @pytest.fixture
 def empty(postgres: PostgresServer, template_database: Database) -> Iterator[Callable[[], Database]]:
     """Databases without a schema, on a server that has the roles."""
-    with ExitStack() as stack:
-
-        def create() -> Database:
-            database = Database(postgres, f"j_{uuid.uuid4().hex}")
-            database.create()
-            stack.callback(database.drop)
-            return database
-
+    with bare_databases(postgres) as create:
         yield create
-
-
-def schema_of(database: Database) -> object:
-    with closing(Caller(database.admin_url)) as admin:
-        return describe(admin)
 
 
 def judge_something(database: Database) -> None:

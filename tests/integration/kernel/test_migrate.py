@@ -5,7 +5,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,8 +24,8 @@ from fencepost.kernel.migrate import (
     schema_version,
 )
 from tests.integration.kernel import job_calls
+from tests.integration.kernel.bare_databases import bare_databases, schema_of
 from tests.integration.kernel.caller import Caller
-from tests.integration.kernel.catalog import describe
 
 KERNEL = Path(fencepost.kernel.__file__).parent
 STEPS = sum(len(component.steps) for component in components())
@@ -37,14 +37,7 @@ SECONDS_MAX = 60
 @pytest.fixture
 def empty(postgres: PostgresServer, template_database: Database) -> Iterator[Callable[[], Database]]:
     """Databases without a schema, on a server that has the roles."""
-    with ExitStack() as stack:
-
-        def create() -> Database:
-            database = Database(postgres, f"m_{uuid.uuid4().hex}")
-            database.create()
-            stack.callback(database.drop)
-            return database
-
+    with bare_databases(postgres) as create:
         yield create
 
 
@@ -67,11 +60,6 @@ def newer(tmp_path: Path) -> Component:
            set search_path = pg_catalog, fencepost, pg_temp as $$ select 'more' $$;"""
     )
     return Component.read("kernel", folder)
-
-
-def schema_of(database: Database) -> object:
-    with closing(Caller(database.admin_url)) as admin:
-        return describe(admin)
 
 
 def live(caller: Caller) -> None:
