@@ -1,7 +1,7 @@
 """The judge over HTTP in a test, without sandboxes: an application, its people, their tokens and browsers."""
 
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,8 @@ from fencepost.web.part import Part
 from fencepost.web.passwords import Passwords
 from fencepost.web.settings import WebSettings
 
+Command = Callable[..., tuple[int, str]]
+"""`judge(...)`: what an operator types behind `fencepost judge`; answers the exit code, and what was said."""
 HOUSE_TOKEN = "the-token-of-the-house"
 PROGRAM = {"problem_id": "echo", "language": "python", "code": "print(input())"}
 # As cheap as argon2 can be: these tests are about who may come in, not about how slowly.

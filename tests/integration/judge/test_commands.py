@@ -1,7 +1,6 @@
 """`fencepost judge users|tokens|contest|rejudge`, as an operator types them."""
 
 import json
-from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
@@ -9,35 +8,15 @@ import psycopg
 import pytest
 from argon2 import PasswordHasher
 
-from fencepost.cli.app import run
 from fencepost.embedded import Database
-from tests.integration.judge.office import problem_folder
+from tests.integration.judge.office import Command, problem_folder
 
-Command = Callable[..., tuple[int, str]]
 CONTEST = """
 title: Autumn
 starts_at: 2020-10-03T09:00:00Z
 ends_at: 2100-10-03T14:00:00Z
 problems: {A: echo}
 """
-
-
-@pytest.fixture
-def judge(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Command:
-    """`judge("users", "list")`: the exit code, and what was said."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DATABASE_URL", database.url)
-    monkeypatch.setenv("JUDGE_STORE", str(tmp_path / "store"))
-    for name in ("REDIS_URL", "FENCEPOST_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-
-    def call(*arguments: str) -> tuple[int, str]:
-        code = run(("judge", *arguments))
-        return code, capsys.readouterr().out.strip()
-
-    return call
 
 
 def test_users_and_their_tokens_are_made_shown_and_ended(judge: Command, database: Database) -> None:

@@ -1,43 +1,18 @@
 """Who judges, questions, and trials: over HTTP and as an operator types it."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from fencepost.cli.app import run
 from fencepost.embedded import Database
 from fencepost.judge import contests
 from fencepost.judge.discovery import Load
 from fencepost.judge.discovery_kernel import KernelDirectory
 from fencepost.judge.role import Role
 from fencepost.kernel import drivers
-from tests.integration.judge.office import open_office, problem_folder
+from tests.integration.judge.office import Command, open_office, problem_folder
 from tests.integration.judge.test_commands import CONTEST
 from tests.integration.judge.test_discovery import CARD
-
-Command = Callable[..., tuple[int, str]]
-
-
-@pytest.fixture
-def judge(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Command:
-    """`judge("workers")`: the exit code, and what was said."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DATABASE_URL", database.url)
-    monkeypatch.setenv("JUDGE_STORE", str(tmp_path / "store"))
-    for name in ("REDIS_URL", "FENCEPOST_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-
-    def call(*arguments: str) -> tuple[int, str]:
-        code = run(("judge", *arguments))
-        said = capsys.readouterr()
-        return code, (said.out or said.err).strip()
-
-    return call
 
 
 async def test_a_jury_sees_who_judges_and_a_contestant_does_not(database: Database, tmp_path: Path) -> None:
