@@ -3,7 +3,6 @@
 import importlib.util
 import shutil
 import subprocess
-import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,10 +10,8 @@ from pathlib import Path
 
 import httpx
 
+from tests.integration.judge.hired_server import hired_server
 from tests.matrix.ports import free_port
-
-STARTS = 3
-START_SECONDS = 60
 
 
 def find_etcd() -> Path | None:
@@ -43,6 +40,13 @@ class EtcdServer:
         answer: dict[str, object] = reply.json()
         return answer
 
+    def is_up(self) -> bool:
+        try:
+            health = httpx.get(f"http://127.0.0.1:{self.port}/health", timeout=5).json()
+        except (httpx.HTTPError, ValueError):
+            return False
+        return bool(health.get("health") == "true")
+
     def stop(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -50,58 +54,32 @@ class EtcdServer:
 
 @contextmanager
 def etcd_server(folder: Path) -> Generator[EtcdServer]:
-    """Its ports are chosen before it has them, so that somebody may be faster: then it is started again."""
-    server = _start_one(folder, STARTS)
-    try:
+    with hired_server(folder / "etcd", _launch) as server:
         yield server
-    finally:
-        server.stop()
 
 
-def _start_one(folder: Path, starts: int) -> EtcdServer:
+def _launch(place: Path) -> EtcdServer:
     program = find_etcd()
     assert program is not None
-    place = folder / f"etcd-{starts}"
-    place.mkdir(parents=True)
     port, peers = free_port(), free_port()
-    log = (place / "log").open("wb")
-    process = subprocess.Popen(
-        [
-            program,
-            f"--data-dir={place / 'data'}",
-            f"--listen-client-urls=http://127.0.0.1:{port}",
-            f"--advertise-client-urls=http://127.0.0.1:{port}",
-            f"--listen-peer-urls=http://127.0.0.1:{peers}",
-            f"--initial-advertise-peer-urls=http://127.0.0.1:{peers}",
-            f"--initial-cluster=default=http://127.0.0.1:{peers}",
-            # Leases are at least half as long again as an election takes.
-            "--heartbeat-interval=50",
-            "--election-timeout=500",
-            "--unsafe-no-fsync",
-            "--log-level=warn",
-        ],
-        env={"HOME": str(place)},
-        stdout=log,
-        stderr=log,
-    )
-    log.close()
-    server = EtcdServer(process, port)
-    if _answers(server):
-        return server
-    server.stop()
-    if starts > 1:
-        return _start_one(folder, starts - 1)
-    raise AssertionError((place / "log").read_text()[-2000:])
-
-
-def _answers(server: EtcdServer) -> bool:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and server.process.poll() is None:
-        try:
-            reply = httpx.get(f"http://127.0.0.1:{server.port}/health", timeout=5)
-            if reply.json().get("health") == "true":
-                return True
-        except (httpx.HTTPError, ValueError):
-            pass
-        time.sleep(0.05)
-    return False
+    with (place / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                program,
+                f"--data-dir={place / 'data'}",
+                f"--listen-client-urls=http://127.0.0.1:{port}",
+                f"--advertise-client-urls=http://127.0.0.1:{port}",
+                f"--listen-peer-urls=http://127.0.0.1:{peers}",
+                f"--initial-advertise-peer-urls=http://127.0.0.1:{peers}",
+                f"--initial-cluster=default=http://127.0.0.1:{peers}",
+                # Leases are at least half as long again as an election takes.
+                "--heartbeat-interval=50",
+                "--election-timeout=500",
+                "--unsafe-no-fsync",
+                "--log-level=warn",
+            ],
+            env={"HOME": str(place)},
+            stdout=log,
+            stderr=log,
+        )
+    return EtcdServer(process, port)

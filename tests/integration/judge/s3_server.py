@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 import httpx
 
 from fencepost.judge.store import Keys
+from tests.integration.judge.hired_server import hired_server
 from tests.matrix.ports import free_port
 
 PROGRAM = Path(sys.executable).parent / "weed"
@@ -18,8 +18,6 @@ BUCKET = "judge-data"
 ACCESS, SECRET = "test-access-key", "test-secret-key"
 SOCKETS = Path("/tmp")  # noqa: S108 - The server puts them there; ours are named by their ports.
 FORBIDDEN = 403
-STARTS = 3
-START_SECONDS = 60
 PORTS = (
     "master.port",
     "master.port.grpc",
@@ -54,6 +52,13 @@ class S3Server:
             timeout_seconds=20,
         )
 
+    def is_up(self) -> bool:
+        """Whether it serves the bucket: 403 to a stranger, where 404 would say that it is not made yet."""
+        try:
+            return httpx.get(f"{self.endpoint}/{BUCKET}/x", timeout=5).status_code == FORBIDDEN
+        except httpx.HTTPError:
+            return False
+
     def stop(self) -> None:
         """With the sockets that it makes in a place of its own choice, named by our ports."""
         self.process.kill()
@@ -65,59 +70,33 @@ class S3Server:
 
 @contextmanager
 def s3_server(folder: Path) -> Generator[S3Server]:
-    """Its ports are chosen before it has them, so that somebody may be faster: then it is started again."""
-    server = _start_one(folder, STARTS)
-    try:
+    with hired_server(folder / "s3", _launch) as server:
         yield server
-    finally:
-        server.stop()
 
 
-def _start_one(folder: Path, starts: int) -> S3Server:
-    place = folder / f"s3-{starts}"
-    place.mkdir()
+def _launch(place: Path) -> S3Server:
     ports = {name: free_port() for name in PORTS}
-    log = (place / "log").open("wb")
-    process = subprocess.Popen(
-        [
-            PROGRAM,
-            "mini",
-            f"-dir={place}",
-            "-ip=127.0.0.1",
-            "-ip.bind=127.0.0.1",
-            "-webdav=false",
-            "-admin.ui=false",
-            "-master.telemetry=false",
-            "-s3.port.iceberg=0",
-            "-s3.port.lance=0",
-            f"-bucket={BUCKET}",
-            f"-s3.localSocket={place / 's3.sock'}",
-            f"-filer.localSocket={place / 'filer.sock'}",
-            *(f"-{name}={port}" for name, port in ports.items()),
-        ],
-        cwd=place,
-        env={"HOME": str(place), "AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET},
-        stdout=subprocess.DEVNULL,
-        stderr=log,
-    )
-    log.close()
-    server = S3Server(process, ports)
-    if _answers(server):
-        return server
-    server.stop()
-    if starts > 1:
-        return _start_one(folder, starts - 1)
-    raise AssertionError((place / "log").read_text()[-2000:])
-
-
-def _answers(server: S3Server) -> bool:
-    """Whether it serves the bucket: 403 to a stranger, where 404 would say that it is not made yet."""
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and server.process.poll() is None:
-        try:
-            if httpx.get(f"{server.endpoint}/{BUCKET}/x", timeout=5).status_code == FORBIDDEN:
-                return True
-        except httpx.HTTPError:
-            pass
-        time.sleep(0.1)
-    return False
+    with (place / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [
+                PROGRAM,
+                "mini",
+                f"-dir={place}",
+                "-ip=127.0.0.1",
+                "-ip.bind=127.0.0.1",
+                "-webdav=false",
+                "-admin.ui=false",
+                "-master.telemetry=false",
+                "-s3.port.iceberg=0",
+                "-s3.port.lance=0",
+                f"-bucket={BUCKET}",
+                f"-s3.localSocket={place / 's3.sock'}",
+                f"-filer.localSocket={place / 'filer.sock'}",
+                *(f"-{name}={port}" for name, port in ports.items()),
+            ],
+            cwd=place,
+            env={"HOME": str(place), "AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET},
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+        )
+    return S3Server(process, ports)
