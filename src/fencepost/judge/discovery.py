@@ -51,18 +51,10 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worker:
+class Worker(Card):
     """A worker as others see it. One that is lost ended without a word; one that left said so."""
 
-    owner: str
     state: WorkerState
-    host: str
-    version: str
-    languages: Mapping[str, str]
-    slots: int
-    processors: int
-    sandbox: str
-    degraded: Sequence[str]
     busy: int
     """Boxes in use."""
     running: int

@@ -9,11 +9,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from math import ceil
 from typing import Any, Self, cast
 from urllib.parse import unquote, urlsplit
+
+from pydantic import TypeAdapter
 
 from fencepost.errors import InvalidInput, ServerUnavailable
 from fencepost.judge.discovery import Card, Load, Seat, SeatLost, Worker
@@ -23,7 +25,7 @@ PREFIX = "/fencepost/judge/workers/"
 PORT = 2379
 REPLY_SECONDS = 5.0
 TIMES = ("entered_at", "seen_at", "expires_at")
-SAID = tuple(one.name for kind in (Card, Load) for one in fields(kind))
+WORKER = TypeAdapter(Worker)
 UNAUTHENTICATED = 16
 NOT_FOUND = 5
 
@@ -91,7 +93,8 @@ class EtcdDirectory:
     async def workers(self) -> Sequence[Worker]:
         end = PREFIX[:-1] + chr(ord(PREFIX[-1]) + 1)
         found = await self._ask("/v3/kv/range", {"key": _coded(PREFIX), "range_end": _coded(end)})
-        read = (_worker(base64.b64decode(pair["value"])) for pair in found.get("kvs", []))
+        # The gateway leaves out what is empty.
+        read = (_worker(pair.get("value", "")) for pair in found.get("kvs", []))
         return sorted((worker for worker in read if worker), key=lambda one: (one.entered_at, one.owner))
 
     async def _write(self, seat: Seat, load: Load) -> None:
@@ -175,12 +178,12 @@ def _document(reply: Reply) -> Mapping[str, Any] | None:
     return cast("dict[str, Any]", answer) if isinstance(answer, dict) else None
 
 
-def _worker(value: bytes) -> Worker | None:
+def _worker(value: str) -> Worker | None:
     """None for what is no worker of ours: others may write there too."""
     try:
-        found = json.loads(value)
-        said: dict[str, Any] = {name: found[name] for name in SAID}
-        said |= {name: datetime.fromisoformat(found[name]) for name in TIMES}
-        return Worker(**said, state="alive")
-    except (ValueError, TypeError, KeyError):
+        found = json.loads(base64.b64decode(value))
+        worker = WORKER.validate_python({**found, "state": "alive"})
+    except (ValueError, TypeError, RecursionError):
         return None
+    # Times without a zone cannot be held against ours.
+    return worker if all(getattr(worker, name).tzinfo for name in TIMES) else None

@@ -2,9 +2,10 @@
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import psycopg
@@ -231,7 +232,18 @@ async def test_what_is_no_card_is_refused(fp: Fencepost, database: Database) -> 
 async def test_etcd_is_reached_past_a_dead_endpoint_and_what_is_no_worker_is_passed_over(
     etcd: EtcdServer,
 ) -> None:
-    for name, value in (("junk", "{"), ("half", '{"owner": "x"}'), ("list", "[]")):
+    when = "2026-10-03T09:00:00"
+    ours = {**asdict(CARD), **asdict(Load()), "entered_at": when, "seen_at": when, "expires_at": when}
+    strange = {
+        "junk": "{",
+        "half": '{"owner": "x"}',
+        "list": "[]",
+        "nothing": "",
+        "deep": "[" * 100_000,
+        "without a zone": json.dumps(ours),
+        "of another kind": json.dumps({**ours, "busy": "many"}).replace(when, f"{when}Z"),
+    }
+    for name, value in strange.items():
         etcd.ask("/v3/kv/put", {"key": _coded(PREFIX + name), "value": _coded(value)})
     place = EtcdPlace.read(f"etcd://127.0.0.1:{free_port()},127.0.0.1:{etcd.port}")
     async with EtcdDirectory(place, lease_seconds=LEASE_SECONDS) as directory:
