@@ -144,8 +144,10 @@ class Committer:
             raise
         crash_point("flows.commit.after_store")
         self._settled(body, ident.number, target, size, whole=whole)
-        for sink, handle, values in zip(self._sinks, handles, outputs, strict=True):
-            await sink.finish(ident, handle, values)
+        for place, sink in enumerate(self._sinks):
+            if place > 0:
+                crash_point("flows.commit.between_finishes")
+            await sink.finish(ident, handles[place], outputs[place])
         crash_point("flows.commit.before_flag")
         await self._fp.run(checkpoint.commit(self._resource, self._token, ident.number))
         crash_point("flows.commit.after_flag")
@@ -235,6 +237,8 @@ class Committer:
         handles = [*newest.handles, *([None] * (len(self._sinks) - len(newest.handles)))]
         crash_point("flows.recover.before_finish")
         for place, sink in enumerate(self._sinks):
+            if place > 0:
+                crash_point("flows.recover.between_finishes")
             await sink.recover(ident, handles[place], staged.get(place, ()))
         crash_point("flows.recover.after_finish")
         await self._fp.run(checkpoint.commit(self._resource, self._token, newest.number))

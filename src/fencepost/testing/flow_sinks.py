@@ -41,6 +41,9 @@ PHASES = (
 )
 """Where a commit in phases may end; `flows.commit.after_store` and `before_flag` leave it to recovery."""
 
+TWO_PHASES = (*PHASES[:3], "flows.commit.after_invoke", *PHASES[3:])
+"""Where a commit of a two-phase sink may end: also with every value given, and nothing prepared."""
+
 WITHIN = (
     "flows.commit.before_fence",
     "flows.commit.after_fence",
@@ -54,6 +57,7 @@ WITHIN = (
 RECOVERY = {
     "flows.commit.after_begin": (),
     "flows.commit.before_invoke": ("flows.recover.before_abort",),
+    "flows.commit.after_invoke": ("flows.recover.before_abort",),
     "flows.commit.after_pre_commit": ("flows.recover.before_abort",),
     "flows.commit.after_store": ("flows.recover.before_finish", "flows.recover.after_finish"),
     "flows.commit.before_flag": ("flows.recover.before_finish", "flows.recover.after_finish"),
@@ -77,6 +81,13 @@ class SinkBroken(KitError):
     """An effect was lost, or happened twice."""
 
 
+def windows_of(sink: Sink) -> tuple[str, ...]:
+    """The crash points that a commit to this sink goes through, in order."""
+    if sink.two_phase:
+        return TWO_PHASES
+    return PHASES if sink.staged else WITHIN
+
+
 async def check_sink(
     fp: Fencepost,
     make: Callable[[], Sink],
@@ -89,8 +100,7 @@ async def check_sink(
 ) -> None:
     """Raise SinkBroken if at any point the effects are not each number once. `effects` answers the
     numbers."""
-    sink = make()
-    chosen = points or (PHASES if sink.staged or sink.two_phase else WITHIN)
+    chosen = points or windows_of(make())
     done = Counter(await effects())
     for number, point in enumerate(chosen):
         flow = Flow(f"conformance-{number}", guarantee).source(IterableSource(VALUES)).map(value)

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
+from fencepost.crashpoints import crash_point
 from fencepost.errors import InvalidInput
 from fencepost.flows.errors import StartRefused
 from fencepost.flows.guarantee import AT_LEAST_ONCE, EXACTLY_ONCE, Promise
@@ -101,6 +102,7 @@ class TwoPhaseCommitSink(Sink, Generic[T, Txn]):
 
     async def prepare(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Json:
         await self.invoke_many(values, handle)
+        crash_point("flows.commit.after_invoke")
         await self.pre_commit(handle)
         return handle
 
