@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.embedded.deadline import Deadline
 from tests.integration.judge.stage import Ran, Stage, mounts
+from tests.integration.judge.waiting import until
 from tests.integration.judge.zoo import Expected, compile_zoo, expectations, names
 
 pytestmark = [
@@ -23,6 +23,8 @@ WITHOUT_A_CGROUP = {
     # Memory that belongs to no process could not be seen there: it is refused, as the probe says.
     "memory_memfd": Expected("OK", 0),
 }
+# What the kernel holds for forks that it refuses is counted too, until it gets round to freeing it.
+ALSO = {"fork_bomb": "MLE"}
 
 
 @dataclass(frozen=True)
@@ -62,13 +64,11 @@ async def _visit(folder: Path) -> Visit:
         grouped = boxes._agents[-1].hello["cgroup"] != "none"  # pyright: ignore[reportPrivateUsage]
         # The answer comes before the end of the namespace.
         with suppress(TimeoutError):
-            gone = Deadline(60, "nothing runs in a box")
-            await asyncio.to_thread(gone.wait, lambda: not stage.processes())
+            await until("nothing runs in a box", lambda: not stage.processes())
         left = stage.processes()
     # And when they are closed, nobody waits there for another.
     with suppress(TimeoutError):
-        closed = Deadline(60, "nobody is in a box")
-        await asyncio.to_thread(closed.wait, lambda: not stage.processes(ours=True))
+        await until("nobody is in a box", lambda: not stage.processes(ours=True))
     left += stage.processes(ours=True)
     return Visit(
         ran,
@@ -86,7 +86,7 @@ def test_the_program_gets_its_verdict_and_stays_inside(visit: Visit, name: str) 
     ran, expected = visit.ran[name], visit.expected[name]
 
     assert b"ESCAPED" not in ran.stdout
-    assert ran.outcome.verdict == expected.verdict, ran.outcome
+    assert ran.outcome.verdict in (expected.verdict, ALSO.get(name)), ran.outcome
     if expected.signal >= 0:
         assert ran.outcome.exit_signal == expected.signal, ran.outcome
     if expected.verdict == "OK" and expected.signal == 0:
