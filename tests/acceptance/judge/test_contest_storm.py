@@ -25,6 +25,7 @@ from fencepost.kernel.migrate import migrate
 from fencepost.testing import Child, Clock
 from tests.acceptance.judge.bench_of_judges import judge, open_judging
 from tests.integration.judge.office import problem_folder
+from tests.integration.judge.waiting import found
 from tests.places import server_directory
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
@@ -66,9 +67,12 @@ class Storm:
                     await self._submit(asking, number)
                     await self._strike(troubles, len(self.expected) / 2)
                 # What is left of the trouble comes while the rest is judged.
-                while troubles:
-                    await self._strike(troubles, self._judged())
-                    await asyncio.sleep(0.05)
+                await found(
+                    "every trouble has come",
+                    lambda: self._strike(troubles, self._judged()),
+                    lambda _: not troubles,
+                    within=60 + self.submissions,
+                )
                 await self._calm()
         self._check()
 
@@ -96,21 +100,23 @@ class Storm:
     async def _submit(self, asking: Judging, number: int) -> None:
         """Until it is answered: the same key is the same submission, however often it is asked for."""
         verdict = self.chance.choices(list(PROGRAMS), weights=[5, 3, 1, 1])[0]
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    job_id = await asking.submit(
-                        "echo",
-                        "python",
-                        {"main.py": PROGRAMS[verdict]},
-                        author=f"c{number % 20}",
-                        contest=CONTEST,
-                        key=f"k{number}",
-                    )
-                    break
-                except (FencepostError, psycopg.OperationalError):
-                    self.befell["submission asked for again"] += 1
-                    await asyncio.sleep(0.05)
+
+        async def ask() -> int | None:
+            try:
+                return await asking.submit(
+                    "echo",
+                    "python",
+                    {"main.py": PROGRAMS[verdict]},
+                    author=f"c{number % 20}",
+                    contest=CONTEST,
+                    key=f"k{number}",
+                )
+            except (FencepostError, psycopg.OperationalError):
+                self.befell["submission asked for again"] += 1
+                return None
+
+        job_id = await found("the submission is answered", ask, lambda answer: answer is not None)
+        assert job_id is not None
         self.expected[job_id] = verdict
 
     async def _strike(self, troubles: list[tuple[float, str]], reached: float) -> None:
@@ -130,18 +136,20 @@ class Storm:
 
     async def _calm(self) -> None:
         """Everything must get its verdict; what a killed judge held is free when its lease is over."""
-        begun = time.monotonic()
-        seen, since = self._judged(), time.monotonic()
-        while self._judged() < self.submissions:
-            within = 60 + self.submissions
-            assert time.monotonic() - begun < within, f"{self._judged()} of {self.submissions} are judged"
-            if self._judged() > seen:
-                seen, since = self._judged(), time.monotonic()
-            if time.monotonic() - since > 3:
+        judged, since = self._judged(), time.monotonic()
+
+        async def look() -> int:
+            nonlocal judged, since
+            if self._judged() > judged:
+                judged, since = self._judged(), time.monotonic()
+            elif time.monotonic() - since > 3:
                 # Nothing moves: only leases of the dead are left, or of who lost the database.
                 await asyncio.to_thread(self.clock.advance, 31)
                 since = time.monotonic()
-            await asyncio.sleep(0.1)
+            return judged
+
+        everything = self.submissions
+        await found("everything is judged", look, lambda seen: seen >= everything, within=60 + everything)
 
     def _check(self) -> None:
         with self.database.connect_admin() as connection:

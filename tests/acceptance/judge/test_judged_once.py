@@ -1,6 +1,5 @@
 """A submission gets one verdict: through crashes, zombies, repeats, and failures of the judge itself."""
 
-import asyncio
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from fencepost.web.part import Part
 from fencepost.web.server import WebServer
 from fencepost.web.settings import WebSettings
 from tests.acceptance.judge.bench_of_judges import judge, judging_of, open_judging
+from tests.integration.judge.waiting import found
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 
@@ -38,12 +38,10 @@ def clock(database: Database) -> Iterator[Clock]:
 
 
 async def judged(judging: Judging, job_id: int, within: float = 60) -> dict[str, Any]:
-    async with asyncio.timeout(within):
-        while True:
-            document = as_json(await judging.standing(job_id))
-            if document["status"] == "FINISHED":
-                return document
-            await asyncio.sleep(0.05)
+    async def look() -> dict[str, Any]:
+        return as_json(await judging.standing(job_id))
+
+    return await found(f"{job_id} is judged", look, lambda seen: seen["status"] == "FINISHED", within=within)
 
 
 def results(database: Database) -> list[Any]:
@@ -139,13 +137,15 @@ async def test_a_fault_of_the_judge_is_tried_again_and_then_said(
         # The data is gone: no program is to blame for it.
         shutil.rmtree(tmp_path / "store")
         job_id = await judging.submit("fence-posts", "python", RIGHT, author="ann")
-        async with asyncio.timeout(60):
-            while (status := as_json(await judging.standing(job_id))["status"]) != "FINISHED":
-                # Past the delays of its retries, and never through a lease: not while it runs.
-                if status != "RUNNING":
-                    clock.advance(2)
-                await asyncio.sleep(0.05)
-        got = as_json(await judging.standing(job_id))
+
+        async def look_later() -> dict[str, Any]:
+            seen = as_json(await judging.standing(job_id))
+            # Past the delays of its retries, and never through a lease: not while it runs.
+            if seen["status"] not in ("RUNNING", "FINISHED"):
+                clock.advance(2)
+            return seen
+
+        got = await found("the judge has given up", look_later, lambda seen: seen["status"] == "FINISHED")
 
     assert (got["result"]["verdict"], got["final_status"]) == ("SE", "SANDBOX_ERROR")
     assert got["attempt_id"] == TRIES

@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from fencepost.judge.settings import JudgeSettings
 from fencepost.testing import Child, Clock
 from tests.acceptance.judge.bench_of_judges import BRISK, judge, judging_of, open_judging
 from tests.acceptance.judge.test_judged_once import RIGHT, judged
+from tests.integration.judge.waiting import found
 from tests.matrix.ports import free_port
 
 RIGHT_C = {
@@ -31,12 +32,10 @@ def clock(database: Database) -> Iterator[Clock]:
 
 
 async def listed(judging: Judging, wanted: Callable[[list[str]], bool]) -> list[Worker]:
-    async with asyncio.timeout(60):
-        while True:
-            workers = list(await judging.workers())
-            if wanted([one.state for one in workers]):
-                return workers
-            await asyncio.sleep(0.02)
+    def is_it(workers: Sequence[Worker]) -> bool:
+        return wanted([one.state for one in workers])
+
+    return list(await found("the right ones are listed", judging.workers, is_it))
 
 
 async def test_a_judge_is_listed_while_it_sits_and_lost_when_it_is_killed(

@@ -1,6 +1,5 @@
 """A rejudging by real judges: the data was wrong, the verdicts follow when somebody says so."""
 
-import asyncio
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from fencepost.judge.service import Judging
 from fencepost.testing import Child, Clock
 from tests.acceptance.judge.bench_of_judges import judge, open_judging
 from tests.acceptance.judge.test_judged_once import judged
+from tests.integration.judge.waiting import found
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 
@@ -34,11 +34,10 @@ def wrong_data(folder: Path) -> Path:
 
 
 async def whole(judging: Judging, generation: int) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            if (await judging.fp.run(rejudging.generations(one=generation)))[0].judged:
-                return
-            await asyncio.sleep(0.05)
+    async def look() -> int:
+        return (await judging.fp.run(rejudging.generations(one=generation)))[0].judged
+
+    await found(f"generation {generation} is judged", look, bool)
 
 
 @pytest.mark.parametrize("killed", [False, pytest.param(True, marks=pytest.mark.full)])

@@ -18,6 +18,7 @@ from fencepost.judge.service import Judging
 from fencepost.judge.trying import OUTPUT_BYTES_MAX, Tried
 from fencepost.testing import Clock
 from tests.acceptance.judge.bench_of_judges import judging_of, open_judging
+from tests.integration.judge.waiting import found
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 
@@ -33,12 +34,11 @@ def clock(database: Database) -> Iterator[Clock]:
 async def tried(judging: Judging, source: str, given: str | None, language: str = "python") -> dict[str, Any]:
     name = "main.py" if language == "python" else "main.c"
     job_id = await judging.trials.submit(language, {name: source}, given, author="ann")
-    async with asyncio.timeout(60):
-        while True:
-            outcome = (await judging.trials.get(job_id)).outcome
-            if outcome is not None:
-                return dict(outcome)
-            await asyncio.sleep(0.05)
+
+    async def look() -> dict[str, Any]:
+        return dict((await judging.trials.get(job_id)).outcome or {})
+
+    return await found(f"trial {job_id} is over", look, bool)
 
 
 async def test_a_trial_says_how_it_ended_and_nothing_is_judged(

@@ -1,6 +1,6 @@
 """Boxes: resident ones and single ones, what happens when they fail, and what a killed one leaves."""
 
-# ruff: noqa: ASYNC110, ASYNC220, ASYNC221  The processes are what is watched; nothing else runs in the loop.
+# ruff: noqa: ASYNC220, ASYNC221  The processes are what is watched; nothing else runs in the loop.
 
 import asyncio
 import os
@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from fencepost.judge.sandbox.box_files import BoxFiles, nothing_and_nowhere
 from fencepost.judge.sandbox.order import Limits, Order
 from fencepost.testing import Signals
 from tests.integration.judge.stage import LIBRARIES, QUICK, Ran, Stage, cgroups_of
+from tests.integration.judge.waiting import until
 from tests.integration.judge.zoo import compile_zoo
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
@@ -72,7 +72,7 @@ async def test_an_agent_that_dies_in_a_run_is_replaced_by_a_single_box_and_the_r
         agent = boxes._agents[0]  # pyright: ignore[reportPrivateUsage]
         assert agent.pid is not None
         run = group.create_task(stage.run(boxes, ["/app/zoo", "time_sleep"]))
-        await _until(lambda: bool(stage.processes()))
+        await until("it runs in a box", lambda: bool(stage.processes()))
         os.kill(agent.pid, signal.SIGKILL)
         ran = await run
         again = await stage.run(boxes, ["/app/zoo", "who_am_i"])
@@ -81,7 +81,7 @@ async def test_an_agent_that_dies_in_a_run_is_replaced_by_a_single_box_and_the_r
     assert again.outcome.verdict is Verdict.OK
     assert stage.counted("judge_agent_failures_total", {"reason": "lost"}) == 1
     # The killed agent's box falls by the death of its parents, one after the other.
-    await _until(lambda: not stage.processes())
+    await until("nothing runs in a box", lambda: not stage.processes())
 
 
 async def test_the_death_of_the_supervisor_ends_the_program(stage: Stage) -> None:
@@ -92,9 +92,9 @@ async def test_the_death_of_the_supervisor_ends_the_program(stage: Stage) -> Non
     with nothing_and_nowhere() as files:
         order = _order("time_ignores_signals", Limits(cpu_ms=60_000, wall_ms=60_000))
         run = asyncio.create_task(agent.run(order, files))
-        await _until(lambda: bool(stage.processes()))
+        await until("it runs in a box", lambda: bool(stage.processes()))
         os.kill(pid, signal.SIGKILL)
-        await _until(lambda: not stage.processes(ours=True))
+        await until("nobody is in a box", lambda: not stage.processes(ours=True))
         await asyncio.gather(run, return_exceptions=True)
     await agent.close()
 
@@ -120,11 +120,11 @@ asyncio.run(main())
         (stage.folder / "second").mkdir()
         judge = subprocess.Popen([sys.executable, "-c", code, mode], cwd=Path(__file__).parents[3])
         try:
-            await _until(lambda: bool(stage.processes()))
+            await until("it runs in a box", lambda: bool(stage.processes()))
         finally:
             judge.kill()
             judge.wait()
-        await _until(lambda: not stage.processes(ours=True))
+        await until("nobody is in a box", lambda: not stage.processes(ours=True))
         shutil.rmtree(stage.folder / "second")
 
 
@@ -134,11 +134,11 @@ async def test_a_cancelled_run_is_ended_and_its_answer_is_not_the_next_runs(stag
             run = asyncio.create_task(
                 stage.run(boxes, ["/app/zoo", "time_sleep"], limits=Limits(cpu_ms=60_000, wall_ms=60_000))
             )
-            await _until(lambda: bool(stage.processes()))
+            await until("it runs in a box", lambda: bool(stage.processes()))
             run.cancel()
             await asyncio.gather(run, return_exceptions=True)
             ran = await stage.run(boxes, ["/app/zoo", "fails"])
-            await _until(lambda: not stage.processes())
+            await until("nothing runs in a box", lambda: not stage.processes())
 
         assert ran.outcome.exit_code == 3
 
@@ -216,7 +216,7 @@ async def test_without_cgroups_the_same_verdicts_come_from_limits_of_the_process
 
     assert said == names
     assert hello["cgroup"] == "none"
-    await _until(lambda: not stage.processes(ours=True))
+    await until("nobody is in a box", lambda: not stage.processes(ours=True))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -336,7 +336,7 @@ async def test_ten_thousand_mixed_runs_leave_nothing_and_get_their_verdicts(stag
             names = list(mixed)
             ran = await asyncio.gather(*(stage.run(boxes, ["/app/zoo", name]) for name in names))
             assert {n: r.outcome.verdict for n, r in zip(names, ran, strict=True)} == mixed
-    await _until(lambda: not stage.processes(ours=True))
+    await until("nobody is in a box", lambda: not stage.processes(ours=True))
     assert stage.counted("judge_sandbox_retries_total") == 0
 
 
@@ -350,9 +350,3 @@ def _script(stage: Stage, body: str) -> Path:
     path.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{body}\n")
     path.chmod(0o755)
     return path
-
-
-async def _until(condition: Callable[[], bool], within: float = 60) -> None:
-    async with asyncio.timeout(within):
-        while not condition():
-            await asyncio.sleep(0.005)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.embedded.deadline import Deadline
 from fencepost.judge.protocol import Verdict
 from fencepost.judge.sandbox import bubblewrap, program
 from fencepost.judge.sandbox.order import Limits
@@ -18,6 +17,7 @@ from fencepost.judge.sandbox.probing import probe_machine
 from tests.integration.judge.court import open_court
 from tests.integration.judge.programs import BROKEN, HUNGRY, SUMS
 from tests.integration.judge.stage import Stage
+from tests.integration.judge.waiting import until
 from tests.integration.judge.zoo import compile_zoo, expectations, names
 
 pytestmark = pytest.mark.skipif(
@@ -139,10 +139,10 @@ async def test_a_run_that_is_cancelled_is_ended(stage: Stage, bwrap: Path) -> No
     async with stage.boxes(slots=1, bubblewrap=bwrap) as boxes:
         long = Limits(cpu_ms=60_000, wall_ms=60_000)
         run = asyncio.create_task(stage.run(boxes, ["/app/zoo", "time_sleep"], limits=long))
-        await asyncio.to_thread(Deadline(60, "it runs").wait, lambda: bool(stage.processes()))
+        await until("it runs", lambda: bool(stage.processes()))
         run.cancel()
         await asyncio.gather(run, return_exceptions=True)
-        await asyncio.to_thread(Deadline(60, "nothing runs").wait, lambda: not stage.processes())
+        await until("nothing runs", lambda: not stage.processes())
         again = await stage.run(boxes, ["/app/zoo", "fails"])
 
     assert (again.outcome.verdict, again.outcome.exit_code) == (Verdict.RE, 3)
