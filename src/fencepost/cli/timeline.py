@@ -22,7 +22,7 @@ KINDS = {
     "lease": "lease:RESOURCE",
     "request": "request:SCOPE/KEY",
     "outbox": "outbox:ID",
-    "order": "order:KEY",
+    "order": "order:KEY, or order:ID",
     "queue": "queue:NAME",
     "checkpoint": "checkpoint:RESOURCE",
 }

@@ -1,5 +1,25 @@
--- Who may do what, and how it is planned, by rule and not by list: there is nothing to forget.
---
+-- What is told of whom, who may do what, and how it is planned, by rule and not by list: there is nothing to forget.
+
+-- What each function _explain_NOUN(name) answers, for whom it is asked. Made here, when all components have brought theirs: a
+-- function that looked for them at each call would run text.
+do $$
+declare
+  v_arms text := (
+    select string_agg(format('select * from fencepost.%I(p_name) where p_noun = %L', p.proname, substr(p.proname, 10)),
+                      e'\n  union all ' order by p.proname)
+    from pg_proc p where p.pronamespace = 'fencepost'::regnamespace and p.proname like '\_explain\_%'
+      and p.pronargs = 1 and p.proargtypes[0] = 'text'::regtype);
+begin
+  -- A database on its way, in a test of migrations, has none.
+  if v_arms is null then
+    return;
+  end if;
+  execute format(
+    'create or replace function fencepost._explain_named(p_noun text, p_name text)
+     returns table (at timestamptz, event text, actor text, token bigint, detail jsonb) language sql stable as %L',
+    e'\n  ' || v_arms || e'\n');
+end $$;
+
 -- A function whose name begins with an underscore is internal and granted to nobody; it runs inside a definer function,
 -- as the owner. Every other function is for the application; what is STABLE is also for the read-only role. Views are
 -- for both, tables for neither.

@@ -58,7 +58,7 @@ def counts() -> Call[dict[str, int]]:
 
 
 def explain(subject: str) -> Call[list[Moment]]:
-    """The life of job:ID, lease:RESOURCE, request:SCOPE/KEY, outbox:ID or queue:NAME, oldest first."""
+    """The life of job:ID, lease:RESOURCE, request:SCOPE/KEY, order:KEY and so on, oldest first."""
     return Call(
         "select at, event, actor, token, detail::text from fencepost.explain(%s::text)",
         (text("subject", subject),),

@@ -104,6 +104,43 @@ def test_the_life_of_a_queue(app: Caller, clock: Clock) -> None:
     assert life(app, "queue:mail") == [("paused", "carol", None)]
 
 
+def test_the_life_of_a_resources_checkpoints(app: Caller, clock: Clock) -> None:
+    app.execute("select fencepost.lease_acquire('flow:1', 'a/boot-1', '1 hour')")
+    for call in (
+        "select fencepost.checkpoint_begin('flow:1', 1)",
+        """select fencepost.checkpoint_store('flow:1', 1, 1, null, '{"p0": 7}', 'abc')""",
+        "select fencepost.checkpoint_commit('flow:1', 1, 1)",
+        "select fencepost.checkpoint_begin('flow:1', 1)",
+    ):
+        app.execute(call)
+        clock.advance(1)
+    app.refused("not_found", "select fencepost.checkpoint_abort('flow:1', 1, 9)")
+    app.execute("select fencepost.refusal_record('not_found', 'checkpoint', 'flow:1#9', 'a', '{}', '{}')")
+    app.execute("select fencepost.refusal_record('not_found', 'checkpoint', 'flow:11#9', 'a', '{}', '{}')")
+
+    moments = app.rows("select * from fencepost.explain('checkpoint:flow:1')")
+
+    assert [(row["event"], row["token"], row["detail"].get("number")) for row in moments] == [
+        ("begun", 1, 1),
+        ("stored", 1, 1),
+        ("committed", 1, 1),
+        ("begun", 1, 2),
+        ("refused:not_found", None, None),
+    ]
+    assert moments[1]["detail"]["frontier"] == {"p0": 7}
+    assert moments[1]["detail"]["state_bytes"] == 3
+
+
+def test_a_job_and_a_message_say_to_which_trace_they_belong(app: Caller) -> None:
+    headers = '{"trace_id": "4bf92f35"}'
+    job_id = app.row("select * from fencepost.job_submit('mail', 'send', '{}', p_headers => %s)", headers)
+    message_id = app.value("select fencepost.outbox_put('orders', null, '{}', %s)", headers)
+
+    for subject in (f"job:{job_id['job_id']}", f"outbox:{message_id}"):
+        told = app.rows("select * from fencepost.explain(%s)", subject)
+        assert told[0]["detail"]["trace_id"] == "4bf92f35"
+
+
 def test_what_nobody_knows_has_no_life(app: Caller) -> None:
     for subject in ("job:999", "99999999999999999999", "lease:none", "nonsense", "job:"):
         assert life(app, subject) == []

@@ -1,11 +1,15 @@
 -- The life of one thing: every transition and every recorded refusal, oldest first.
+--
+-- What a function _explain_NOUN(name) answers is told of NOUN:name, whoever brings it: a component tells of its own things
+-- in a function of its own. _explain_named, which asks them, is made from what is there (grants.sql).
 
 create or replace function fencepost._explain_job(p_id bigint)
 returns table (at timestamptz, event text, actor text, token bigint, detail jsonb)
 language sql stable
 as $$
   select j.submitted_at, 'submitted', null::text, null::bigint,
-         jsonb_build_object('queue', j.queue, 'kind', j.kind, 'lane', j.lane, 'tries_max', j.tries_max)
+         jsonb_build_object('queue', j.queue, 'kind', j.kind, 'lane', j.lane, 'tries_max', j.tries_max,
+                            'trace_id', j.headers -> 'trace_id')
   from fencepost.job j where j.job_id = p_id
   union all
   select w.dispatched_at, 'dispatched', null, w.attempt, jsonb_build_object('entry_id', w.entry_id, 'incarnation', w.incarnation)
@@ -28,7 +32,8 @@ create or replace function fencepost._explain_outbox(p_id bigint)
 returns table (at timestamptz, event text, actor text, token bigint, detail jsonb)
 language sql stable
 as $$
-  select m.created_at, 'put', null::text, null::bigint, jsonb_build_object('channel', m.channel, 'key', m.key)
+  select m.created_at, 'put', null::text, null::bigint,
+         jsonb_build_object('channel', m.channel, 'key', m.key, 'trace_id', m.headers -> 'trace_id')
   from fencepost.outbox_messages m where m.id = p_id
   union all
   select coalesce(m.settled_at, m.taken_until, m.not_before), m.state, m.owner, m.take,
@@ -63,7 +68,37 @@ as $$
   ) m
 $$;
 
--- p_subject is job:ID (a bare number too), lease:RESOURCE, request:SCOPE/KEY, outbox:ID, queue:NAME or checkpoint:...
+-- The recorded refusals of one thing under one name. Served by refusal_by_subject.
+create or replace function fencepost._explain_refusals(p_noun text, p_subject text)
+returns table (at timestamptz, event text, actor text, token bigint, detail jsonb)
+language sql stable
+as $$
+  select r.at, 'refused:' || r.reason, r.actor, null::bigint, jsonb_build_object('attempted', r.attempted, 'seen', r.seen)
+  from fencepost.refusal r where r.noun = p_noun and r.subject = p_subject order by r.refusal_id
+$$;
+
+-- The checkpoints of a resource that were not pruned yet. When one was aborted is not kept: its begin says that it was.
+create or replace function fencepost._explain_checkpoint(p_resource text)
+returns table (at timestamptz, event text, actor text, token bigint, detail jsonb)
+language sql stable
+as $$
+  select moment.at, moment.event, null::text, c.token,
+         jsonb_build_object('number', c.number, 'status', c.status) || moment.detail
+  from fencepost.checkpoint c
+  cross join lateral (values
+    (c.begun_at, 'begun', jsonb_build_object('handles', c.handles)),
+    (c.stored_at, 'stored', jsonb_build_object('frontier', c.frontier, 'whole', c.whole, 'state_bytes', octet_length(c.state))),
+    (c.committed_at, 'committed', '{}')) moment (at, event, detail)
+  where c.resource = p_resource and moment.at is not null
+  union all
+  -- A refusal names the number too. These two bounds are every subject that begins with RESOURCE#.
+  select r.at, 'refused:' || r.reason, r.actor, null, jsonb_build_object('subject', r.subject, 'attempted', r.attempted, 'seen', r.seen)
+  from fencepost.refusal r
+  where r.noun = 'checkpoint' and r.subject > p_resource || '#' and r.subject < p_resource || '$'
+$$;
+
+-- p_subject is job:ID (a bare number too), outbox:ID, lease:RESOURCE, request:SCOPE/KEY, checkpoint:RESOURCE, queue:NAME, or
+-- NOUN:NAME of whatever else has events, refusals, or a function that tells of it.
 create or replace function fencepost.explain(p_subject text)
 returns table (at timestamptz, event text, actor text, token bigint, detail jsonb)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -77,16 +112,14 @@ begin
   perform fencepost._check_text('subject', p_subject, 1200);
   return query
   select life.at, life.event, life.actor, life.token, life.detail from (
-    select *, null::bigint as turn from fencepost._explain_job(v_id) where v_noun = 'job'
-    union all select *, null from fencepost._explain_outbox(v_id) where v_noun = 'outbox'
-    union all select *, null from fencepost._explain_lease(v_name) where v_noun = 'lease'
-    union all select *, null from fencepost._explain_request(v_name) where v_noun = 'request'
+    select *, null::bigint as turn, null::bigint as place from fencepost._explain_job(v_id) where v_noun = 'job'
+    union all select *, null, null from fencepost._explain_outbox(v_id) where v_noun = 'outbox'
+    union all select at, event, actor, token, detail, null, ordinality from fencepost._explain_named(v_noun, v_name) with ordinality
     union all
-    select e.at, e.event, e.actor, e.token, e.detail, e.event_id from fencepost.event e where e.noun = v_noun and e.subject = v_name
-    union all
-    select r.at, 'refused:' || r.reason, r.actor, null, jsonb_build_object('attempted', r.attempted, 'seen', r.seen), null
-    from fencepost.refusal r where r.noun = v_noun and r.subject = v_name
+    select e.at, e.event, e.actor, e.token, e.detail, e.event_id, null
+    from fencepost.event e where e.noun = v_noun and e.subject = v_name
+    union all select *, null, null from fencepost._explain_refusals(v_noun, v_name)
   ) life
   -- At one instant: what happened, and then what it has led to.
-  order by life.at, life.token nulls first, life.turn nulls last;
+  order by life.at, life.token nulls first, life.turn nulls last, life.place nulls last;
 end $$;
