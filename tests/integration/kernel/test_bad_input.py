@@ -64,6 +64,11 @@ FAULTS: dict[str, Any] = {
     "outbox": [
         ("channel", "outbox_put('', 'k', '{}')"),
         ("channel", "outbox_put(repeat('x', 129), 'k', '{}')"),
+        ("channel", "outbox_put('orders:acme', 'k', '{}')"),
+        ("channel", "outbox_put_many('orders:acme', null, '{1}'::jsonb[])"),
+        ("channel", "outbox_hold('orders:acme', 1)"),
+        ("channel", "outbox_take('orders:acme', 'o', '1 minute', 1)"),
+        ("channel", "outbox_expire('orders:acme', 'queued', 1)"),
         ("key", "outbox_put('c', '', '{}')"),
         ("key", "outbox_put('c', repeat('x', 513), '{}')"),
         ("payload", "outbox_put('c', 'k', null)"),

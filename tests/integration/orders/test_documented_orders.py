@@ -36,7 +36,7 @@ def test_the_page_about_placing_orders_does_what_it_says(database: Database, tmp
 
 
 def test_the_reference_has_every_setting_and_its_default() -> None:
-    page = (DOCS / "reference" / "orders.md").read_text()
+    page = "".join((DOCS / "reference" / name).read_text() for name in ("orders.md", "settings.md"))
     classes: tuple[type[LayeredSettings], ...] = (OrdersSettings, OutboxSettings)
     for cls in classes:
         for source in cls.sources().values():

@@ -26,6 +26,7 @@ def test_channels_are_read_with_their_urls() -> None:
         "shop=http://[a",
         "a=http://a:0",
         "a=http://a:b",
+        "orders:acme=http://a",
         "a=http://a;a=http://b",
         "a" * 129 + "=http://a",
     ],

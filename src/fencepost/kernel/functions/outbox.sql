@@ -8,6 +8,20 @@
 -- Two ways to deliver. hold: rows stay locked while a fast send runs, then hold and settlement are one commit. take:
 -- a leased take with a token for slow sends; every later write of that delivery carries the token.
 
+-- A channel with a colon in its name (orders:acme) belongs to a service, which keeps rows beside its messages: whoever
+-- else put, took or settled one there would leave the two apart. Its functions call the ones that begin with _outbox.
+
+create or replace function fencepost._outbox_check_channel(p_channel text) returns void
+language plpgsql volatile
+as $$
+begin
+  perform fencepost._check_text('channel', p_channel, 128);
+  if strpos(p_channel, ':') > 0 then
+    raise exception 'channel % belongs to a service, as every name with a colon does.', p_channel
+      using errcode = 'ZF100', detail = '{"field": "channel"}';
+  end if;
+end $$;
+
 create or replace function fencepost._outbox_key_hash(p_channel text, p_key text) returns bigint
 language sql immutable parallel safe
 as $$ select hashtextextended(p_channel || chr(31) || p_key, 1511) $$;
@@ -33,11 +47,20 @@ create or replace function fencepost.outbox_put(
 ) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
+begin
+  perform fencepost._outbox_check_channel(p_channel);
+  return fencepost._outbox_put(p_channel, p_key, p_payload, p_headers, p_not_before);
+end $$;
+
+create or replace function fencepost._outbox_put(
+  p_channel text, p_key text, p_payload jsonb, p_headers jsonb, p_not_before timestamptz
+) returns bigint
+language plpgsql volatile
+as $$
 declare
   v_now timestamptz;
   v_id  bigint;
 begin
-  perform fencepost._check_text('channel', p_channel, 128);
   perform fencepost._check_json('payload', p_payload, 1048576);
   perform fencepost._check_json('headers', p_headers, 16384);
   perform fencepost._check_moment('not_before', p_not_before);
@@ -71,7 +94,7 @@ as $$
 declare
   v_now timestamptz;
 begin
-  perform fencepost._check_text('channel', p_channel, 128);
+  perform fencepost._outbox_check_channel(p_channel);
   perform fencepost._check_lengths('keys', cardinality(p_payloads), coalesce(cardinality(p_keys), cardinality(p_payloads)));
   perform fencepost._check_lengths('headers', cardinality(p_payloads), coalesce(cardinality(p_headers), cardinality(p_payloads)));
   perform fencepost._check_json('payloads', p.payload, 1048576) from unnest(p_payloads) p (payload);
@@ -165,6 +188,7 @@ declare
   v_now timestamptz;
 begin
   perform fencepost._require_read_committed();
+  perform fencepost._outbox_check_channel(p_channel);
   perform fencepost._check_limit(p_limit);
   perform fencepost._check_duration('patience', p_patience, interval '1 day');
   perform fencepost._bound_idle_time(p_patience);
@@ -184,6 +208,17 @@ create or replace function fencepost.outbox_take(
 ) returns table (id bigint, key text, payload jsonb, headers jsonb, attempts integer, take bigint,
                  created_at timestamptz, taken_until timestamptz, last_error text)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  perform fencepost._outbox_check_channel(p_channel);
+  return query select * from fencepost._outbox_take(p_channel, p_owner, p_lease, p_limit, p_unknown);
+end $$;
+
+create or replace function fencepost._outbox_take(
+  p_channel text, p_owner text, p_lease interval, p_limit integer, p_unknown boolean
+) returns table (id bigint, key text, payload jsonb, headers jsonb, attempts integer, take bigint,
+                 created_at timestamptz, taken_until timestamptz, last_error text)
+language plpgsql volatile
 as $$
 #variable_conflict use_column
 declare

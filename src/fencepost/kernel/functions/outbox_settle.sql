@@ -70,7 +70,9 @@ declare
 begin
   select * into v_message from fencepost.outbox o where o.id = p_id for update;
   if found then
-    refusal := fencepost._outbox_verdict(v_message, p_take, p_owner);
+    -- A service's message is settled by the service's own function.
+    refusal := coalesce(fencepost._outbox_verdict(v_message, p_take, p_owner),
+                        case when strpos(v_message.channel, ':') > 0 then 'not_owner' end);
     seen := fencepost._outbox_seen(v_message);
     if refusal is null then
       perform fencepost._outbox_apply(v_message, p_outcome, p_error, p_delay, p_result);
@@ -139,6 +141,7 @@ begin
   ), gone as (
     delete from fencepost.outbox o using asked a
     where o.id = a.id and o.take = a.take and o.owner is not distinct from p_owner and o.key is null
+      and strpos(o.channel, ':') = 0
       and (p_owner is not null or o.state in ('queued', 'failed'))
     returning o.*, a.result
   ), settled as (
@@ -177,6 +180,15 @@ create or replace function fencepost.outbox_expire(p_channel text, p_outcome tex
 returns setof bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
+begin
+  perform fencepost._outbox_check_channel(p_channel);
+  return query select * from fencepost._outbox_expire(p_channel, p_outcome, p_limit, p_grace);
+end $$;
+
+create or replace function fencepost._outbox_expire(p_channel text, p_outcome text, p_limit integer, p_grace interval)
+returns setof bigint
+language plpgsql volatile
+as $$
 declare
   v_now timestamptz := fencepost.clock();
   v     fencepost.outbox;
@@ -214,6 +226,10 @@ begin
     perform fencepost._refuse(
       case when exists (select 1 from fencepost.outbox_settled s where s.id = p_id) then 'already_finished' else 'not_found' end,
       'outbox', p_id::text, jsonb_build_object('expected', p_expected, 'outcome', p_outcome), null);
+  end if;
+  if strpos(v_message.channel, ':') > 0 then
+    raise exception 'id % is a message of %: decide about it there, where what belongs to it is kept.', p_id,
+      split_part(v_message.channel, ':', 1) using errcode = 'ZF100', detail = '{"field": "id"}';
   end if;
   if v_message.state <> p_expected then
     perform fencepost._refuse('mismatch', 'outbox', p_id::text,

@@ -64,7 +64,7 @@ declare
   v_now   timestamptz;
   v_id    bigint;
 begin
-  v_id := fencepost.outbox_put(fencepost._orders_channel(p_broker), p_order_key, '{}', coalesce(p_headers, '{}'));
+  v_id := fencepost._outbox_put(fencepost._orders_channel(p_broker), p_order_key, '{}', coalesce(p_headers, '{}'), null);
   v_now := fencepost.clock();
   insert into fencepost.orders_order (id, idempotency_key, broker, account, symbol, request_json, request_digest, trace_id,
                                       expires_at, created_at, updated_at, resend_of)

@@ -135,7 +135,7 @@ begin
   v_allowed := fencepost._orders_allowance(p_broker, p_limit, true);
   return query
   with taken as materialized (
-    select t.* from fencepost.outbox_take(fencepost._orders_channel(p_broker), p_owner, p_lease, v_allowed, true) t
+    select t.* from fencepost._outbox_take(fencepost._orders_channel(p_broker), p_owner, p_lease, v_allowed, true) t
   ), asked as (
     update fencepost.orders_order r set asks = r.asks + 1 from taken t where r.id = t.id
     returning r.*, t.take, t.key, t.taken_until, t.headers
@@ -154,7 +154,7 @@ returns setof bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_ids bigint[] := array(select fencepost.outbox_expire(fencepost._orders_channel(p_broker), 'unknown', p_limit, p_grace));
+  v_ids bigint[] := array(select fencepost._outbox_expire(fencepost._orders_channel(p_broker), 'unknown', p_limit, p_grace));
   v_now timestamptz := fencepost.clock();
 begin
   update fencepost.orders_order r set updated_at = v_now, last_error = 'UNKNOWN' where r.id = any (v_ids);
