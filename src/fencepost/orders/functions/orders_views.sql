@@ -77,11 +77,14 @@ begin
   end if;
 end $$;
 
--- How many live orders there are in each state, with the age of the oldest: for metrics. Served by orders_order_live.
+-- How many live orders there are in each state, and for how long the oldest: since its acceptance while it waits, since its
+-- first request that is not accounted for once it was sent. For metrics. Served by orders_order_live.
 create or replace function fencepost.orders_counts() returns table (broker text, status text, orders bigint, oldest_seconds double precision)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
-  select r.broker, o.state, count(*), extract(epoch from fencepost.clock() - min(r.created_at))::double precision
+  select r.broker, o.state, count(*), extract(epoch from fencepost.clock() - min(
+    case when o.state in ('sending', 'unknown') then coalesce(r.open_since, r.stamped_at, r.created_at) else r.created_at end
+  ))::double precision
   from fencepost.orders_broker b
     join fencepost.orders_order r on r.broker = b.broker and r.final_status is null
     join fencepost.outbox o on o.id = r.id
