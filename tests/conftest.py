@@ -4,9 +4,10 @@ One PostgreSQL and one Valkey serve a whole run (one of each for every xdist wor
 a template that was migrated once. A test that kills, freezes or wipes a server takes one of its own.
 """
 
+import gc
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import cast
 
 import pytest
@@ -18,6 +19,7 @@ from tests.matrix import choice
 from tests.matrix.cluster_node import ClusterNode
 from tests.matrix.pooler import PooledDatabase, Pooler
 from tests.matrix.sentinel import Watched, watched
+from tests.order import dealt
 from tests.places import server_directory
 
 TEMPLATE = "fencepost_template"
@@ -137,7 +139,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is loaded and collected stays until the end: nobody need look through it for garbage."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The last to touch them, so that what is dealt out is in random order already."""
+    if workers := getattr(config, "workerinput", {}).get("workercount"):
+        items[:] = dealt(items, workers)
     if config.getoption("--full"):
         return
     for item in items:
