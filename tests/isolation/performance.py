@@ -45,6 +45,11 @@ class Player:
         return self._task
 
     @property
+    def has_waited(self) -> bool:
+        """Whether the statement was seen waiting for another session."""
+        return self._waited
+
+    @property
     def can_go_on(self) -> bool:
         return self._task is None and bool(self._steps)
 
@@ -86,6 +91,10 @@ class Player:
         if cursor.description is None:
             return (cursor.statusmessage or "").lower()
         return _words(await cursor.fetchall())
+
+
+def _has_answer(player: Player) -> bool:
+    return player.task is not None and player.task.done()
 
 
 def _refusal(error: psycopg.Error) -> str:
@@ -163,9 +172,17 @@ class Performance:
             self._collect()
 
     def _collect(self) -> bool:
-        """Take the answers that have come, and say whether there were any."""
-        answered = [player for player in self._unanswered() if player.task and player.task.done()]
-        for player in answered:
+        """Take the answers that have come, and say whether there were any.
+
+        Who waited answers after whoever let him go on, though his answer may be read first.
+        """
+        under_way = any(not _has_answer(player) and not player.has_waited for player in self._unanswered())
+        answered = [
+            player
+            for player in self._unanswered()
+            if _has_answer(player) and not (under_way and player.has_waited)
+        ]
+        for player in sorted(answered, key=lambda player: player.has_waited):
             happened = player.answered(self._next_moment())
             self._happened.append(happened)
             if happened.answer.startswith("error: DeadlockDetected"):
