@@ -31,6 +31,7 @@ class HttpBroker:
     ) -> None:
         self._config = config
         self._declaration = config.declaration
+        self._base_url = config.base_url.rstrip("/")
         self._headers = {"Content-Type": "application/json", **with_secrets(config.headers, environ)}
         self._client = client or HttpClient(
             connect_seconds=config.connect_seconds, reply_seconds=config.reply_seconds
@@ -95,10 +96,7 @@ class HttpBroker:
         await self._client.close()
 
     def _url(self, path: str, order: OutgoingOrder) -> str:
-        places = {
-            "{client_id}": quote(order.client_id, safe=""),
-            "{account}": quote(order.account, safe=""),
-        }
-        for place, value in places.items():
-            path = path.replace(place, value)
-        return self._config.base_url.rstrip("/") + path
+        if "{" in path:
+            for place, value in (("{client_id}", order.client_id), ("{account}", order.account)):
+                path = path.replace(place, quote(value, safe=""))
+        return self._base_url + path

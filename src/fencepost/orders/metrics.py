@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Tally
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -74,11 +75,13 @@ class OrderMetrics:
         )
 
     def settled(self, settlements: Sequence[OrderSettlement], answers: Sequence[Settled]) -> None:
-        for settlement, answer in zip(settlements, answers, strict=True):
-            if answer.refusal is not None:
-                self.settlements_refused.labels(reason=answer.refusal).inc()
-            else:
-                self.sends.labels(outcome=outcome_name(settlement, answer)).inc()
+        both = list(zip(settlements, answers, strict=True))
+        refused = Tally(answer.refusal for answer in answers if answer.refusal is not None)
+        ended = Tally(outcome_name(one, answer) for one, answer in both if answer.refusal is None)
+        for reason, times in refused.items():
+            self.settlements_refused.labels(reason=reason).inc(times)
+        for outcome, times in ended.items():
+            self.sends.labels(outcome=outcome).inc(times)
 
     def ended(self, lag_seconds: float, retries: int) -> None:
         self.lag_seconds.observe(lag_seconds)

@@ -21,7 +21,7 @@ from fencepost.orders.broker import (
     Verdict,
 )
 from fencepost.orders.order import Fate, OrderSettlement, Outcome, TakenOrder, Weather
-from fencepost.orders.request import canonical, digest_of_canonical, plain
+from fencepost.orders.request import canonical_of_plain, digest_of_canonical, plain
 from fencepost.orders.resend import (
     MARGIN_SECONDS,
     Decision,
@@ -142,7 +142,7 @@ def result_of(order: BrokerOrder) -> dict[str, Json]:
         "fills": [_storable(fill) for fill in order.fills],
         "body": _storable(order.body),
     }
-    text = canonical(kept)
+    text = canonical_of_plain(kept)
     digest = digest_of_canonical(text)
     if len(text) > RESULT_CHARACTERS_MAX:
         kept |= {"fills": [], "body": {"omitted": "it was too large to be kept"}}

@@ -136,7 +136,12 @@ def plain(number: Decimal) -> str:
 
 def canonical(document: Json) -> str:
     """One text for one document: keys in order, no spaces, no escapes that are not needed."""
-    return _encode(jsonable(document))
+    return canonical_of_plain(jsonable(document))
+
+
+def canonical_of_plain(document: Json) -> str:
+    """The same for what has no decimals and no times in it."""
+    return _encode(document)
 
 
 def digest_of(document: Json) -> str:

@@ -96,10 +96,11 @@ class OrderBox:
         by_id = {answer.id: answer for answer in settled}
         answers = [by_id[settlement.id] for settlement in settlements]
         self._metrics.settled(settlements, answers)
+        now = datetime.now(UTC)
         for answer in answers:
             taken = self._under_way.pop(answer.id, None)
             if taken is not None and answer.state in {"sent", "dead"}:
-                self._metrics.ended((datetime.now(UTC) - taken.created_at).total_seconds(), taken.retry_count)
+                self._metrics.ended((now - taken.created_at).total_seconds(), taken.retry_count)
         return [answer.refusal for answer in answers]
 
     async def renew(self, owner: str, lease_seconds: float, messages: Sequence[TakenOrder]) -> None:

@@ -52,7 +52,7 @@ class Reply:
     def json(self) -> Any:
         """The body as a document with exact numbers, or None when it is none."""
         try:
-            return json.loads(self.body, parse_float=Decimal, parse_constant=_refuse)
+            return _DOCUMENTS.decode(self.body.decode(json.detect_encoding(self.body), "surrogatepass"))
         except (ValueError, RecursionError):
             return None
 
@@ -71,7 +71,7 @@ class HttpClient:
         self._connect_seconds = connect_seconds
         self._reply_seconds = reply_seconds
         self._places = asyncio.Semaphore(connections_max)
-        self._idle: dict[tuple[str, int, bool], list[_Connection]] = {}
+        self._idle: dict[wire.Place, list[_Connection]] = {}
         self._open: set[_Connection] = set()
         self._tls: ssl.SSLContext | None = None
 
@@ -83,7 +83,10 @@ class HttpClient:
 
     async def exchange(self, request: Request) -> Reply:
         """The answer, whatever its status. Raises NotSent or MaybeSent."""
-        await self._find_place(request)
+        if self._places.locked():
+            await self._wait_for_place(request)
+        else:
+            await self._places.acquire()
         try:
             return await self._exchange(request)
         finally:
@@ -95,10 +98,7 @@ class HttpClient:
             connection.close()
             await connection.closed.wait()
 
-    async def _find_place(self, request: Request) -> None:
-        if not self._places.locked():
-            await self._places.acquire()
-            return
+    async def _wait_for_place(self, request: Request) -> None:
         try:
             async with asyncio.timeout(self._connect_seconds):
                 await self._places.acquire()
@@ -109,14 +109,13 @@ class HttpClient:
         try:
             address = wire.address_of(request.url)
             written = wire.request_bytes(request.method, address, request.headers, request.body)
-            connection = await self._connected(address)
+            connection = self._rested(address) or await self._connected(address)
         except (OSError, TimeoutError, ValueError) as error:
             # Without a connection nothing can have left.
             raise NotSent(f"{_name(request)}: {type(error).__name__} {error}") from error
         kept = False
         try:
-            async with asyncio.timeout(self._reply_seconds):
-                reply = await connection.exchange(written)
+            reply = await connection.exchange(written, self._reply_seconds)
             kept = reply.keeps_connection
         except (OSError, TimeoutError, ValueError) as error:
             # With one, we do not know how far it went.
@@ -129,14 +128,17 @@ class HttpClient:
                 connection.close()
         return Reply(reply.status, reply.headers, reply.body)
 
-    async def _connected(self, address: wire.Address) -> _Connection:
-        """The connection that was used last, if it is fit; or a new one."""
-        idle = self._idle.get((address.host, address.port, address.is_secure), [])
+    def _rested(self, address: wire.Address) -> _Connection | None:
+        """The connection that was used last, if one is fit."""
+        idle = self._idle.get(address.place)
         while idle:
             connection = idle.pop()
             if connection.is_fit:
                 return connection
             connection.close()
+        return None
+
+    async def _connected(self, address: wire.Address) -> _Connection:
         async with asyncio.timeout(self._connect_seconds):
             _, connection = await asyncio.get_running_loop().create_connection(
                 lambda: _Connection(self._open),
@@ -149,7 +151,7 @@ class HttpClient:
 
     def _keep(self, address: wire.Address, connection: _Connection) -> None:
         connection.rest()
-        self._idle.setdefault((address.host, address.port, address.is_secure), []).append(connection)
+        self._idle.setdefault(address.place, []).append(connection)
 
     def _secured(self) -> ssl.SSLContext:
         if self._tls is None:
@@ -179,14 +181,18 @@ class _Connection(asyncio.Protocol):
             and rested_seconds < IDLE_SECONDS_MAX
         )
 
-    async def exchange(self, written: bytes) -> wire.Reply:
-        """Raises OSError or ValueError. From the first line on the request may have left."""
+    async def exchange(self, written: bytes, reply_seconds: float) -> wire.Reply:
+        """Raises OSError, TimeoutError or ValueError. From the first line on the request may have left."""
         assert self._transport is not None
         if self._transport.is_closing():
             raise ConnectionResetError("the other side hung up")
         self._reader, self._answered = wire.ReplyReader(), self._loop.create_future()
         self._transport.write(written)
-        return await self._answered
+        late = self._loop.call_later(reply_seconds, self._fail, TimeoutError())
+        try:
+            return await self._answered
+        finally:
+            late.cancel()
 
     def rest(self) -> None:
         self._reader, self._answered, self._rested_at = None, None, self._loop.time()
@@ -242,3 +248,7 @@ def _name(request: Request) -> str:
 
 def _refuse(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
+
+
+# Made once: it stands on the way of every answer.
+_DOCUMENTS = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse)

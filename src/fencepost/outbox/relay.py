@@ -17,7 +17,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from prometheus_client import Counter
 
@@ -29,7 +29,7 @@ from fencepost.logs import get_logger, log_context
 from fencepost.loop import Loop
 from fencepost.outbox.delivery import Box, Database, Destination, Taken
 from fencepost.signals import announce
-from fencepost.tracing import span
+from fencepost.tracing import is_traced, span
 
 _log = get_logger(__name__)
 M = TypeVar("M", bound=Taken)
@@ -48,6 +48,11 @@ class Pace:
     idle_seconds: float = 0.2
     keep_seconds: float = 5.0
     drain_seconds: float = 35.0
+
+    @property
+    def room_min(self) -> int:
+        """A take costs a commit, and the next one waits for it: it is not made for a few places."""
+        return min(self.batch, max(1, self.in_flight_max // 4))
 
 
 class Relay(Generic[M, S]):
@@ -75,6 +80,7 @@ class Relay(Generic[M, S]):
         self._pace = pace
         self._on_taken = on_taken
         self._carried = carried
+        self._task_name = f"fencepost-{name}-delivery"
         self._under_way: dict[asyncio.Task[None], M] = {}
         self._ended: list[S] = []
         self._intake = Loop(f"{name}.intake", self._take, errors)
@@ -101,6 +107,8 @@ class Relay(Generic[M, S]):
         for task in tuple(self._under_way):
             task.cancel()
         await asyncio.gather(*self._under_way, return_exceptions=True)
+        # One that had not even begun has not forgotten itself.
+        self._under_way.clear()
         await self._keeper.stop()
         await self._settlement.stop()
         if self._ended:
@@ -108,17 +116,17 @@ class Relay(Generic[M, S]):
 
     async def _take(self) -> float:
         room = self._pace.in_flight_max - len(self._under_way) - len(self._ended)
-        if room <= 0 or self._stopping:
+        if room < self._pace.room_min or self._stopping:
             # Whoever ends a delivery wakes us.
             return self._pace.idle_seconds
         messages = await self._box.take(self._owner, self._pace.lease_seconds, min(room, self._pace.batch))
         crash_point("outbox.after_take")
         if self._on_taken is not None:
             self._on_taken.labels(result="taken" if messages else "empty").inc()
+        traced = self._carried is not None and is_traced()
         for message in messages:
-            task = asyncio.create_task(self._deliver(message), name=f"fencepost-{self.name}-delivery")
+            task = asyncio.create_task(self._deliver(message, traced=traced), name=self._task_name)
             self._under_way[task] = message
-            task.add_done_callback(self._forget)
         if messages:
             return 0.0
         announce("outbox.idle")
@@ -126,27 +134,35 @@ class Relay(Generic[M, S]):
             await self._database.run(wake.sleep_on(self._box.topic))
         return self._pace.idle_seconds
 
-    async def _deliver(self, message: M) -> None:
+    async def _deliver(self, message: M, *, traced: bool) -> None:
         try:
-            settlement = await self._traced(message)
+            settlement = await self._delivered(message, traced=traced)
+            self._ended.append(settlement)
+            self._settlement.wake()
         except asyncio.CancelledError as error:
             # We leave, and the other side may have it: say so now instead of letting the take run out.
             self._ended.append(self._destination.failed(message, error))
             raise
+        finally:
+            self._under_way.pop(cast("asyncio.Task[None]", asyncio.current_task()), None)
+            self._intake.wake()
+
+    async def _delivered(self, message: M, *, traced: bool) -> S:
+        try:
+            settlement = await self._within_trace(message, traced=traced)
         except Exception as error:
             # A destination foresees what can go wrong outside; this is a bug in it, and must not lose the
             # message.
             _log.error("delivery_failed", relay=self.name, message=message.id, exc_info=error)
             settlement = self._destination.failed(message, error)
         crash_point("outbox.after_delivery")
-        self._ended.append(settlement)
-        self._settlement.wake()
+        return settlement
 
-    async def _traced(self, message: M) -> S:
+    async def _within_trace(self, message: M, *, traced: bool) -> S:
         """The delivery as a part of the trace that the message was written in."""
-        if self._carried is None:
+        carried = {} if self._carried is None else self._carried(message)
+        if not traced and carried.get("trace_id") is None:
             return await self._destination.deliver(message)
-        carried = self._carried(message)
         about = {"message": message.id, "take": message.take}
         with (
             log_context(trace_id=carried.get("trace_id")),
@@ -155,10 +171,6 @@ class Relay(Generic[M, S]):
             settlement = await self._destination.deliver(message)
             note(outcome=getattr(settlement, "outcome", "settled"))
             return settlement
-
-    def _forget(self, task: asyncio.Task[None]) -> None:
-        del self._under_way[task]
-        self._intake.wake()
 
     async def _settle(self) -> float:
         if not self._ended:

@@ -15,10 +15,14 @@ from urllib.parse import quote, unquote, urlsplit
 
 HEAD_BYTES_MAX = 1 << 16
 BODY_BYTES_MAX = 1 << 20
-_STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [^\r\n]*)?")
+_STATUS = re.compile(r"HTTP/1\.([01]) ([1-5][0-9]{2})(?: [^\r\n]*)?")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[^\r\n]*)?")
+_LINE_END = re.compile(r"[\r\n\0]")
+_FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n]*)")
 _SAFE = "/?&=%:@!$'()*+,;~[]"
+Place = tuple[str, int, bool]
+"""Host, port, and whether over TLS: what a connection goes to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,8 @@ class Address:
     port: int
     is_secure: bool
     target: str
-    head: bytes
+    head: str
+    place: Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +62,19 @@ def address_of(url: str) -> Address:
     if parts.username is not None:
         secret = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         head += f"Authorization: Basic {b64encode(secret.encode()).decode()}\r\n"
-    return Address(parts.hostname, port, is_secure, target, head.encode())
+    return Address(parts.hostname, port, is_secure, target, head, (parts.hostname, port, is_secure))
 
 
 def request_bytes(method: str, address: Address, headers: Mapping[str, str], body: bytes | None) -> bytes:
     """The whole request. Raises ValueError for a header that would end before its line does."""
-    lines = [f"{method} {address.target} HTTP/1.1\r\n".encode(), address.head]
+    head = f"{method} {address.target} HTTP/1.1\r\n{address.head}"
     for name, value in headers.items():
-        if not _TOKEN.fullmatch(name) or any(end in value for end in "\r\n\0"):
+        if not _TOKEN.fullmatch(name) or _LINE_END.search(value):
             raise ValueError(f"the header {name!r} cannot be sent")
-        lines.append(f"{name}: {value}\r\n".encode())
-    if body is not None:
-        lines.append(b"Content-Length: %d\r\n" % len(body))
-    return b"".join([*lines, b"\r\n", body or b""])
+        head += f"{name}: {value}\r\n"
+    if body is None:
+        return f"{head}\r\n".encode()
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 class ReplyReader:
@@ -194,19 +199,19 @@ class ReplyReader:
 
 def _parsed(head: bytes) -> tuple[int, dict[str, str], bool]:
     """Status, headers, and whether it speaks HTTP/1.1."""
-    first, *lines = head.split(b"\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
     status = _STATUS.fullmatch(first)
     if status is None:
         raise ValueError("the answer is not HTTP")
     headers: dict[str, str] = {}
     for line in lines:
-        name, colon, value = line.decode("latin-1").partition(":")
-        if not colon or not _TOKEN.fullmatch(name) or "\r" in value or "\n" in value:
+        field = _FIELD.fullmatch(line)
+        if field is None:
             raise ValueError("a header of the answer is none")
-        name, value = name.lower(), value.strip(" \t")
+        name, value = field[1].lower(), field[2].rstrip(" \t")
         if name in {"content-length", "transfer-encoding"} and headers.get(name, value) != value:
             raise ValueError("nobody can tell where the answer ends")
         if name in headers and name != "content-length":
             value = f"{headers[name]}, {value}"
         headers[name] = value
-    return int(status[2]), headers, status[1] == b"1"
+    return int(status[2]), headers, status[1] == "1"

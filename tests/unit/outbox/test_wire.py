@@ -118,9 +118,9 @@ def test_a_request_is_written_as_it_was_asked_for() -> None:
         b"POST /v2/orders?x=1 HTTP/1.1\r\nHost: api.example.com:8443\r\nAccept: */*\r\n"
         b"Idempotency-Key: k\r\nContent-Length: 2\r\n\r\n{}"
     )
-    assert address_of("http://[::1]").head == b"Host: [::1]\r\nAccept: */*\r\n"
+    assert address_of("http://[::1]").head == "Host: [::1]\r\nAccept: */*\r\n"
     assert address_of("http://a/b c").target == "/b%20c"
-    assert b"Authorization: Basic dTpw\r\n" in address_of("http://u:p@a/").head
+    assert "Authorization: Basic dTpw\r\n" in address_of("http://u:p@a/").head
 
 
 @pytest.mark.parametrize("url", ["ftp://a/", "/orders", "http://", "http://a:99999/"])
