@@ -51,6 +51,7 @@ def serve(
     Beside the services it has /openapi.json, /metrics, /healthz and /readyz.
     """
     from fencepost.cli.web_service import web_service  # noqa: PLC0415 - Loads what --help need not.
+    from fencepost.collector import spare_the_collector  # noqa: PLC0415
     from fencepost.logs import configure_logging  # noqa: PLC0415
     from fencepost.metrics import Metrics  # noqa: PLC0415
     from fencepost.settings import Settings  # noqa: PLC0415
@@ -66,6 +67,7 @@ def serve(
     with ending.listening():
         server = web_service(settings, of_this_directory(settings), Metrics(), only=only)
         server.start()
+        spare_the_collector()
         try:
             _announce(server.url, json_output=json_output)
             while not ending.wait(_LOOK_SECONDS):
