@@ -8,10 +8,10 @@ from fastapi import Path, Query, Request
 from pydantic import BaseModel, Field
 
 from fencepost.console.desk import visitor_of
-from fencepost.console.place import Name, Paged, Place, wanted
+from fencepost.console.place import Name, Paged, Place, following, wanted
 from fencepost.console.sheet import Done, Sheet
 from fencepost.errors import NotFound
-from fencepost.kernel.call import Call, nothing, text
+from fencepost.orders import desk
 
 OrderId = Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
 STATES = ("queued", "sending", "failed", "unknown", "parked", "sent", "dead")
@@ -31,6 +31,8 @@ class ResolveOrder(BaseModel):
     expected: Literal["queued", "failed", "unknown", "parked"]
     outcome: Literal["sent", "dead", "unknown", "queued"]
     reason: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]+$")]
+    broker_order_id: Annotated[str, Field(max_length=256, pattern=r"^[^\x00]*$")] | None = None
+    """The broker's own id, when he was seen to have the order; only `sent` keeps it."""
 
 
 class CancelOrder(BaseModel):
@@ -60,7 +62,7 @@ def add_pages(place: Place) -> None:
                     "select * from fencepost.orders_counts() order by broker, status"
                 ),
                 "brokers": await place.reading.rows("select * from fencepost.orders_brokers order by broker"),
-                "next_before": rows[-1]["id"] if len(rows) == query.limit else None,
+                "next_before": following(rows, "id", query.limit),
                 "filters": query.filters(),
                 "states": STATES,
             },
@@ -92,19 +94,11 @@ def add_pages(place: Place) -> None:
 def add_actions(place: Place) -> None:
     @place.desk.action("/orders/{order_id}/resolve", "order.resolve")
     async def resolve(request: Request, order_id: OrderId, body: ResolveOrder) -> Done:
-        """Decide about an order whose outcome nobody could prove."""
+        """Decide about an order whose outcome nobody could prove; `sent` keeps what was seen there."""
+        actor = visitor_of(request).actor
+        seen = desk.result_by_hand(actor, wanted(body.broker_order_id)) if body.outcome == "sent" else None
         await place.fp.run(
-            Call(
-                "select fencepost.orders_resolve(%s::bigint, %s::text, %s::text, %s::text, %s::text)",
-                (
-                    order_id,
-                    body.expected,
-                    body.outcome,
-                    visitor_of(request).actor,
-                    text("reason", body.reason),
-                ),
-                nothing,
-            )
+            desk.resolve(order_id, body.expected, body.outcome, actor, body.reason, result=seen)
         )
         place.pulse.forget()
         return Done(f"Order {order_id} is {body.outcome}.", f"/console/orders/{order_id}")
@@ -112,12 +106,6 @@ def add_actions(place: Place) -> None:
     @place.desk.action("/orders/{order_id}/cancel", "order.cancel")
     async def cancel(request: Request, order_id: OrderId, body: CancelOrder) -> Done:
         """Cancel an order that nobody has sent."""
-        await place.fp.run(
-            Call(
-                "select fencepost.orders_cancel(%s::bigint, %s::text, %s::text)",
-                (order_id, visitor_of(request).actor, text("reason", body.reason)),
-                nothing,
-            )
-        )
+        await place.fp.run(desk.cancel(order_id, visitor_of(request).actor, body.reason))
         place.pulse.forget()
         return Done(f"Order {order_id} is cancelled.", f"/console/orders/{order_id}")

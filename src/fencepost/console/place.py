@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -9,11 +10,12 @@ from pydantic import BaseModel, BeforeValidator, Field
 
 from fencepost.console.desk import Desk
 from fencepost.console.pulse import Pulse
-from fencepost.console.reading import Reading
+from fencepost.console.reading import Reading, Row
 from fencepost.console.settings import ConsoleSettings
 from fencepost.house import Fencepost
 from fencepost.web.forms import Id
 
+LAST_ID = 9_223_372_036_854_775_807
 Limit = Annotated[int, Field(ge=1, le=1000, description="Rows on one page.")]
 
 
@@ -55,3 +57,8 @@ class Paged(BaseModel):
 def wanted(text: str | None) -> str | None:
     """An empty field of a filter asks for nothing."""
     return text or None
+
+
+def following(rows: Sequence[Row], key: str, limit: int) -> Any:
+    """Where the next page begins, by the key of this one's last row; None when this is the last page."""
+    return rows[-1][key] if len(rows) == limit else None

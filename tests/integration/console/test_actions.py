@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from urllib.parse import unquote_plus
 
 from fencepost.console.role import Role
 from tests.integration.console.crowd import Crowd
 from tests.integration.console.stage import Stage
+from tests.integration.orders.market import Market
 
 
 def test_jobs_are_run_again_cancelled_and_given_up(stage: Stage) -> None:
@@ -66,6 +68,40 @@ def test_a_parked_message_is_decided_about_by_the_state_that_was_seen(stage: Sta
         form = {"expected": "parked", "outcome": "dead", "note": "asked them"}
         assert client.post(f"/console/outbox/{parked}/resolve", data=form).status_code == 303
         assert client.get(f"/api/outbox/{parked}").json()["message"]["state"] == "dead"
+
+
+def test_an_order_that_a_person_saw_at_the_broker_keeps_what_he_saw(stage: Stage) -> None:
+    with closing(Market(stage.database.url)) as market, stage.visitor(Role.OPERATOR) as client:
+        market.declare(rate_per_second=1e6, burst=1e6)
+        parked = market.accepted("order-parked")
+        market.settle(market.take_one(), "parked", code="UNKNOWN", detail="no word")
+        form = {"expected": "unknown", "outcome": "sent", "reason": "seen", "broker_order_id": "61e69015"}
+        assert client.post(f"/console/orders/{parked}/resolve", data=form).status_code == 422
+        form["expected"] = "parked"
+        assert client.post(f"/console/orders/{parked}/resolve", data=form).status_code == 303
+        order = client.get(f"/api/orders/{parked}").json()["order"]
+        assert (order["status"], order["broker_order_id"]) == ("sent", "61e69015")
+        assert order["result"]["body"] == {"by": "operator@console"}
+        ledger = "select result_digest is not null from fencepost.idempo_ledger where order_id = %s"
+        with stage.database.connect_admin() as connection:
+            assert connection.execute(ledger, (parked,)).fetchone() == (True,)
+
+
+def test_orders_are_sent_again_given_up_and_cancelled(stage: Stage) -> None:
+    with closing(Market(stage.database.url)) as market, stage.program(Role.OPERATOR) as client:
+        market.declare(rate_per_second=1e6, burst=1e6)
+        for outcome in ("dead", "unknown"):
+            order_id = market.accepted(f"order-{outcome}", symbol=outcome.upper())
+            market.settle(market.take_one(), "parked", code="UNKNOWN", detail="no word")
+            decision = {"expected": "parked", "outcome": outcome, "reason": "asked them"}
+            assert client.post(f"/api/orders/{order_id}/resolve", json=decision).status_code == 200
+            order = client.get(f"/api/orders/{order_id}").json()["order"]
+            assert (order["status"], order["result"]) == (outcome, None)
+        queued = market.accepted("order-queued", symbol="Q")
+        assert client.post(f"/api/orders/{queued}/cancel", json={"reason": "too late"}).status_code == 200
+        facts = client.get(f"/api/orders/{queued}").json()
+        assert facts["order"]["status"] == "dead"
+        assert facts["history"][-1]["actor"] == "operator@console"
 
 
 def test_an_admin_makes_and_locks_out_users_and_no_password_is_in_the_audit(stage: Stage) -> None:
