@@ -1,30 +1,59 @@
-"""Hooks that raise, once and for ever; and operators that do."""
+"""Hooks that raise, once and for ever, before their work and after it; and operators that do."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, LiteralString
 
 import pytest
 
-from fencepost.flows import CheckpointId, Flow, IterableSource, TwoPhaseCommitSink
+from fencepost.flows import CheckpointAwareSink, CheckpointId, Flow, IterableSource, Sink, TwoPhaseCommitSink
 from fencepost.flows.sinks.postgres import PostgresRows
+from fencepost.testing import at_crash_point
 from tests.integration.flows.scene import Scene
 
-HOOKS = ("begin_transaction", "invoke", "pre_commit", "commit")
+# Of each hook, where a task must fail before for it to be called; most are called by every commit.
+TWO_PHASE: Mapping[str, str] = {
+    "begin_transaction": "",
+    "invoke": "",
+    "pre_commit": "",
+    "commit": "",
+    "abort": "flows.commit.after_pre_commit",
+    "recover_and_abort": "flows.commit.after_invoke",
+    "recover_and_commit": "flows.commit.after_store",
+}
+AWARE: Mapping[str, str] = {
+    "on_checkpoint_start": "",
+    "on_checkpoint_complete": "",
+    "on_checkpoint_abort": "flows.commit.after_pre_commit",
+    "on_checkpoint_restore": "flows.commit.after_flag",
+}
+HOOKS = {**TWO_PHASE, **AWARE}
+LOSE: LiteralString = """
+    update fencepost.lease set token = token + 1, owner = null, expires_at = fencepost.clock()
+    where resource not like '%/seat/%' returning resource
+"""
 
 
 class Ledger:
-    """A service with transactions of its own, which fails when it is told to."""
+    """A service that keeps what is published by its name, and fails when it is told to."""
 
     def __init__(self) -> None:
         self.staged: dict[str, list[int]] = {}
         self.published: dict[str, list[int]] = {}
         self.failing: Counter[str] = Counter()
 
-    def call(self, hook: str) -> None:
-        if self.failing[hook] > 0:
+    @contextmanager
+    def call(self, hook: str) -> Generator[None]:
+        """Fails by turns before the work is done, and after it: its answer is lost."""
+        left = self.failing[hook]
+        if left > 0:
             self.failing[hook] -= 1
+            if left % 2 == 0:
+                raise ConnectionError(f"{hook} failed")
+        yield
+        if left > 0:
             raise ConnectionError(f"{hook} failed")
 
 
@@ -34,23 +63,77 @@ class LedgerSink(TwoPhaseCommitSink[int, dict[str, str]]):
 
     async def begin_transaction(self, checkpoint: CheckpointId) -> dict[str, str]:
         if checkpoint.number:
-            self._ledger.call("begin_transaction")
+            with self._ledger.call("begin_transaction"):
+                pass
         return {"name": checkpoint.text}
 
     async def invoke(self, value: int, txn: dict[str, str]) -> None:
-        self._ledger.call("invoke")
-        self._ledger.staged.setdefault(txn["name"], []).append(value)
+        with self._ledger.call("invoke"):
+            self._ledger.staged.setdefault(txn["name"], []).append(value)
 
     async def pre_commit(self, txn: dict[str, str]) -> None:
-        self._ledger.call("pre_commit")
+        with self._ledger.call("pre_commit"):
+            pass
 
     async def commit(self, txn: dict[str, str]) -> None:
-        self._ledger.call("commit")
-        if txn["name"] in self._ledger.staged:
-            self._ledger.published[txn["name"]] = self._ledger.staged.pop(txn["name"])
+        with self._ledger.call("commit"):
+            if txn["name"] in self._ledger.staged:
+                self._ledger.published[txn["name"]] = self._ledger.staged.pop(txn["name"])
 
     async def abort(self, txn: dict[str, str]) -> None:
-        self._ledger.staged.pop(txn["name"], None)
+        if "rehearsal" in txn["name"]:
+            return
+        with self._ledger.call("abort"):
+            self._ledger.staged.pop(txn["name"], None)
+
+    async def recover_and_commit(self, txn: dict[str, str]) -> None:
+        with self._ledger.call("recover_and_commit"):
+            await self.commit(txn)
+
+    async def recover_and_abort(self, txn: dict[str, str]) -> None:
+        with self._ledger.call("recover_and_abort"):
+            await self.abort(txn)
+
+
+class AwareSink(CheckpointAwareSink[int]):
+    idempotent = True
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__()
+        self._ledger = ledger
+
+    async def on_checkpoint_start(self, checkpoint: CheckpointId) -> None:
+        with self._ledger.call("on_checkpoint_start"):
+            pass
+
+    async def on_checkpoint_complete(self, checkpoint: CheckpointId, values: Sequence[int]) -> None:
+        with self._ledger.call("on_checkpoint_complete"):
+            self._ledger.published[f"{checkpoint.resource}#{checkpoint.number}"] = list(values)
+
+    async def on_checkpoint_abort(self, checkpoint: CheckpointId) -> None:
+        with self._ledger.call("on_checkpoint_abort"):
+            pass
+
+    async def on_checkpoint_restore(self, resource: str, number: int) -> None:
+        with self._ledger.call("on_checkpoint_restore"):
+            pass
+
+
+def sink_with(hook: str, ledger: Ledger) -> Sink:
+    return LedgerSink(ledger) if hook in TWO_PHASE else AwareSink(ledger)
+
+
+@contextmanager
+def provoked(hook: str) -> Generator[None]:
+    """The task fails at its second commit, where the hook is called in recovery."""
+    with ExitStack() as stack:
+        if HOOKS[hook]:
+            stack.enter_context(at_crash_point(HOOKS[hook], _fail, nth=2))
+        yield
+
+
+def _fail() -> None:
+    raise ConnectionError("provoked")
 
 
 def published(ledger: Ledger) -> Sequence[int]:
@@ -64,29 +147,50 @@ NUMBERS = list(range(300))
 async def test_a_hook_that_fails_for_a_while_changes_nothing_in_the_end(scene: Scene, hook: str) -> None:
     ledger = Ledger()
     ledger.failing[hook] = 2
-    flow = Flow("failing").source(IterableSource(NUMBERS)).sink(LedgerSink(ledger))
+    flow = Flow("failing").source(IterableSource(NUMBERS)).sink(sink_with(hook, ledger))
 
-    await scene.run(flow, records_max=100)
+    with provoked(hook):
+        await scene.run(flow, records_max=100)
 
     assert published(ledger) == NUMBERS
     assert ledger.staged == {}
+    assert ledger.failing[hook] == 0, "it was never called"
 
 
 @pytest.mark.parametrize("hook", HOOKS)
 async def test_a_hook_that_fails_for_ever_is_told_and_can_be_mended(scene: Scene, hook: str) -> None:
     ledger = Ledger()
     ledger.failing[hook] = 1_000_000
-    flow = Flow("broken").source(IterableSource(NUMBERS)).sink(LedgerSink(ledger))
+    flow = Flow("broken").source(IterableSource(NUMBERS)).sink(sink_with(hook, ledger))
     worker = scene.worker(flow, records_max=100)
-    running = asyncio.create_task(worker.run(until_done=True))
-    await scene.until(lambda: f"{hook} failed" in str(worker.errors))
-    assert published(ledger) == []
-    ledger.failing.clear()
+    with provoked(hook):
+        running = asyncio.create_task(worker.run(until_done=True))
+        await scene.until(lambda: f"{hook} failed" in str(worker.errors))
+        so_far = published(ledger)
+        assert so_far == NUMBERS[: len(so_far)]
+        assert len(so_far) < len(NUMBERS)
+        ledger.failing.clear()
 
-    async with asyncio.timeout(30):
-        await running
+        async with asyncio.timeout(30):
+            await running
 
     assert published(ledger) == NUMBERS
+
+
+@pytest.mark.parametrize("hook", ["abort", "on_checkpoint_abort"])
+async def test_a_task_that_lost_its_lease_and_cannot_abort_leaves_it_to_its_successor(
+    scene: Scene, hook: str
+) -> None:
+    ledger = Ledger()
+    ledger.failing[hook] = 2
+    flow = Flow("lost").source(IterableSource(NUMBERS)).sink(sink_with(hook, ledger))
+
+    with at_crash_point("flows.commit.after_pre_commit", lambda: scene.rows(LOSE), nth=2):
+        await scene.run(flow, records_max=100)
+
+    assert published(ledger) == NUMBERS
+    assert ledger.staged == {}
+    assert ledger.failing[hook] == 0, "it was never called"
 
 
 async def test_a_record_that_no_step_can_take_stops_its_task_and_loses_nothing(scene: Scene) -> None:
