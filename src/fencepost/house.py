@@ -6,7 +6,8 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, cast, overload
@@ -33,9 +34,10 @@ from fencepost.kernel.call import Json
 from fencepost.kernel.job import Submitted
 from fencepost.kernel.schedule import Missed
 from fencepost.listener import Listener
+from fencepost.loop import Loop
 from fencepost.metrics import Metrics
 from fencepost.settings import Settings
-from fencepost.upkeep import Upkeep
+from fencepost.upkeep import Upkeep, UpkeepMetrics
 from fencepost.whereabouts import of_this_directory
 
 if TYPE_CHECKING:
@@ -80,6 +82,8 @@ class Fencepost(client.Fencepost):
         self._facade_lock = threading.Lock()
         self._listener: Listener | None = None
         self._listening: asyncio.Task[None] | None = None
+        self._upkeep_wanted = 0
+        self._upkeep_loops: list[Loop] = []
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, config_file: Path | None = None) -> Self:
@@ -258,8 +262,8 @@ class Fencepost(client.Fencepost):
             chores={
                 "schedule": Scheduler(self).tick,
                 "prune": Pruner(self, fitting).tick,
-                "upkeep": Upkeep(self, self.settings).tick,
             },
+            beside=self.upkeep,
         )
 
     def flow_worker(self, flow: Flow, settings: FlowSettings | None = None) -> FlowWorker:
@@ -270,7 +274,39 @@ class Fencepost(client.Fencepost):
         # Most programs have no flow: they need not load what reads and writes streams.
         from fencepost.flows.worker import FlowWorker  # noqa: PLC0415
 
-        return FlowWorker(self, flow, redis_url=self.redis_url, settings=settings, metrics=self._flow_metrics)
+        return FlowWorker(
+            self,
+            flow,
+            redis_url=self.redis_url,
+            settings=settings,
+            metrics=self._flow_metrics,
+            beside=self.upkeep,
+        )
+
+    @asynccontextmanager
+    async def upkeep(self) -> AsyncGenerator[None]:
+        """Meanwhile, forget markers, settled messages and history past their time.
+
+        Workers, `serve` and `up` do. However many ask for it of one client, it is done once.
+        """
+        self._upkeep_wanted += 1
+        if self._upkeep_wanted == 1:
+            metrics = self._upkeep_metrics
+            ticks = Upkeep(self, self.settings, metrics).ticks
+            self._upkeep_loops = [Loop(name, tick, metrics.loop_errors) for name, tick in ticks.items()]
+            for loop in self._upkeep_loops:
+                loop.start()
+        try:
+            yield
+        finally:
+            self._upkeep_wanted -= 1
+            if self._upkeep_wanted == 0:
+                await asyncio.gather(*(loop.stop() for loop in self._upkeep_loops))
+
+    @cached_property
+    def _upkeep_metrics(self) -> UpkeepMetrics:
+        """Made once, as those of the jobs."""
+        return UpkeepMetrics.on(self.metrics)
 
     @cached_property
     def _flow_metrics(self) -> FlowMetrics:

@@ -6,19 +6,24 @@ deletes batch after batch until one is short. SKIP LOCKED parts the work among t
 
 from __future__ import annotations
 
-import asyncio
 import random
-from typing import Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, Self, TypeVar
 
-from fencepost.kernel import outbox, refusal
+from prometheus_client import Counter, Gauge
+
+from fencepost.kernel import marker, outbox, refusal
 from fencepost.kernel.call import Call
 from fencepost.logs import get_logger
+from fencepost.metrics import Metrics
 from fencepost.settings import Settings
 from fencepost.signals import announce
 
 T = TypeVar("T")
 _log = get_logger(__name__)
 BATCH = 1000
+# Long enough to matter and short enough that a stopping process is not waited for.
 BATCHES_PER_TICK = 50
 TICK_SECONDS = 60.0
 
@@ -27,35 +32,82 @@ class Database(Protocol):
     async def run(self, call: Call[T]) -> T: ...
 
 
-async def until_short(database: Database, forget: Call[int], batch: int = BATCH) -> bool:
+async def until_short(
+    database: Database,
+    forget: Call[int],
+    batch: int = BATCH,
+    told: Callable[[int], object] = lambda forgotten: None,
+) -> bool:
     """Batch after batch until one is not full, and whether one was: a stopping process is not waited for."""
     for _ in range(BATCHES_PER_TICK):
-        if await database.run(forget) < batch:
+        forgotten = await database.run(forget)
+        told(forgotten)
+        if forgotten < batch:
             return True
     return False
 
 
-class Upkeep:
-    """Settled messages, events, and recorded refusals. `tick` is for who has loops, `run` for others."""
+@dataclass(frozen=True, slots=True)
+class UpkeepMetrics:
+    """Made once for a registry."""
 
-    def __init__(self, database: Database, settings: Settings) -> None:
+    marker_lag: Gauge
+    markers_cleaned: Counter
+    loop_errors: Counter
+
+    @classmethod
+    def on(cls, metrics: Metrics) -> Self:
+        return cls(
+            marker_lag=metrics.gauge(
+                "mutation_marker_lag_seconds", "By how much the oldest marker has outlived its retention."
+            ),
+            markers_cleaned=metrics.counter("mutation_markers_cleaned", "Markers that were forgotten."),
+            loop_errors=metrics.counter("upkeep_loop_errors", "What a loop caught.", labels=("loop",)),
+        )
+
+
+class Upkeep:
+    """Markers every few seconds; settled messages, events and recorded refusals every minute."""
+
+    def __init__(self, database: Database, settings: Settings, metrics: UpkeepMetrics) -> None:
         self._database = database
         self._settings = settings
+        self._metrics = metrics
 
-    async def tick(self) -> float:
+    @property
+    def ticks(self) -> Mapping[str, Callable[[], Awaitable[float]]]:
+        """One loop each, by its name."""
+        return {"markers": self.forget_markers, "upkeep": self.forget_history}
+
+    async def forget_history(self) -> float:
         settings = self._settings
         messages = await until_short(self._database, outbox.prune(settings.message_keep_seconds, BATCH))
         history = await until_short(self._database, refusal.prune(settings.history_keep_seconds, BATCH))
         announce("upkeep.done")
-        # Jittered, so that many processes do not prune at once; and at once again while there is more.
-        return TICK_SECONDS * random.uniform(0.8, 1.2) if messages and history else 0.0  # noqa: S311
+        return _pause(TICK_SECONDS) if messages and history else 0.0
 
-    async def run(self) -> None:
-        """Until it is cancelled. A server that is away for a while is waited for."""
-        while True:
-            try:
-                wait_seconds = await self.tick()
-            except Exception as error:
-                _log.warning("upkeep_failed", error=f"{type(error).__name__}: {error}")
-                wait_seconds = TICK_SECONDS
-            await asyncio.sleep(wait_seconds)
+    async def forget_markers(self) -> float:
+        """As fast as they come, never sooner than promised. When it falls behind, the lag is said aloud."""
+        settings = self._settings
+        keep_seconds, batch = settings.marker_keep_seconds, settings.marker_clean_batch
+        is_done = await until_short(
+            self._database, marker.clean(keep_seconds, batch), batch, self._metrics.markers_cleaned.inc
+        )
+        await self._database.run(marker.clean_ring())
+        self._tell_lag(await self._database.run(marker.lag(keep_seconds)))
+        announce("markers.cleaned")
+        return _pause(settings.marker_clean_seconds) if is_done else 0.0
+
+    def _tell_lag(self, lag_seconds: float) -> None:
+        self._metrics.marker_lag.set(lag_seconds)
+        if lag_seconds > self._settings.marker_lag_alert_seconds:
+            _log.warning(
+                "marker_cleaning_behind",
+                lag_seconds=round(lag_seconds, 1),
+                allowed_seconds=self._settings.marker_lag_alert_seconds,
+            )
+
+
+def _pause(seconds: float) -> float:
+    """Jittered, so that many processes do not forget at once."""
+    return seconds * random.uniform(0.8, 1.2)  # noqa: S311

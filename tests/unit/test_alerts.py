@@ -14,6 +14,7 @@ from fencepost.metrics import Metrics
 from fencepost.mutations.metrics import MutationMetrics
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.orders.metrics import OrderMetrics
+from fencepost.upkeep import UpkeepMetrics
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus"
@@ -23,10 +24,15 @@ def _count_orders(metrics: Metrics) -> None:
     OrderMetrics.on(metrics, metrics.counter("outbox_loop_errors", "Errors.", labels=("loop",)))
 
 
+def _count_players(metrics: Metrics) -> None:
+    MutationMetrics.on(metrics)
+    UpkeepMetrics.on(metrics)
+
+
 COUNTED: dict[str, tuple[Callable[[Metrics], object], str]] = {
     "nonces": (NonceMetrics.on, r"fencepost_nonces_\w+"),
     "orders": (_count_orders, r"outbox_\w+"),
-    "players": (MutationMetrics.on, r"mutation_\w+"),
+    "players": (_count_players, r"(?:mutation|upkeep)_\w+"),
 }
 """For each file of rules: who counts, and what his metrics are called."""
 EACH = pytest.mark.parametrize("service", COUNTED)

@@ -10,10 +10,8 @@ from fencepost.bench.report import Row
 from fencepost.embedded import Database
 from fencepost.house import Fencepost
 from fencepost.kernel import marker
-from fencepost.mutations.cleaning import MarkerCleaner
-from fencepost.mutations.metrics import MutationMetrics
-from fencepost.mutations.settings import MutationSettings
 from fencepost.settings import Settings
+from fencepost.upkeep import Upkeep, UpkeepMetrics
 
 WRITERS = 8
 SAMPLE_SECONDS = 1.0
@@ -76,23 +74,20 @@ async def _insert(fp: Fencepost, writer: int, ends_at: float) -> int:
 
 
 async def _clean(fp: Fencepost, keep_seconds: float, ends_at: float, seen: Steadiness) -> None:
-    settings = MutationSettings(
-        marker_keep_seconds=keep_seconds, answer_keep_seconds=keep_seconds, clean_batch=BATCH
-    )
-    metrics = MutationMetrics.on(fp.metrics)
-    cleaner = MarkerCleaner(fp, settings, metrics)
+    metrics = UpkeepMetrics.on(fp.metrics)
+    upkeep = Upkeep(fp, Settings(marker_keep_seconds=keep_seconds, marker_clean_batch=BATCH), metrics)
     busy_seconds = 0.0
     while time.monotonic() < ends_at:
         begun = time.perf_counter()
         before = _cleaned(metrics)
-        wait_seconds = await cleaner.tick()
+        wait_seconds = await upkeep.forget_markers()
         if _cleaned(metrics) > before:
             busy_seconds += time.perf_counter() - begun
         await asyncio.sleep(max(0.0, min(wait_seconds, keep_seconds / 4, ends_at - time.monotonic())))
     seen.cleaned_s = _cleaned(metrics) / busy_seconds if busy_seconds else 0.0
 
 
-def _cleaned(metrics: MutationMetrics) -> float:
+def _cleaned(metrics: UpkeepMetrics) -> float:
     (family,) = metrics.markers_cleaned.collect()
     return float(next(sample.value for sample in family.samples if sample.name.endswith("_total")))
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,11 +33,11 @@ from fencepost.flows.sinks.kinds import TwoPhaseCommitSink
 from fencepost.flows.sinks.sink import Workplace
 from fencepost.flows.task import Task
 from fencepost.flows.units import Unit
+from fencepost.kernel import migrate
 from fencepost.kernel.call import Json
 from fencepost.kernel.lease import Lease, owner_name
 from fencepost.logs import get_logger
 from fencepost.signals import announce
-from fencepost.upkeep import Upkeep
 
 _log = get_logger(__name__)
 RETRY_SECONDS = (0.1, 5.0)
@@ -74,11 +75,14 @@ class FlowWorker:
         redis_url: str | None = None,
         settings: FlowSettings | None = None,
         metrics: FlowMetrics | None = None,
+        beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
+        """`beside` is open as long as it runs."""
         self.program = Program(flow)
         self.settings = settings or FlowSettings()
         self.owner = owner_name("flow")
         self._fp = fp
+        self._beside = beside
         self._units = {unit.resource: unit for unit in units.divide(self.program)}
         self._metrics = metrics or FlowMetrics.on(fp.metrics)
         self._place = Workplace(
@@ -117,16 +121,17 @@ class FlowWorker:
     async def run(self, stop: asyncio.Event | None = None, *, until_done: bool = False) -> None:
         """Until `stop`, or with `until_done` until every sender of a bounded flow has ended.
 
-        Raises StartRefused when the flow must not start.
+        Raises StartRefused when the flow must not start, and a SchemaError on a schema that does not fit.
         """
-        stop = stop or asyncio.Event()
+        await asyncio.to_thread(migrate.require, self._fp.database_url, "flows")
+        async with self._beside():
+            await self._run(stop or asyncio.Event(), until_done=until_done)
+
+    async def _run(self, stop: asyncio.Event, *, until_done: bool) -> None:
         self._place = replace(self._place, bounded=until_done)
         await self._open()
         announce("flows.started")
-        beside = [
-            asyncio.create_task(self._reporter.run(), name="fencepost-flow-reports"),
-            asyncio.create_task(Upkeep(self._fp, self._fp.settings).run(), name="fencepost-upkeep"),
-        ]
+        reports = asyncio.create_task(self._reporter.run(), name="fencepost-flow-reports")
         try:
             while not stop.is_set():
                 await self._look_around()
@@ -136,9 +141,8 @@ class FlowWorker:
                     async with asyncio.timeout(self.settings.balance_seconds):
                         await self._something(stop)
         finally:
-            for task in beside:
-                task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            reports.cancel()
+            await asyncio.gather(reports, return_exceptions=True)
             await self._close()
             announce("flows.stopped")
 

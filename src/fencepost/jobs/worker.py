@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from functools import partial
 
 from structlog.contextvars import bind_contextvars
@@ -67,8 +67,10 @@ class Worker:
         processes: HandlerProcesses | None = None,
         prepare: Callable[[], Awaitable[None]] | None = None,
         chores: Mapping[str, Callable[[], Awaitable[float]]] | None = None,
+        beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
-        """`prepare` runs before the first job; `chores` are loops that go on beside the others."""
+        """`prepare` runs before the first job; `chores` are loops that go on beside the others, and `beside`
+        is open as long as it works."""
         if not handlers.queues:
             raise InvalidInput("A worker needs a handler: declare one with @fp.job(...).", field="handlers")
         self.owner = owner_name(settings.worker_id or "worker")
@@ -90,6 +92,7 @@ class Worker:
         self._threads = HandlerThreads(self._room.set)
         self._processes = processes
         self._prepare = prepare
+        self._beside = beside
         self._capacity = Capacity(
             settings.concurrency, lambda: len(self._active) + self._threads.left_behind, self._room.set
         )
@@ -117,6 +120,10 @@ class Worker:
 
     async def run(self) -> None:
         """Work until `stop`, then finish what runs, give back what does not end in time, and leave."""
+        async with self._beside():
+            await self._run()
+
+    async def _run(self) -> None:
         self._event_loop = asyncio.get_running_loop()
         if self._prepare is not None:
             await self._prepare()

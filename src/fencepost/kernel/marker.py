@@ -143,6 +143,11 @@ def clean(keep_seconds: float, limit: int) -> Call[int]:
     )
 
 
+def lag(keep_seconds: float) -> Call[float]:
+    """By how many seconds the oldest marker has outlived its retention."""
+    return Call("select fencepost.marker_lag(%s::interval)", (duration("keep", keep_seconds),), scalar)
+
+
 def clean_ring() -> Call[int]:
     """Empty the slots of the ring that have left the window; answers how many."""
     return Call("select fencepost.marker_ring_clean()", (), scalar)

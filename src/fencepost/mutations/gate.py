@@ -53,10 +53,3 @@ def clean(keep_seconds: float, limit: int) -> Call[int]:
         (duration("keep", keep_seconds), limit),
         scalar,
     )
-
-
-def marker_lag(keep_seconds: float) -> Call[float]:
-    """By how many seconds the oldest marker has outlived its retention."""
-    return Call(
-        "select fencepost.mutation_marker_lag(%s::interval)", (duration("keep", keep_seconds),), scalar
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar, cast
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Histogram
 
 from fencepost.metrics import Metrics
 
@@ -22,8 +22,6 @@ class MutationMetrics:
     conflicts: Counter
     unkeyed: Counter
     cache_errors: Counter
-    marker_lag: Gauge
-    markers_cleaned: Counter
     loop_errors: Counter
 
     # The children by their labels: to look one up costs more than to count with it.
@@ -67,9 +65,5 @@ class MutationMetrics:
             cache_errors=metrics.counter(
                 "mutation_cache_errors", "Times that Redis could not be asked.", labels=("service", "reason")
             ),
-            marker_lag=metrics.gauge(
-                "mutation_marker_lag_seconds", "By how much the oldest marker has outlived its retention."
-            ),
-            markers_cleaned=metrics.counter("mutation_markers_cleaned", "Markers that were forgotten."),
             loop_errors=metrics.counter("mutation_loop_errors", "What a loop caught.", labels=("loop",)),
         )

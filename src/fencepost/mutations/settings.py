@@ -10,7 +10,10 @@ from fencepost.layered_settings import From, LayeredSettings
 
 
 class MutationSettings(LayeredSettings):
-    """The promise of a repeat's answer is limited to `marker_keep_seconds`."""
+    """The promise of a repeat's answer is limited to `marker_keep_seconds`.
+
+    Every process that stays forgets markers after that time, by its own `Settings`: the same variable.
+    """
 
     marker_keep_seconds: Annotated[
         float, Field(ge=1, le=31_536_000), From("MUTATION_MARKER_KEEP_SEC", "mutations.marker_keep_sec")
@@ -28,15 +31,6 @@ class MutationSettings(LayeredSettings):
     ferry_places: Annotated[
         int, Field(ge=1, le=50), From("MUTATION_FERRY_PLACES", "mutations.ferry_places")
     ] = 32
-    clean_seconds: Annotated[
-        float, Field(ge=0.05, le=3600), From("MUTATION_CLEAN_SEC", "mutations.clean_sec")
-    ] = 5.0
-    clean_batch: Annotated[
-        int, Field(ge=1, le=1_000_000), From("MUTATION_CLEAN_BATCH", "mutations.clean_batch")
-    ] = 10_000
-    lag_alert_seconds: Annotated[
-        float, Field(ge=1, le=31_536_000), From("MUTATION_LAG_ALERT_SEC", "mutations.lag_alert_sec")
-    ] = 300.0
     gate_window_seconds: Annotated[
         float, Field(ge=1, le=31_536_000), From("MUTATION_GATE_WINDOW_SEC", "mutations.gate_window_sec")
     ] = 86_400.0

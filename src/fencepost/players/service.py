@@ -12,7 +12,7 @@ from fencepost.drive.connection import connect
 from fencepost.house import Fencepost
 from fencepost.kernel import migrate
 from fencepost.loop import Loop
-from fencepost.mutations.cleaning import MarkerCleaner
+from fencepost.mutations.cleaning import GateCleaner
 from fencepost.mutations.declaration import Mutation, mutations_of
 from fencepost.mutations.errors import InvalidArgument
 from fencepost.mutations.metrics import MutationMetrics
@@ -73,14 +73,14 @@ class Players:
     async def running(self) -> AsyncGenerator[Players]:
         """Clean up beside the requests; refuse to start on a schema that does not fit."""
         await asyncio.to_thread(migrate.require, self.fp.database_url, SERVICE)
-        cleaner = MarkerCleaner(self.fp, self.settings, self.metrics)
-        loop = Loop("mutations", cleaner.tick, self.metrics.loop_errors)
-        loop.start()
-        try:
-            yield self
-        finally:
-            await loop.stop()
-            await self.close()
+        loop = Loop("mutations", GateCleaner(self.fp, self.settings).tick, self.metrics.loop_errors)
+        async with self.fp.upkeep():
+            loop.start()
+            try:
+                yield self
+            finally:
+                await loop.stop()
+                await self.close()
 
     async def close(self) -> None:
         if self.cache is not None:

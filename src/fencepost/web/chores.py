@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -11,7 +10,6 @@ from fastapi import APIRouter
 from fencepost.house import Fencepost
 from fencepost.outbox.hooks import delivering
 from fencepost.outbox.settings import OutboxSettings
-from fencepost.upkeep import Upkeep
 from fencepost.web.part import Part
 
 
@@ -22,12 +20,7 @@ def make_part(fp: Fencepost) -> Part:
 
     @asynccontextmanager
     async def running() -> AsyncGenerator[None]:
-        upkeep = asyncio.create_task(Upkeep(fp, fp.settings).run(), name="fencepost-upkeep")
-        try:
-            async with delivering(fp, settings, errors):
-                yield
-        finally:
-            upkeep.cancel()
-            await asyncio.gather(upkeep, return_exceptions=True)
+        async with fp.upkeep(), delivering(fp, settings, errors):
+            yield
 
     return Part("chores", APIRouter(), running)

@@ -7,17 +7,16 @@ import structlog.testing
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.kernel import marker
-from fencepost.mutations.cleaning import MarkerCleaner
-from fencepost.mutations.metrics import MutationMetrics
-from fencepost.mutations.settings import MutationSettings
+from fencepost.settings import Settings
 from fencepost.testing import Clock
+from fencepost.upkeep import Upkeep, UpkeepMetrics
 
-KEEP = MutationSettings(
-    marker_keep_seconds=60, answer_keep_seconds=60, clean_batch=10, clean_seconds=5, lag_alert_seconds=30
+KEEP = Settings(
+    marker_keep_seconds=60, marker_clean_batch=10, marker_clean_seconds=5, marker_lag_alert_seconds=30
 )
 
 
-def lag(metrics: MutationMetrics) -> float:
+def lag(metrics: UpkeepMetrics) -> float:
     value: Any = metrics.marker_lag._value  # pyright: ignore[reportPrivateUsage]
     return float(value.get())
 
@@ -31,12 +30,12 @@ async def test_a_tick_forgets_everything_that_is_past_its_retention_and_nothing_
 ) -> None:
     with Clock(database.admin_url) as clock:
         async with Fencepost(database.url) as fp:
-            metrics = MutationMetrics.on(fp.metrics)
-            cleaner = MarkerCleaner(fp, KEEP, metrics)
+            metrics = UpkeepMetrics.on(fp.metrics)
+            upkeep = Upkeep(fp, KEEP, metrics)
             await claim(fp, "old", 35)
             clock.advance(61)
             await claim(fp, "new", 5)
-            wait_seconds = await cleaner.tick()
+            wait_seconds = await upkeep.forget_markers()
             assert 4 <= wait_seconds <= 6
             with database.connect_admin() as admin:
                 rows = admin.execute(
@@ -49,20 +48,20 @@ async def test_a_tick_forgets_everything_that_is_past_its_retention_and_nothing_
 async def test_a_cleaning_that_falls_behind_shows_its_lag_and_keeps_the_retention(database: Database) -> None:
     with Clock(database.admin_url) as clock:
         async with Fencepost(database.url) as fp:
-            metrics = MutationMetrics.on(fp.metrics)
-            cleaner = MarkerCleaner(fp, KEEP, metrics)
+            metrics = UpkeepMetrics.on(fp.metrics)
+            upkeep = Upkeep(fp, KEEP, metrics)
             await claim(fp, "old", 1)
             clock.advance(160)
             # Somebody's transaction holds the row, so that nobody can delete it.
             with database.connect_admin() as admin, admin.transaction():
                 admin.execute("select from fencepost.marker for update")
                 with structlog.testing.capture_logs() as logs:
-                    await cleaner.tick()
+                    await upkeep.forget_markers()
             assert 99 < lag(metrics) < 120
             assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == [
                 "marker_cleaning_behind"
             ]
-            await cleaner.tick()
+            await upkeep.forget_markers()
             assert lag(metrics) == 0
 
 

@@ -1,7 +1,7 @@
 """Whatever stays, forgets: a house, a worker of jobs, a worker of flows. None needs another for it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -13,20 +13,32 @@ from fencepost.flows.graph import Flow
 from fencepost.flows.sinks.postgres import OutboxSink
 from fencepost.flows.sources.outbox import OutboxChannel
 from fencepost.jobs.job import Job
-from fencepost.kernel import outbox
+from fencepost.kernel import marker, outbox
 from fencepost.kernel.outbox import Message, Settlement
+from fencepost.metrics import Metrics
+from fencepost.players.service import Players
 from fencepost.settings import Settings
-from fencepost.testing import Signals
-from fencepost.upkeep import BATCH, Upkeep
+from fencepost.testing import Clock, Signals
+from fencepost.upkeep import BATCH, Upkeep, UpkeepMetrics
 from fencepost.web import chores
 
-AT_ONCE = Settings(message_keep_seconds=0.001, history_keep_seconds=0.001)
+AT_ONCE = Settings(message_keep_seconds=0.001, history_keep_seconds=0.001, marker_keep_seconds=1)
 
 
 @pytest.fixture
 async def fp(database: Database, redis_url: str) -> AsyncGenerator[Fencepost]:
     async with Fencepost(database.url, redis_url=redis_url, settings=AT_ONCE) as fp:
         yield fp
+
+
+def upkeep(fp: Fencepost, settings: Settings = AT_ONCE) -> Upkeep:
+    return Upkeep(fp, settings, UpkeepMetrics.on(Metrics()))
+
+
+@pytest.fixture
+def clock(database: Database) -> Iterator[Clock]:
+    with Clock(database.admin_url) as clock:
+        yield clock
 
 
 async def settle(fp: Fencepost, count: int) -> None:
@@ -75,10 +87,18 @@ async def in_a_worker_of_flows(fp: Fencepost) -> AsyncGenerator[None]:
     await running
 
 
-@pytest.mark.parametrize("somewhere", [in_a_house, in_a_worker, in_a_worker_of_flows])
-async def test_settled_messages_and_history_are_forgotten(
-    fp: Fencepost, somewhere: Callable[[Fencepost], AbstractAsyncContextManager[None]]
-) -> None:
+@asynccontextmanager
+async def in_a_players_service(fp: Fencepost) -> AsyncGenerator[None]:
+    async with Players(fp).running():
+        yield
+
+
+Somewhere = Callable[[Fencepost], AbstractAsyncContextManager[None]]
+EVERYWHERE = [in_a_house, in_a_worker, in_a_worker_of_flows, in_a_players_service]
+
+
+@pytest.mark.parametrize("somewhere", EVERYWHERE)
+async def test_settled_messages_and_history_are_forgotten(fp: Fencepost, somewhere: Somewhere) -> None:
     await settle(fp, 3)
     assert await left(fp) == (3, 3)
 
@@ -92,7 +112,7 @@ async def test_settled_messages_and_history_are_forgotten(
 async def test_what_is_young_stays(fp: Fencepost) -> None:
     await settle(fp, 3)
 
-    assert await Upkeep(fp, Settings()).tick() > 0
+    assert await upkeep(fp, Settings()).forget_history() > 0
 
     assert await left(fp) == (3, 3)
 
@@ -101,25 +121,44 @@ async def test_it_goes_on_at_once_while_there_is_more(fp: Fencepost, monkeypatch
     monkeypatch.setattr("fencepost.upkeep.BATCHES_PER_TICK", 1)
     await settle(fp, BATCH)
 
-    assert await Upkeep(fp, AT_ONCE).tick() == 0
-    assert await Upkeep(fp, AT_ONCE).tick() > 0
+    assert await upkeep(fp).forget_history() == 0
+    assert await upkeep(fp).forget_history() > 0
 
     assert await left(fp) == (0, 0)
 
 
-async def test_a_database_that_is_away_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_database_that_is_away_is_waited_for(fp: Fencepost, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, asked_often = 0, asyncio.Event()
 
-    class Away:
-        async def run(self, call: object) -> Any:
-            nonlocal asked
-            asked += 1
-            if asked == 3:
-                asked_often.set()
-            raise ConnectionError
+    async def away(self: object, call: object) -> Any:
+        nonlocal asked
+        asked += 1
+        if asked == 6:
+            asked_often.set()
+        raise ConnectionError
 
-    monkeypatch.setattr("fencepost.upkeep.TICK_SECONDS", 0.001)
-    upkeep = asyncio.create_task(Upkeep(Away(), AT_ONCE).run())
-    await asyncio.wait_for(asked_often.wait(), 60)
-    upkeep.cancel()
-    await asyncio.gather(upkeep, return_exceptions=True)
+    monkeypatch.setattr(Fencepost, "run", away)
+    async with fp.upkeep():
+        await asyncio.wait_for(asked_often.wait(), 60)
+
+
+@pytest.mark.parametrize("somewhere", EVERYWHERE)
+async def test_markers_are_forgotten(fp: Fencepost, clock: Clock, somewhere: Somewhere) -> None:
+    await fp.run(marker.claim_many("letters", ["a", "b"]))
+    clock.advance(2)
+
+    with Signals() as signals:
+        async with somewhere(fp):
+            await signals.wait("markers.cleaned")
+
+    assert (await fp.run(marker.claim("letters", "a"))).claimed
+
+
+async def test_one_process_does_it_once_however_many_parts_it_has(fp: Fencepost) -> None:
+    with Signals() as signals:
+        async with in_a_house(fp), in_a_players_service(fp), in_a_worker(fp):
+            await signals.wait("markers.cleaned")
+            names = [task.get_name() for task in asyncio.all_tasks()]
+            assert names.count("fencepost-markers") == names.count("fencepost-upkeep") == 1
+    names = [task.get_name() for task in asyncio.all_tasks()]
+    assert "fencepost-markers" not in names

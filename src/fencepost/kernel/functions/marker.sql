@@ -173,3 +173,15 @@ begin
   get diagnostics v_count = row_count;
   return v_count;
 end $$;
+
+-- By how many seconds the oldest marker has outlived its retention: 0 while the cleaning keeps up. Served by marker_by_age.
+create or replace function fencepost.marker_lag(p_keep interval) returns double precision
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_oldest timestamptz;
+begin
+  perform fencepost._check_duration('keep', p_keep, interval '10 years');
+  select m.claimed_at into v_oldest from fencepost.marker m order by m.claimed_at limit 1;
+  return coalesce(greatest(0, extract(epoch from fencepost.clock() - v_oldest - p_keep)), 0);
+end $$;

@@ -95,17 +95,10 @@ begin
   return v_count;
 end $$;
 
--- By how many seconds the oldest marker has outlived its retention: 0 while the cleaning keeps up. Served by marker_by_age.
+-- marker_lag, under the name that the version before knows.
 create or replace function fencepost.mutation_marker_lag(p_keep interval) returns double precision
-language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
-as $$
-declare
-  v_oldest timestamptz;
-begin
-  perform fencepost._check_duration('keep', p_keep, interval '10 years');
-  select m.claimed_at into v_oldest from fencepost.marker m order by m.claimed_at limit 1;
-  return coalesce(greatest(0, extract(epoch from fencepost.clock() - v_oldest - p_keep)), 0);
-end $$;
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$ select fencepost.marker_lag(p_keep) $$;
 
 create or replace view fencepost.mutation_gates as
   select g.service, g.phase, g.changed_at, g.changed_by from fencepost.mutation_gate g;
