@@ -45,10 +45,11 @@ begin
   return next;
 end $$;
 
--- Many mutations with one commit. Each is undone alone when it cannot be carried out, and then has no row in the answer: it
--- goes alone, waits where it must, and is told why. Nobody here waits for a row longer than a moment, so one held row does
--- not hold up the others; and because a wait is given up long before a deadlock would be looked for, two batches that meet
--- crosswise let go of each other.
+-- Many mutations with one commit. What gives and takes amounts, most of what there is, is done by a few statements for all;
+-- the rest, and all of it when anybody is in the way, one by one. Each of those is undone alone when it cannot be carried
+-- out, and then has no row in the answer: it goes alone, waits where it must, and is told why. Nobody here waits for a row
+-- longer than a moment, so one held row does not hold up the others; and because a wait is given up long before a deadlock
+-- would be looked for, two batches that meet crosswise let go of each other.
 create or replace function fencepost.player_execute_many(
   p_scopes text[], p_keys text[], p_digests text[], p_responses jsonb[], p_methods text[], p_actors text[], p_versions bigint[],
   p_plans jsonb[]
@@ -57,7 +58,8 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set lock_timeout = '2ms'
 as $$
 declare
-  v record;
+  v_done bigint[];
+  v      record;
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_lengths('keys', cardinality(p_scopes), cardinality(p_keys));
@@ -67,9 +69,19 @@ begin
   perform fencepost._check_lengths('actors', cardinality(p_scopes), cardinality(p_actors));
   perform fencepost._check_lengths('versions', cardinality(p_scopes), cardinality(p_versions));
   perform fencepost._check_lengths('plans', cardinality(p_scopes), cardinality(p_plans));
+  begin
+    v_done := fencepost._player_execute_amounts(p_scopes, p_keys, p_digests, p_responses, p_methods, p_actors, p_versions, p_plans);
+  exception when others then
+    v_done := '{}'; -- All undone, with their markers: somebody's row is held or has moved, or a plan does not fit.
+  end;
+  return query select d, 'claimed', p_responses[d] from unnest(v_done) d;
+  if cardinality(v_done) = cardinality(p_scopes) then
+    return;
+  end if;
   for v in
     select a.* from unnest(p_scopes, p_keys, p_digests, p_responses, p_methods, p_actors, p_versions, p_plans)
-      with ordinality a (scope, key, digest, response, method, actor, version, plan, place) order by a.scope, a.place
+      with ordinality a (scope, key, digest, response, method, actor, version, plan, place)
+    where a.place <> all (v_done) order by a.scope, a.place
   loop
     -- Whoever names a player that is not there is refused, and a refusal counts once: alone.
     continue when not coalesce((v.plan -> 'create')::boolean, false) and (
@@ -87,6 +99,106 @@ begin
   end loop;
 end $$;
 
+-- Those of many mutations that change amounts of one player each, together; answers the places of those that are done. One
+-- of each player: the next would be planned for a version that this one raises. Whose marker is there already, or is being
+-- made, is left out before anything is locked. Whatever else is in the way raises, and undoes all of it. The locks are taken
+-- as ever: markers, players in order of id, details, audit.
+create or replace function fencepost._player_execute_amounts(
+  p_scopes text[], p_keys text[], p_digests text[], p_responses jsonb[], p_methods text[], p_actors text[], p_versions bigint[],
+  p_plans jsonb[]
+) returns bigint[]
+language plpgsql volatile
+as $$
+declare
+  v_now     timestamptz := fencepost.clock();
+  v_places  bigint[];
+  v_players text[];
+  v_changes jsonb[];
+  v_scopes  text[];
+  v_count   bigint;
+begin
+  select array_agg(f.place), array_agg(f.player), array_agg(f.change) into v_places, v_players, v_changes
+  from (select distinct on (f.player) f.place, f.player, f.change
+        from (select a.place, a.plan #>> '{parties,0,player}' as player, a.plan #> '{parties,0,change}' as change
+              from unnest(p_keys, p_versions, p_plans) with ordinality a (key, version, plan, place)
+              where a.key is not null and a.version is not null and not coalesce((a.plan -> 'create')::boolean, false)
+                and jsonb_array_length(a.plan -> 'parties') = 1) f
+        where f.change - '{resources,stacks}'::text[] = '{}'
+        order by f.player, f.place) f;
+  if v_places is null then
+    return '{}';
+  end if;
+  perform fencepost._marker_check(p_scopes[f], p_keys[f], p_digests[f], p_responses[f]) from unnest(v_places) f;
+  perform fencepost._check_text('method', p_methods[f], 128) from unnest(v_places) f;
+
+  with free as materialized (
+    select p_scopes[f] as scope, p_keys[f] as key, p_digests[f] as digest, p_responses[f] as response
+    from unnest(v_places) f where fencepost._marker_lock(p_scopes[f], p_keys[f])
+  ), fresh as (
+    insert into fencepost.marker (scope, key, digest, response, claimed_by, claimed_at)
+    select f.scope, f.key, f.digest, f.response, pg_current_xact_id(), v_now from free f
+    on conflict (scope, key) do nothing
+    returning scope
+  )
+  select array_agg(f.scope) into v_scopes from fresh f;
+  if cardinality(v_scopes) is distinct from cardinality(v_places) then
+    select array_agg(f.place), array_agg(f.player), array_agg(f.change) into v_places, v_players, v_changes
+    from unnest(v_places, v_players, v_changes) f (place, player, change) where p_scopes[f.place] = any (v_scopes);
+    if v_places is null then
+      return '{}';
+    end if;
+  end if;
+
+  perform fencepost._bound_idle_time(interval '20 seconds');
+  with locked as materialized (
+    select p.player_id, p.version from fencepost.player p where p.player_id = any (v_players)
+    order by p.player_id for update skip locked
+  )
+  select count(*) into v_count from unnest(v_places, v_players) f (place, player)
+  join locked l on l.player_id = f.player and l.version = p_versions[f.place];
+  if v_count <> cardinality(v_places) then
+    raise exception 'A player is held, or has moved.' using errcode = 'ZF110';
+  end if;
+  if exists (select from fencepost._player_amounts_unfit(v_players, v_changes)) then
+    raise exception 'An amount does not fit.' using errcode = 'ZF111';
+  end if;
+
+  update fencepost.player p set version = p.version + 1, bumped_by = pg_current_xact_id(), updated_at = v_now
+  where p.player_id = any (v_players);
+  insert into fencepost.player_resource (player_id, resource, balance)
+  select f.player, d.key, coalesce(r.balance, 0) + d.value::bigint
+  from unnest(v_players, v_changes) f (player, change) cross join jsonb_each_text(f.change -> 'resources') d
+  left join fencepost.player_resource r on r.player_id = f.player and r.resource = d.key
+  on conflict (player_id, resource) do update set balance = excluded.balance;
+  insert into fencepost.player_stack (player_id, item, count)
+  select f.player, d.key, coalesce(s.count, 0) + d.value::bigint
+  from unnest(v_players, v_changes) f (player, change) cross join jsonb_each_text(f.change -> 'stacks') d
+  left join fencepost.player_stack s on s.player_id = f.player and s.item = d.key
+  on conflict (player_id, item) do update set count = excluded.count;
+  insert into fencepost.player_audit (player_id, version, at, method, request_id, source, actor, seed, changes)
+  select f.player, p_versions[f.place] + 1, v_now, p_methods[f.place], p_keys[f.place],
+         coalesce(p_plans[f.place] ->> 'source', p_methods[f.place]), p_actors[f.place], p_plans[f.place] ->> 'seed', f.change
+  from unnest(v_places, v_players, v_changes) f (place, player, change);
+  return v_places;
+end $$;
+
+-- Amounts of unknown things, and those that would fall below zero or past what 64 bits hold. In numeric, which has no end.
+create or replace function fencepost._player_amounts_unfit(p_players text[], p_changes jsonb[]) returns setof text
+language sql stable
+as $$
+  select d.key
+  from unnest(p_players, p_changes) f (player, change) cross join jsonb_each_text(f.change -> 'resources') d
+  left join fencepost.player_resource r on r.player_id = f.player and r.resource = d.key
+  left join fencepost.player_catalog c on c.kind = 'resource' and c.name = d.key
+  where c.name is null or coalesce(r.balance, 0) + d.value::numeric not between 0 and 9223372036854775807
+  union all
+  select d.key
+  from unnest(p_players, p_changes) f (player, change) cross join jsonb_each_text(f.change -> 'stacks') d
+  left join fencepost.player_stack s on s.player_id = f.player and s.item = d.key
+  left join fencepost.player_catalog c on c.kind = 'item' and c.name = d.key
+  where not coalesce((c.definition -> 'stackable')::boolean, false)
+     or coalesce(s.count, 0) + d.value::numeric not between 0 and 9223372036854775807
+$$;
 
 create or replace function fencepost._player_create(p_player text) returns void
 language plpgsql volatile

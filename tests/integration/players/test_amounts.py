@@ -1,0 +1,197 @@
+"""Amounts of many players in a few statements: each as if it were alone, or it is left to go alone."""
+
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, LiteralString
+
+import psycopg
+import pytest
+
+from fencepost.embedded import Database
+from fencepost.kernel.drivers import run
+from fencepost.players.reading import audit_check
+from fencepost.players.service import Players
+from tests.integration.kernel.caller import Caller
+from tests.integration.players.conftest import enrol
+from tests.integration.players.test_teeth import EXECUTE, mutate
+
+AMOUNTS = "fencepost._player_execute_amounts(text[],text[],text[],jsonb[],text[],text[],bigint[],jsonb[])"
+MOST = 9223372036854775807
+
+
+@dataclass(frozen=True)
+class Wish:
+    """One mutation of the batch. The version is the player's own unless a test says another."""
+
+    player: str
+    change: dict[str, Any] = field(default_factory=lambda: {"resources": {"gold": 1}})
+    key: str = "k1"
+    digest: str = "d"
+    late: int = 0
+
+
+class Table:
+    """One connection: it brings batches, and looks at what became of them."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.caller = Caller(url)
+
+    def tuples(self, query: LiteralString, *values: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row.values()) for row in self.caller.rows(query, *values)]
+
+    def bring(self, *wishes: Wish) -> list[str | None]:
+        """The outcome of each; None for one who must go alone."""
+        known = dict(self.tuples("select user_id, data_version from fencepost.players"))
+        answers = self.tuples(
+            "select place, outcome, response from fencepost.player_execute_many(%s, %s, %s, %s::jsonb[],"
+            " %s, %s, %s::bigint[], %s::jsonb[])",
+            [f"player:{wish.player}" for wish in wishes],
+            [wish.key for wish in wishes],
+            [wish.digest for wish in wishes],
+            [json.dumps({"told": wish.player}) for wish in wishes],
+            ["Grant"] * len(wishes),
+            ["ann"] * len(wishes),
+            [known.get(wish.player, 1) - wish.late for wish in wishes],
+            [
+                json.dumps({"parties": [{"player": w.player, "change": w.change}], "seed": "7"})
+                for w in wishes
+            ],
+        )
+        outcomes: list[str | None] = [None] * len(wishes)
+        for place, outcome, response in answers:
+            assert response == (
+                {"told": wishes[place - 1].player} if outcome in {"claimed", "replay"} else None
+            )
+            outcomes[place - 1] = outcome
+        return outcomes
+
+    def gold(self, player: str) -> int:
+        found = self.tuples(
+            "select balance from fencepost.player_resource where player_id = %s and resource = 'gold'", player
+        )
+        return int(found[0][0]) if found else 0
+
+    def holds_together(self) -> bool:
+        """Whether the audit explains what everybody has."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            return not any(run(connection, audit_check(name)) for name in ("ann", "bob", "cat"))
+
+
+@pytest.fixture
+async def table(players: Players, database: Database) -> AsyncGenerator[Table]:
+    for name in ("ann", "bob", "cat"):
+        await enrol(players, name, gold=10)
+    table = Table(database.admin_url)
+    with closing(table.caller):
+        yield table
+
+
+@pytest.fixture
+def only_together(table: Table, database: Database) -> None:
+    """Nobody is executed one by one: what is done here is done together."""
+    mutate(database, EXECUTE, "if outcome <> 'claimed' then", "raise exception 'one by one'; if false then")
+
+
+def test_amounts_of_many_are_changed_together_and_written_down(table: Table, only_together: None) -> None:
+    change = {"resources": {"gold": -10, "gem": 2}, "stacks": {"potion": 3}}
+
+    assert table.bring(Wish("cat"), Wish("ann"), Wish("bob", change)) == ["claimed"] * 3
+
+    assert [table.gold(name) for name in ("ann", "bob", "cat")] == [11, 0, 11]
+    audited = table.tuples(
+        "select player_id, version, method, request_id, source, actor, seed, changes"
+        " from fencepost.player_audit where request_id = 'k1' order by player_id"
+    )
+    assert [row[0] for row in audited] == ["ann", "bob", "cat"]
+    assert audited[1][2:] == ("Grant", "k1", "Grant", "ann", "7", change)
+    assert table.holds_together()
+
+
+def test_the_second_of_one_player_goes_alone(table: Table, only_together: None) -> None:
+    assert table.bring(Wish("ann", key="k1"), Wish("ann", key="k2")) == ["claimed", None]
+    assert table.gold("ann") == 11
+
+
+def test_whose_marker_is_there_gets_its_answer_and_the_others_are_done(table: Table) -> None:
+    assert table.bring(Wish("ann")) == ["claimed"]
+
+    assert table.bring(Wish("ann"), Wish("bob")) == ["replay", "claimed"]
+    assert table.bring(Wish("ann", digest="another"), Wish("cat")) == ["mismatch", "claimed"]
+
+    assert [table.gold(name) for name in ("ann", "bob", "cat")] == [11, 11, 11]
+
+
+OBSTACLES = {
+    "an old version": Wish("ann", late=1),
+    "a version to come": Wish("ann", late=-1),
+    "too little": Wish("ann", {"resources": {"gold": -11}}),
+    "too much": Wish("ann", {"resources": {"gold": MOST}}),
+    "far too much": Wish("ann", {"resources": {"gold": MOST * 10}}),
+    "an unknown resource": Wish("ann", {"resources": {"gold": 1, "mud": 1}}),
+    "an unknown item": Wish("ann", {"stacks": {"mud": 1}}),
+    "an item that is no count": Wish("ann", {"stacks": {"sword": 1}}),
+    "too few items": Wish("ann", {"stacks": {"potion": -1}}),
+    "a player who is not there": Wish("zoe"),
+    "a key that is too long": Wish("ann", key="k" * 513),
+}
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+def test_who_cannot_be_carried_goes_alone_and_leaves_nothing(table: Table, obstacle: str) -> None:
+    meant = OBSTACLES[obstacle]
+
+    assert table.bring(Wish("cat"), meant, Wish("bob")) == ["claimed", None, "claimed"]
+
+    assert [table.gold(name) for name in ("ann", "bob", "cat")] == [10, 11, 11]
+    markers = table.tuples("select scope from fencepost.markers where key = %s order by 1", meant.key)
+    assert (f"player:{meant.player}",) not in markers
+    assert table.holds_together()
+
+
+def test_a_held_row_holds_up_nobody_else(table: Table, database: Database) -> None:
+    with closing(Caller(database.admin_url)) as other, other.transaction():
+        other.execute("select from fencepost.player where player_id = 'ann' for update")
+
+        assert table.bring(Wish("ann"), Wish("bob")) == [None, "claimed"]
+
+
+def test_a_key_that_is_under_way_is_told_so(table: Table, database: Database) -> None:
+    with closing(Caller(database.admin_url)) as other, other.transaction():
+        other.execute("select * from fencepost.claim('player:ann', 'k1', 'd')")
+
+        assert table.bring(Wish("ann"), Wish("bob")) == ["in_flight", "claimed"]
+
+
+BUGS: dict[str, tuple[str, str, Callable[[Table], object]]] = {
+    "the version is not compared": (
+        "and l.version = p_versions[f.place]",
+        "",
+        lambda table: test_who_cannot_be_carried_goes_alone_and_leaves_nothing(table, "an old version"),
+    ),
+    "who was not locked is not noticed": (
+        "if v_count <> cardinality(v_places) then",
+        "if false then",
+        lambda table: test_who_cannot_be_carried_goes_alone_and_leaves_nothing(table, "a version to come"),
+    ),
+    "amounts are not judged": (
+        "if exists (select from fencepost._player_amounts_unfit(v_players, v_changes)) then",
+        "if false then",
+        lambda table: test_who_cannot_be_carried_goes_alone_and_leaves_nothing(table, "an unknown resource"),
+    ),
+    "whose marker is there is done all the same": (
+        "if cardinality(v_scopes) is distinct from cardinality(v_places) then",
+        "if false then",
+        test_whose_marker_is_there_gets_its_answer_and_the_others_are_done,
+    ),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_noticed(table: Table, database: Database, bug: str) -> None:
+    right, wrong, check = BUGS[bug]
+    mutate(database, AMOUNTS, right, wrong)
+    with pytest.raises(AssertionError):
+        check(table)
