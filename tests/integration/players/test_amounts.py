@@ -62,9 +62,8 @@ class Table:
         )
         outcomes: list[str | None] = [None] * len(wishes)
         for place, outcome, response in answers:
-            assert response == (
-                {"told": wishes[place - 1].player} if outcome in {"claimed", "replay"} else None
-            )
+            wish: Wish = wishes[place - 1]
+            assert response == ({"told": wish.player} if outcome in {"claimed", "replay"} else None)
             outcomes[place - 1] = outcome
         return outcomes
 
