@@ -62,8 +62,8 @@ class Table:
         )
         outcomes: list[str | None] = [None] * len(wishes)
         for place, outcome, response in answers:
-            wish: Wish = wishes[place - 1]
-            assert response == ({"told": wish.player} if outcome in {"claimed", "replay"} else None)
+            told = {"told": wishes[int(place) - 1].player}
+            assert response == (told if outcome in {"claimed", "replay"} else None)
             outcomes[place - 1] = outcome
         return outcomes
 
