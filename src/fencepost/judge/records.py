@@ -162,11 +162,13 @@ def put_result(job_id: int, attempt: int, owner: str, judgement: Judgement) -> C
     )
 
 
-def get_standing(job_id: int) -> Call[list[Standing]]:
+def get_standings(job_ids: Sequence[int]) -> Call[list[Standing]]:
+    """Of those that there are, in no order."""
     return Call(
-        "select job_id, slug, version, language, author, submitted_at, job::text, progress::text,"
-        " result::text from fencepost.judge_status(%s::bigint)",
-        (job_id,),
+        "select s.job_id, s.slug, s.version, s.language, s.author, s.submitted_at, s.job::text,"
+        " s.progress::text, s.result::text"
+        " from unnest(%s::bigint[]) i cross join lateral fencepost.judge_status(i) s",
+        (list(job_ids),),
         each(_standing),
     )
 

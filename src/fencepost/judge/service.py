@@ -23,6 +23,7 @@ from fencepost.judge.grading import CaseResult
 from fencepost.judge.judging import Judge, JudgeFault, Judgement
 from fencepost.judge.language import read_specs
 from fencepost.judge.metrics import JudgeMetrics
+from fencepost.judge.onlookers import Onlookers, no_submission
 from fencepost.judge.packages.reading import read_problem
 from fencepost.judge.passing_on import pass_on
 from fencepost.judge.rejudging import Filter, Opened
@@ -54,6 +55,7 @@ class Judging:
         self.settings = settings
         self.store = open_store(settings)
         self.fp = fp
+        self.onlookers = Onlookers(fp)
         self._metrics = metrics or JudgeMetrics.on(fp.metrics)
         self._judge: Judge | None = None
         self._elsewhere: frozenset[str] = frozenset()
@@ -110,7 +112,7 @@ class Judging:
         return people.admit(name, self.settings.submits_per_minute, self.settings.submit_burst)
 
     async def standing(self, job_id: int) -> records.Standing:
-        found = await self.fp.run(records.get_standing(job_id))
+        found = await self.fp.run(records.get_standings([job_id]))
         if not found:
             raise no_submission(job_id)
         return found[0]
@@ -311,10 +313,6 @@ class Judging:
                 field="code",
             )
         entry_of(next(spec for spec in read_specs() if spec.name == language), sources)
-
-
-def no_submission(job_id: int) -> NotFound:
-    return NotFound(f"There is no submission {job_id}.", noun="submission", subject=str(job_id))
 
 
 def _reporting(job: Job) -> Any:

@@ -15,14 +15,14 @@ from fencepost.errors import NotFound
 from fencepost.house import Fencepost
 from fencepost.judge import contests
 from fencepost.judge.contests import Clarification, SeenContest
+from fencepost.judge.onlookers import no_submission
 from fencepost.judge.problem import TestCase
 from fencepost.judge.records import ProblemTitle, Standing, StoredProblem
 from fencepost.judge.role import Role, Visitor
 from fencepost.judge.scoreboard import Contest, Line, scoreboard
-from fencepost.judge.service import Judging, no_submission
+from fencepost.judge.service import Judging
 from fencepost.judge.trials import Trial, no_trial
 
-LOOK_SECONDS = 0.25
 KEEP_ALIVE_LOOKS = 60
 SAMPLE_BYTES_MAX = 4096
 OVER = frozenset({"FINISHED", "DEAD", "CANCELLED"})
@@ -130,10 +130,12 @@ def as_json(found: Standing) -> dict[str, Any]:
 
 
 async def events(judging: Judging, job_id: int, *, lifetime_seconds: float = math.inf) -> AsyncGenerator[str]:
-    """By looking: an event that was missed is seen at the next look, and nothing has to be remembered."""
+    """By looking, with all who watch at once: an event that was missed is seen at the next look, and nothing
+    has to be remembered."""
     told, still, until = "", 0, time.monotonic() + lifetime_seconds
+    seen = await judging.standing(job_id)
     while time.monotonic() < until:
-        document = as_json(await judging.standing(job_id))
+        document = as_json(seen)
         line = json.dumps(document, default=str)
         if line != told:
             told, still = line, 0
@@ -143,7 +145,7 @@ async def events(judging: Judging, job_id: int, *, lifetime_seconds: float = mat
         still += 1
         if still % KEEP_ALIVE_LOOKS == 0:
             yield ": still here\n\n"
-        await asyncio.sleep(LOOK_SECONDS)
+        seen = await judging.onlookers.next(job_id)
 
 
 def _sample(judging: Judging, case: TestCase) -> Sample:

@@ -1,9 +1,10 @@
 """The pages, as a browser without scripts uses them: everything that the API does can be done with forms."""
 
+import asyncio
 import io
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -11,11 +12,13 @@ import httpx
 import pytest
 
 from fencepost.embedded import Database
+from fencepost.errors import NotFound
 from fencepost.judge import people, records
 from fencepost.judge.grading import CaseResult
 from fencepost.judge.judging import Judgement
 from fencepost.judge.pages import submissions
 from fencepost.judge.role import Role
+from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 from fencepost.testing import Clock
 from tests.integration.judge.office import PROGRAM, Browser, Office, open_office
@@ -149,6 +152,36 @@ async def test_verdict_times_memory_and_the_compilers_words_are_shown(
     assert stream.headers["content-type"].startswith("text/event-stream")
     assert '"verdict": "WA"' in stream.text
     assert [one.status_code for one in others] == [404, 404]
+
+
+async def test_all_who_watch_are_told_by_one_look_and_who_leaves_takes_it_from_nobody(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_office(database, tmp_path) as office:
+        await people_of(office)
+        watched = [
+            await office.judging.submit("echo", "python", {"main.py": "1"}, author="con") for _ in range(3)
+        ]
+        looks: list[Sequence[int]] = []
+        look = records.get_standings
+
+        def counted(job_ids: Sequence[int]) -> Call[list[records.Standing]]:
+            looks.append(job_ids)
+            return look(job_ids)
+
+        monkeypatch.setattr(records, "get_standings", counted)
+        together = office.judging.onlookers
+        leaver = asyncio.create_task(together.next(watched[0]))
+        staying = [asyncio.create_task(together.next(job_id)) for job_id in (*watched, *watched)]
+        unknown = asyncio.create_task(together.next(10**9))
+        await asyncio.sleep(0)
+        leaver.cancel()
+        told = await asyncio.gather(*staying)
+        with pytest.raises(NotFound, match="no submission"):
+            await unknown
+
+    assert [one.job_id for one in told] == [*watched, *watched]
+    assert looks == [[*watched, 10**9]]
 
 
 async def test_a_jury_looks_judges_again_and_decides(database: Database, tmp_path: Path) -> None:
