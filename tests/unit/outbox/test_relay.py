@@ -1,0 +1,137 @@
+"""When a relay takes, and that it loses nothing of what has ended. Without a database and without a net."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter
+
+from fencepost.kernel.call import Call
+from fencepost.outbox.relay import Pace, Relay
+
+
+@dataclass(frozen=True)
+class Letter:
+    id: int
+    take: int = 1
+
+
+class Desk:
+    """The box, the destination and the database of one relay: letters end when the test says so."""
+
+    topic = "outbox:letters"
+
+    def __init__(self, letters: int) -> None:
+        self.waiting = [Letter(number) for number in range(letters)]
+        self.limits: list[int] = []
+        self.under_way: dict[int, asyncio.Future[None]] = {}
+        self.settled: list[int] = []
+        self.may_settle = asyncio.Event()
+        self.may_settle.set()
+        self.settling = 0
+
+    async def take(self, _owner: str, _lease_seconds: float, limit: int) -> Sequence[Letter]:
+        self.limits.append(limit)
+        taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
+        return taken
+
+    async def settle(self, _owner: str, settlements: Sequence[int]) -> Sequence[str | None]:
+        self.settling += 1
+        await self.may_settle.wait()
+        self.settled += settlements
+        return [None] * len(settlements)
+
+    async def renew(self, _owner: str, _lease_seconds: float, _messages: Sequence[Letter]) -> None:
+        pass
+
+    async def expire(self, _limit: int) -> int:
+        return 0
+
+    async def run(self, _call: Call[Any]) -> Any:
+        return None
+
+    async def deliver(self, message: Letter) -> int:
+        self.under_way[message.id] = asyncio.get_running_loop().create_future()
+        await self.under_way[message.id]
+        return message.id
+
+    def failed(self, message: Letter, _error: BaseException) -> int:
+        return -message.id
+
+    def end(self, *letters: int) -> None:
+        for letter in letters:
+            self.under_way.pop(letter).set_result(None)
+
+
+def relay_of(desk: Desk, pace: Pace) -> Relay[Letter, int]:
+    errors = Counter("errors", "Errors.", ("loop",), registry=CollectorRegistry())
+    return Relay("letters", desk, desk, desk, "me", errors, pace)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110 - It has no other way to say so.
+            await asyncio.sleep(0)
+
+
+async def rest() -> None:
+    """Long enough for whatever is ready to be done."""
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+async def test_a_take_is_not_made_for_a_few_places() -> None:
+    desk = Desk(12)
+    relay = relay_of(desk, Pace(batch=4, in_flight_max=8, idle_seconds=60))
+    relay.start()
+    await until(lambda: len(desk.under_way) == 8)
+    desk.end(0)
+    await until(lambda: desk.settled == [0])
+    await rest()
+    assert desk.limits == [4, 4], "one place is free, and two are worth a take"
+    desk.end(1)
+    await until(lambda: len(desk.under_way) == 8)
+    assert desk.limits[:3] == [4, 4, 2]
+    desk.end(*tuple(desk.under_way))
+    await until(lambda: len(desk.under_way) == 2)
+    desk.end(*tuple(desk.under_way))
+    await relay.stop()
+    assert sorted(desk.settled) == list(range(12))
+
+
+async def test_a_relay_for_one_message_at_a_time_takes_one_after_the_other() -> None:
+    desk = Desk(3)
+    relay = relay_of(desk, Pace(batch=1, in_flight_max=1, idle_seconds=60))
+    relay.start()
+    for letter in range(3):
+        await until(lambda letter=letter: letter in desk.under_way)  # type: ignore[misc]
+        desk.end(letter)
+    await relay.stop()
+    assert desk.settled == [0, 1, 2]
+
+
+async def test_what_ends_while_a_settlement_is_written_is_settled_too() -> None:
+    desk = Desk(4)
+    desk.may_settle.clear()
+    relay = relay_of(desk, Pace(batch=4, in_flight_max=4, idle_seconds=60))
+    relay.start()
+    await until(lambda: len(desk.under_way) == 4)
+    desk.end(0)
+    await until(lambda: desk.settling == 1)
+    desk.end(1, 2, 3)
+    await rest()
+    desk.may_settle.set()
+    await until(lambda: sorted(desk.settled) == [0, 1, 2, 3])
+    assert relay.in_flight == 0
+    await relay.stop()
+
+
+async def test_a_relay_that_leaves_says_so_of_what_is_under_way_and_keeps_nothing() -> None:
+    desk = Desk(2)
+    relay = relay_of(desk, Pace(batch=2, in_flight_max=2, idle_seconds=60, drain_seconds=0.01))
+    relay.start()
+    await until(lambda: len(desk.under_way) == 2)
+    await relay.stop()
+    assert sorted(desk.settled) == [-1, 0]
+    assert relay.in_flight == 0
