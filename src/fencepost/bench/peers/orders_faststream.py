@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sys
 import time
@@ -17,6 +18,8 @@ from sqlalchemy import MetaData, exists, select
 from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
 
 WORKERS = 60
+# As many as our own service sends before it is measured.
+WARM_UP = 500
 
 
 def order_of(key: str, number: int) -> dict[str, Any]:
@@ -37,6 +40,14 @@ async def run(url: str, broker_url: str, count: int, prefix: str) -> dict[str, f
     engine = create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://"), pool_size=WORKERS + 5)
     async with engine.begin() as connection:
         await connection.run_sync(metadata.create_all)
+    await send(engine, table, broker_url, WARM_UP, f"{prefix}-warm")
+    seconds = await send(engine, table, broker_url, count, prefix)
+    await engine.dispose()
+    return {"seconds": seconds, "p99_ms": 0.0}
+
+
+async def send(engine: Any, table: Any, broker_url: str, count: int, prefix: str) -> float:
+    """The seconds from the broker's start until all are gone from the table."""
     broker = OutboxBroker(engine, outbox_table=table)
     done = asyncio.Event()
     left = count
@@ -76,11 +87,13 @@ async def run(url: str, broker_url: str, count: int, prefix: str) -> dict[str, f
                 await asyncio.sleep(0.002)
         seconds = time.monotonic() - began
         await broker.stop()
-    await engine.dispose()
-    return {"seconds": seconds, "p99_ms": 0.0}
+    return seconds
 
 
 if __name__ == "__main__":
+    # Our own service spares the collector; so that this decides nothing, everybody does.
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
     sys.stdout.write(
         json.dumps(asyncio.run(run(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]))) + "\n"
     )

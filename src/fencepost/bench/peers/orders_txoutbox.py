@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import sys
 import time
@@ -16,6 +17,8 @@ import asyncpg
 from txoutbox import Relay, RelayConfig
 from txoutbox.adapters.postgres import PostgresStorage
 
+# As many as our own service sends before it is measured.
+WARM_UP = 500
 PENDING = "select exists (select from outbox where status = 'pending')"
 
 
@@ -32,11 +35,19 @@ def order_of(key: str, number: int) -> dict[str, Any]:
 
 
 async def run(url: str, broker_url: str, count: int, prefix: str) -> dict[str, float]:
-    done = asyncio.Event()
-    left = count
     pool = await asyncpg.create_pool(url, max_size=10)
     storage = PostgresStorage(pool)
     await storage.create_schema()
+    await send(pool, storage, broker_url, WARM_UP, f"{prefix}-warm")
+    seconds = await send(pool, storage, broker_url, count, prefix)
+    await pool.close()
+    return {"seconds": seconds, "p99_ms": 0.0}
+
+
+async def send(pool: Any, storage: PostgresStorage, broker_url: str, count: int, prefix: str) -> float:
+    """The seconds from the relay's start until all are stored as sent."""
+    done = asyncio.Event()
+    left = count
     async with pool.acquire() as connection, connection.transaction():
         for number in range(count):
             order = order_of(f"{prefix}-{number}", number)
@@ -63,12 +74,13 @@ async def run(url: str, broker_url: str, count: int, prefix: str) -> dict[str, f
             # The line is the same for all: an order is over when that is stored.
             while await pool.fetchval(PENDING):  # noqa: ASYNC110 - It has no other way to say so.
                 await asyncio.sleep(0.002)
-            seconds = time.monotonic() - began
-    await pool.close()
-    return {"seconds": seconds, "p99_ms": 0.0}
+            return time.monotonic() - began
 
 
 if __name__ == "__main__":
+    # Our own service spares the collector; so that this decides nothing, everybody does.
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
     sys.stdout.write(
         json.dumps(asyncio.run(run(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]))) + "\n"
     )
