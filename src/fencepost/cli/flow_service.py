@@ -14,6 +14,7 @@ import psycopg
 from fencepost.cli.ending import Ending
 from fencepost.cli.exits import Complaint, ExitCode
 from fencepost.cli.flow_progress import ProgressBars, progress_bars
+from fencepost.cli.health import HealthPages
 from fencepost.cli.terminal import answer, answer_json, remark
 from fencepost.endpoint import Endpoint
 from fencepost.errors import ServerUnavailable
@@ -37,9 +38,8 @@ def serve_flow(target: str, *, until_done: bool, as_json: bool) -> None:
     export_traces("flows")
     ending = Ending()
     with ending.listening(), ExitStack() as closing:
-        endpoint = Endpoint(
-            {"/metrics": fp.metrics.page}, address=fp.settings.metrics_address, port=fp.settings.metrics_port
-        )
+        pages = HealthPages.of(fp)
+        endpoint = Endpoint(pages.routes, address=fp.settings.metrics_address, port=fp.settings.metrics_port)
         endpoint.start()
         closing.callback(endpoint.stop)
         asyncio.run(_serve(fp, flow, ending, endpoint.url, until_done=until_done, as_json=as_json))

@@ -18,9 +18,10 @@ from fencepost.cli.reading import first_line, reading
 from fencepost.drive.connection import connect_sync
 from fencepost.endpoint import Page, Route
 from fencepost.errors import FencepostError
+from fencepost.house import Fencepost
 from fencepost.kernel.migrate import check_version, schema_version
 from fencepost.metrics import Metrics
-from fencepost.whereabouts import Whereabouts
+from fencepost.whereabouts import CHECK_THE_URL, Whereabouts
 
 HTML = "text/html; charset=utf-8"
 JSON = "application/json"
@@ -39,6 +40,19 @@ class HealthPages:
             "/healthz": lambda: Page(b"ok\n"),
             "/readyz": self._ready,
         }
+
+    @classmethod
+    def of(cls, fp: Fencepost) -> HealthPages:
+        """Those of a process that runs an application: it has one login, and knows no other."""
+        place = Whereabouts(
+            origin="the application",
+            remedy=CHECK_THE_URL,
+            migration_url=fp.database_url,
+            service_url=fp.database_url,
+            viewer_url=fp.database_url,
+            redis_url=fp.redis_url,
+        )
+        return cls(place, fp.metrics, connect_seconds=fp.settings.connect_seconds)
 
     def _board(self) -> Board:
         with reading(self._place.service_url, seconds=self._connect_seconds) as connection:

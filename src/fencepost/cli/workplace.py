@@ -22,7 +22,6 @@ from fencepost.jobs.scheduler import Schedules
 from fencepost.jobs.settings import JobSettings
 from fencepost.logs import configure_logging
 from fencepost.tracing import export_traces
-from fencepost.whereabouts import CHECK_THE_URL, Whereabouts
 
 LOOK_SECONDS = 0.2
 
@@ -38,7 +37,7 @@ def work(target: str, *, queues: Sequence[str], concurrency: int | None, as_json
     ending = Ending()
     with ending.listening(), ExitStack() as closing:
         hold(os.environ)
-        pages = HealthPages(_whereabouts(fp), fp.metrics, connect_seconds=fp.settings.connect_seconds)
+        pages = HealthPages.of(fp)
         endpoint = Endpoint(pages.routes, address=fp.settings.metrics_address, port=fp.settings.metrics_port)
         endpoint.start()
         closing.callback(endpoint.stop)
@@ -104,14 +103,3 @@ class Service:
     @property
     def _schedules(self) -> Schedules:
         return self._fp.schedules.of(handler.kind for handler in self._handlers)
-
-
-def _whereabouts(fp: Fencepost) -> Whereabouts:
-    return Whereabouts(
-        origin="the application",
-        remedy=CHECK_THE_URL,
-        migration_url=fp.database_url,
-        service_url=fp.database_url,
-        viewer_url=fp.database_url,
-        redis_url=fp.redis_url,
-    )

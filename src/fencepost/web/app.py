@@ -6,11 +6,12 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 
 from fencepost.endpoint import Route
 from fencepost.web.answers import DESCRIBED, answer_errors_of
-from fencepost.web.guard import Guard, Rules
+from fencepost.web.glance import Glance
+from fencepost.web.guard import OPEN_PATHS, Guard, Rules
 from fencepost.web.part import Part
 from fencepost.web.settings import WebSettings
 from fencepost.web.traced import Traced
@@ -40,11 +41,13 @@ def make_app(
     app.state.parts = frozenset(part.name for part in parts)
     for part in parts:
         app.include_router(part.router)
-    for path, route in (pages or {}).items():
-        app.add_api_route(path, _page(route), methods=["GET", "HEAD"], include_in_schema=False)
-    answer_errors_of(app)
     own_doors = tuple(door for part in parts for door in part.own_doors)
-    app.add_middleware(Guard, rules=Rules(settings.token, settings.body_max_bytes, own_doors))
+    rules = Rules(settings.token, settings.body_max_bytes, own_doors)
+    for path, route in (pages or {}).items():
+        served = _page(route, Glance(route) if path in OPEN_PATHS else None, rules)
+        app.add_api_route(path, served, methods=["GET", "HEAD"], include_in_schema=False)
+    answer_errors_of(app)
+    app.add_middleware(Guard, rules=rules)
     # The outermost: a request that the guard refuses has a trace too.
     app.add_middleware(Traced)
     return app
@@ -58,10 +61,10 @@ async def _open(openings: Iterable[Opening]) -> AsyncGenerator[None]:
         yield
 
 
-def _page(route: Route) -> Callable[[], Response]:
+def _page(route: Route, glance: Glance | None, rules: Rules) -> Callable[[Request], Response]:
     # Not a coroutine: it reads from the database, and so it runs in a thread.
-    def serve() -> Response:
-        page = route()
+    def serve(request: Request) -> Response:
+        page = route() if glance is None or rules.trusts(request.headers) else glance.page()
         return Response(
             page.body,
             page.status,

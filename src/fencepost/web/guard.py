@@ -22,8 +22,8 @@ from fencepost.web.answers import failure
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-# Whoever restarts us asks this, and it says nothing.
-OPEN_PATHS = frozenset({"/healthz"})
+# Whoever restarts us, or sends us requests, asks these; a stranger is told the status and nothing else.
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Rules:
         """Why the request may not come in, or None."""
         if path in OPEN_PATHS:
             return None
-        if self.token is None and _host_name(headers.get("host", "")) not in LOOPBACK_NAMES:
+        if self.token is None and not self.trusts(headers):
             return failure(403, "forbidden", "This address is served to localhost only.")
-        if self.token is not None and not self._lets_in(path, headers.get("authorization", "")):
+        if self.token is not None and not self._lets_in(path, headers):
             return failure(
                 401,
                 "unauthorized",
@@ -53,11 +53,16 @@ class Rules:
             return _too_large(self.body_max_bytes)
         return None
 
-    def _lets_in(self, path: str, authorization: str) -> bool:
+    def trusts(self, headers: Mapping[str, str]) -> bool:
+        """Whether it is told everything: by the token, or without one because it comes from this machine."""
+        if self.token is None:
+            return _host_name(headers.get("host", "")) in LOOPBACK_NAMES
+        return _carries(headers.get("authorization", ""), self.token)
+
+    def _lets_in(self, path: str, headers: Mapping[str, str]) -> bool:
         """By the token, or because a part has doors of its own there: `/api` and below it, not `/apis`."""
-        assert self.token is not None
         own = any(path == door or (door != "/" and path.startswith(f"{door}/")) for door in self.own_doors)
-        return own or _carries(authorization, self.token)
+        return own or self.trusts(headers)
 
 
 class Guard:

@@ -53,7 +53,7 @@ def test_with_it_everybody_does_under_any_name() -> None:
 
 
 def test_health_is_open() -> None:
-    assert judged(CLOSED, "GET", "/healthz") == 200
+    assert judged(CLOSED, "GET", "/healthz") == judged(CLOSED, "GET", "/readyz") == 200
     assert judged(CLOSED, "GET", "/metrics") == 401
 
 
