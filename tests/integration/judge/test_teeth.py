@@ -11,6 +11,27 @@ from tests.integration.judge.zoo import compile_zoo, expectations
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 
+GROUPLESS = {
+    "children have memory of their own": (
+        "process_tree.c",
+        "count += children_of(pids[i], pids + count, TREE_MAX - count);",
+        "",
+        "memory_children",
+    ),
+    "what is shared is counted for each": (
+        "process_tree.c",
+        "+= share_kb_of(pids[i]);",
+        "+= resident_kb_of(pids[i]);",
+        "memory_shared_by_forks",
+    ),
+    "the addresses are bounded, for lack of a better bound": (
+        "guard.c",
+        "  if (!grouped) refuse_files_in_memory(start->complaint);\n",
+        "  if (!grouped) limit(start->complaint, RLIMIT_AS, 1ul << 32, 1ul << 32);\n",
+        "memory_reserved_only",
+    ),
+}
+"""Seen where there is no cgroup, which would hide them."""
 MUTANTS = {
     "no filter of system calls": (
         "guard.c",
@@ -44,34 +65,13 @@ MUTANTS = {
         "bytes = 1L << 40;",
         "memory_big_static",
     ),
+    **GROUPLESS,
 }
-GROUPLESS = {
-    "children have memory of their own": (
-        "process_tree.c",
-        "count += children_of(pids[i], pids + count, TREE_MAX - count);",
-        "",
-        "memory_children",
-    ),
-    "what is shared is counted for each": (
-        "process_tree.c",
-        "+= share_kb_of(pids[i]);",
-        "+= resident_kb_of(pids[i]);",
-        "memory_shared_by_forks",
-    ),
-    "the addresses are bounded, for lack of a better bound": (
-        "guard.c",
-        "  if (!grouped) refuse_files_in_memory(start->complaint);\n",
-        "  if (!grouped) limit(start->complaint, RLIMIT_AS, 1ul << 32, 1ul << 32);\n",
-        "memory_reserved_only",
-    ),
-}
-"""To be noticed where there is no cgroup, which would hide them."""
-ALL = {**MUTANTS, **GROUPLESS}
 QUICK = ("no filter of system calls", "links are followed out of the box")
 
 
 def mutant(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    file, old, new, _ = ALL[name]
+    file, old, new, _ = MUTANTS[name]
     sources = folder / "box"
     shutil.copytree(program.SOURCES, sources)
     text = (sources / file).read_text()
@@ -83,13 +83,13 @@ def mutant(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in ALL]
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in MUTANTS]
 )
 async def test_a_planted_bug_is_noticed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(tmp_path, cgroup=name not in GROUPLESS)
     zoo = stage.workspace / "app/zoo"
     compile_zoo(zoo)
-    file, _, _, case = ALL[name]
+    file, _, _, case = MUTANTS[name]
     async with stage.boxes(slots=1, box_program=mutant(name, tmp_path / "mutant", monkeypatch)) as boxes:
         ran = await stage.run(boxes, ["/app/zoo", case], out=stage.new_folder(), proc=True)
         kind = boxes._agents[0].hello["cgroup"]  # pyright: ignore[reportPrivateUsage]
