@@ -1,5 +1,8 @@
 """Stages on the shared pair."""
 
+from collections.abc import Iterator
+from contextlib import closing
+
 import pytest
 
 from fencepost.embedded import Database
@@ -7,7 +10,7 @@ from tests.acceptance.jobs.stage import Stage
 
 
 @pytest.fixture
-def stage(database: Database, redis_url: str) -> Stage:
-    stage = Stage(database, redis_url)
-    stage.set_up()
-    return stage
+def stage(database: Database, redis_url: str) -> Iterator[Stage]:
+    with closing(Stage(database, redis_url)) as stage:
+        stage.set_up()
+        yield stage

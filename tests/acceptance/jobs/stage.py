@@ -18,6 +18,7 @@ from fencepost.kernel import job as kernel_job
 from fencepost.kernel.drivers import run
 from fencepost.testing import Breach, Child, Entry, check, once
 from tests.acceptance.jobs import crew
+from tests.looking import Looker
 
 STREAM = "deepoj:jobs"
 GROUP = "deepoj:workers"
@@ -81,13 +82,18 @@ class Stage:
     redis_url: str
     lease_seconds: float = crew.LEASE_SECONDS
 
+    def __post_init__(self) -> None:
+        self._looker = Looker(self.database)
+
+    def close(self) -> None:
+        self._looker.close()
+
     def set_up(self) -> None:
         with self.database.connect_admin() as admin:
             admin.execute(SCHEMA)
 
     def rows(self, query: LiteralString, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        with self.database.connect_admin() as admin:
-            return admin.execute(query, parameters).fetchall()
+        return self._looker.rows(query, parameters)
 
     def value(self, query: LiteralString, parameters: tuple[Any, ...] = ()) -> Any:
         return self.rows(query, parameters)[0][0]

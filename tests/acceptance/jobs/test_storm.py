@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import closing
 
 import pytest
 
@@ -25,12 +26,12 @@ def through_a_storm(jobs: int, faults: int, workers: int, seed: int, *, durable:
         database.create()
         migrate(database.admin_url)
         database.create_logins()
-        stage = Stage(database, valkey.url, LEASE_SECONDS)
-        stage.set_up()
-        storm = Storm(stage, postgres, valkey, POINTS, jobs, workers, faults, seed)
-        storm.rage()
-        stage.check()
-        figures = storm.figures()
+        with closing(Stage(database, valkey.url, LEASE_SECONDS)) as stage:
+            stage.set_up()
+            storm = Storm(stage, postgres, valkey, POINTS, jobs, workers, faults, seed)
+            storm.rage()
+            stage.check()
+            figures = storm.figures()
         sys.stdout.write(json.dumps(figures, indent=2) + "\n")
         assert figures["finishing_writes"] == jobs
         assert sum(storm.count.values()) >= faults

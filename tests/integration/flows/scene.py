@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from typing import Any, LiteralString
 
 import redis
@@ -16,6 +16,7 @@ from fencepost.flows.sinks.sink import Workplace
 from fencepost.flows.worker import FlowWorker
 from fencepost.house import Fencepost
 from fencepost.metrics import Metrics
+from tests.looking import Looker
 
 TABLES: LiteralString = """
     create table total (key text primary key, value bigint not null);
@@ -39,8 +40,9 @@ Command = Callable[..., tuple[int, str]]
 
 
 class Scene:
-    def __init__(self, database: Database, redis_url: str, fp: Fencepost) -> None:
+    def __init__(self, database: Database, redis_url: str, fp: Fencepost, looker: Looker) -> None:
         self.database = database
+        self._looker = looker
         self.redis_url = redis_url
         self.fp = fp
         self.redis: redis.Redis = connect_sync(redis_url, reply_seconds=5)
@@ -51,9 +53,10 @@ class Scene:
         with database.connect_admin() as connection:
             connection.execute(TABLES)
         async with Fencepost(database.url, redis_url=redis_url) as fp:
-            scene = cls(database, redis_url, fp)
-            yield scene
-            scene.redis.close()
+            with closing(Looker(database)) as looker:
+                scene = cls(database, redis_url, fp, looker)
+                yield scene
+                scene.redis.close()
 
     def worker(self, flow: Flow, **changes: Any) -> FlowWorker:
         return FlowWorker(
@@ -92,8 +95,7 @@ class Scene:
         client.flushall()
 
     def rows(self, query: LiteralString) -> list[Any]:
-        with self.database.connect_admin() as connection:
-            return connection.execute(query).fetchall()
+        return self._looker.rows(query)
 
     async def until(self, condition: Callable[[], bool], within: float = 60) -> None:
         deadline = asyncio.get_running_loop().time() + within

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from fencepost.embedded import Database
 from fencepost.jobs.settings import JobSettings
 from fencepost.testing import Clock
 from tests.integration.job_features.eyes import Eyes
+from tests.looking import Looker
 
 Working = Callable[..., AbstractAsyncContextManager[None]]
 
@@ -49,8 +50,9 @@ async def anywhere(
 
 
 @pytest.fixture
-def eyes(database: Database) -> Eyes:
-    return Eyes(database)
+def eyes(database: Database) -> Iterator[Eyes]:
+    with closing(Looker(database)) as looker:
+        yield Eyes(database, looker)
 
 
 @pytest.fixture

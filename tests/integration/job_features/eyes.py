@@ -7,6 +7,7 @@ from typing import Any, LiteralString
 
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
+from tests.looking import Looker
 
 WAIT_SECONDS = 60.0
 
@@ -14,10 +15,10 @@ WAIT_SECONDS = 60.0
 @dataclass(frozen=True)
 class Eyes:
     database: Database
+    looker: Looker
 
     def rows(self, query: LiteralString, *values: Any) -> list[tuple[Any, ...]]:
-        with self.database.connect_admin() as admin:
-            return admin.execute(query, values).fetchall()
+        return self.looker.rows(query, values)
 
     def value(self, query: LiteralString, *values: Any) -> Any:
         [[value]] = self.rows(query, *values)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import Any, LiteralString, NamedTuple
 
@@ -16,6 +16,7 @@ from fencepost.house import Fencepost
 from fencepost.jobs.settings import JobSettings
 from fencepost.jobs.worker import Worker
 from fencepost.settings import Settings
+from tests.looking import Looker
 
 WAIT_SECONDS = 60.0
 
@@ -55,10 +56,10 @@ class Scene:
     database: Database
     fp: Fencepost
     redis: Any
+    looker: Looker
 
     def rows(self, query: LiteralString, parameters: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        with self.database.connect_admin() as admin:
-            return admin.execute(query, parameters).fetchall()
+        return self.looker.rows(query, parameters)
 
     def value(self, query: LiteralString, parameters: tuple[Any, ...] = ()) -> Any:
         return self.rows(query, parameters)[0][0]
@@ -167,7 +168,8 @@ async def open_scene(
         # A pooler keeps no subscription, so whoever has one names the server for it.
         settings = Settings(listen_database_url=through or database.server.url(database.name, SERVICE))
         async with Fencepost(through or database.url, redis_url=redis_url, settings=settings) as fp:
-            yield Scene(database, fp, redis)
+            with closing(Looker(database)) as looker:
+                yield Scene(database, fp, redis, looker)
     finally:
         if redis is not None:
             redis.close()
