@@ -7,7 +7,13 @@ Signals                           named moments to wait for
 Proxy                             late, cut and half-open connections; the reply to a COMMIT lost
 History, check, once, ...         what happened, and the rules that it must keep
 points_in                         the named places of a package, for a test of their names
+run_flow, check_flow, check_sink  a flow in memory, with and without crashes; a sink against real servers
+
+What belongs to flows is loaded with its first name: a child process that needs none of it starts sooner.
 """
+
+import importlib
+import typing
 
 from fencepost.crashpoints import PlannedCrash
 from fencepost.testing.children import Child
@@ -30,6 +36,10 @@ from fencepost.testing.points import Point, points_in
 from fencepost.testing.signals import Signals
 from fencepost.testing.weather import Ambush
 
+if typing.TYPE_CHECKING:
+    from fencepost.testing.flow_harness import FlowBroken, FlowOutcome, check_flow, run_flow
+    from fencepost.testing.flow_sinks import SinkBroken, check_sink
+
 __all__ = [
     "Ambush",
     "Breach",
@@ -37,6 +47,8 @@ __all__ = [
     "ChildFailed",
     "Clock",
     "Entry",
+    "FlowBroken",
+    "FlowOutcome",
     "History",
     "HistoryBroken",
     "KitError",
@@ -47,12 +59,36 @@ __all__ = [
     "Proxy",
     "Rule",
     "Signals",
+    "SinkBroken",
     "at_crash_point",
     "at_most_once",
     "breaches",
     "check",
+    "check_flow",
+    "check_sink",
     "crash_at",
     "once",
     "points_in",
+    "run_flow",
     "tokens_grow",
 ]
+
+_HOMES = {
+    "FlowBroken": "fencepost.testing.flow_harness",
+    "FlowOutcome": "fencepost.testing.flow_harness",
+    "SinkBroken": "fencepost.testing.flow_sinks",
+    "check_flow": "fencepost.testing.flow_harness",
+    "check_sink": "fencepost.testing.flow_sinks",
+    "run_flow": "fencepost.testing.flow_harness",
+}
+
+
+if not typing.TYPE_CHECKING:  # A checker that saw it would take every name for granted.
+
+    def __getattr__(name: str) -> typing.Any:
+        """Called for what is not here yet, once for each name (PEP 562)."""
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value

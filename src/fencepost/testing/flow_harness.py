@@ -2,16 +2,20 @@
 
     outcome = run_flow(flow, {"orders": [order(1), order(2)]})
     assert outcome.of(totals) == [("ann", 3)]
+    check_flow(flow, {"orders": [order(1), order(2)]})
 
-No server, no clock, no threads. `restart_every` ends and restores all tasks after so many batches, through
-the same bytes that a checkpoint stores: a step whose state does not survive that is found here.
+No server, no clock, no threads: time is what the records say. `restart_every` ends and restores all tasks
+after so many batches, through the same bytes that a checkpoint stores: a step whose state does not survive
+that is found here. `crash_at` ends them within a commit, at one of its windows: what was not durable there is
+dropped, and its records come again. `check_flow` does that at every window, and compares.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fencepost.flows.graph import Flow
@@ -21,8 +25,15 @@ from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.sources.source import is_timeless
 from fencepost.flows.state import as_key, pack, unpack
 from fencepost.flows.steps import Batch
+from fencepost.testing.errors import KitError, PointMissed
+from fencepost.testing.flow_windows import DURABLE, windows_of
 
 Partitions = Mapping[str, Sequence[Any]]
+Inputs = Mapping[str, Sequence[Any] | Partitions]
+
+
+class FlowBroken(KitError):
+    """With a crash a sink gets something else than without."""
 
 
 class FlowOutcome:
@@ -60,10 +71,18 @@ class _Sender:
         return END if watermark is not None and self.at >= len(self.values) else watermark
 
 
+@dataclass(frozen=True, slots=True)
+class _Checkpoint:
+    """The bytes that would be stored, and how far each sender was taken."""
+
+    state: bytes
+    marks: Sequence[tuple[int, float | None]]
+
+
 class _Run:
     """One run: senders take turns in a random order that a seed fixes; each turn is a commit."""
 
-    def __init__(self, flow: Flow, inputs: Mapping[str, Sequence[Any] | Partitions], batch: int) -> None:
+    def __init__(self, flow: Flow, inputs: Inputs) -> None:
         self.program = Program(flow)
         self.senders: list[_Sender] = []
         for node in self.program.sources:
@@ -77,16 +96,20 @@ class _Run:
                 self.senders.append(_Sender(name, node, values, Head(self.program, node)))
         self.body = Body(self.program, senders=len(self.senders))
         self.outcome = FlowOutcome(self.program.sinks)
-        self._batch = batch
 
-    async def turn(self, sender: _Sender) -> None:
-        values = sender.values[sender.at : sender.at + self._batch]
+    @property
+    def waiting(self) -> list[_Sender]:
+        return [sender for sender in self.senders if sender.at < len(sender.values)]
+
+    async def turn(self, sender: _Sender, limit: int) -> list[list[Any]]:
+        """Work on so many records; answers what the sinks are to get."""
+        values = sender.values[sender.at : sender.at + limit]
         sender.at += len(values)
         for entrance, records in await sender.head.feed(values):
             await self.body.push(sender.name, entrance, self._exchanged(entrance, records))
         await self.body.advance(least([each.watermark for each in self.senders]))
         await self.body.flush()
-        self.outcome.add(self.body.take())
+        return self.body.take()
 
     def _exchanged(self, entrance: int, records: Batch) -> Batch:
         """With key groups records arrive as plain data: a step that expects more is found here."""
@@ -95,43 +118,134 @@ class _Run:
         revive = self.program.revivers()[entrance]
         return [(revive(value), as_key(key), time, at) for value, key, time, at in unpack(pack(records))]
 
-    def restart(self) -> None:
-        stored = encode(self.body.whole())
+    def checkpoint(self) -> _Checkpoint:
+        marks = [(sender.at, sender.head.watermark) for sender in self.senders]
+        return _Checkpoint(encode(self.body.whole()), marks)
+
+    def restore(self, checkpoint: _Checkpoint) -> None:
+        """As another process would: with new steps, from the bytes."""
         self.body = Body(self.program, senders=len(self.senders))
-        self.body.load([decode(stored)])
-        for sender in self.senders:
-            watermark = sender.head.watermark
+        self.body.load([decode(checkpoint.state)])
+        for sender, (at, watermark) in zip(self.senders, checkpoint.marks, strict=True):
+            sender.at = at
             sender.head = Head(self.program, sender.source)
             sender.head.restore(watermark)
 
 
+@dataclass(frozen=True, slots=True)
+class _Crash:
+    """At one window of the nth commit, or of every one."""
+
+    window: str
+    nth: int | None
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the checkpoint of that commit is stored: then recovery finishes it, and it is not
+        repeated."""
+        return self.window in DURABLE
+
+    def strikes(self, commit: int, *, is_repeat: bool) -> bool:
+        return commit == self.nth or (self.nth is None and not is_repeat)
+
+
 def run_flow(
     flow: Flow,
-    inputs: Mapping[str, Sequence[Any] | Partitions],
+    inputs: Inputs,
     *,
     batch: int = 100,
     seed: int = 0,
     restart_every: int | None = None,
+    crash_at: str | None = None,
+    nth: int | None = 1,
 ) -> FlowOutcome:
-    """Run to the end. `inputs` are values by the name of the source, or by partition below it."""
-    return asyncio.run(_run(flow, inputs, batch, random.Random(seed), restart_every))  # noqa: S311
+    """Run to the end. `inputs` are values by the name of the source, or by partition below it.
+
+    `crash_at` is a crash point of a commit, reached in the nth one, or in every one with `nth=None`.
+    """
+    run = _Run(flow, inputs)
+    crash = None
+    if crash_at is not None:
+        windows = windows_of(*run.program.sinks)
+        if crash_at not in windows:
+            raise PointMissed(f"A commit of {flow.name} does not come to {crash_at}, but to {windows}.")
+        crash = _Crash(crash_at, nth)
+    return asyncio.run(_run(run, batch, random.Random(seed), restart_every, crash))  # noqa: S311
 
 
 async def _run(
-    flow: Flow,
-    inputs: Mapping[str, Sequence[Any] | Partitions],
-    batch: int,
-    dice: random.Random,
-    restart_every: int | None,
+    run: _Run, batch: int, dice: random.Random, restart_every: int | None, crash: _Crash | None
 ) -> FlowOutcome:
-    run = _Run(flow, inputs, batch)
-    turns = 0
-    waiting: list[_Sender] = [sender for sender in run.senders if sender.values]
-    while waiting:
-        sender = dice.choice(waiting)
-        await run.turn(sender)
-        turns += 1
-        if restart_every is not None and turns % restart_every == 0:
-            run.restart()
-        waiting = [sender for sender in waiting if sender.at < len(sender.values)]
+    commits = 0
+    is_repeat = crashed = False
+    durable = run.checkpoint()
+    while waiting := run.waiting:
+        # What comes again after a crash is cut otherwise than it was.
+        limit = dice.randint(1, batch) if is_repeat else batch
+        outputs = await run.turn(dice.choice(waiting), limit)
+        commits += 1
+        strikes = crash is not None and crash.strikes(commits, is_repeat=is_repeat)
+        crashed = crashed or strikes
+        is_repeat = strikes and crash is not None and not crash.is_durable
+        if is_repeat:
+            run.restore(durable)
+            continue
+        run.outcome.add(outputs)
+        if crash is not None:
+            durable = run.checkpoint()
+        if strikes:
+            run.restore(durable)
+        elif restart_every is not None and commits % restart_every == 0:
+            run.restore(run.checkpoint())
+    if crash is not None and not crashed:
+        raise PointMissed(f"{crash.window} was not reached {crash.nth} times: there were {commits} commits.")
     return run.outcome
+
+
+def check_flow(
+    flow: Flow,
+    inputs: Inputs,
+    *,
+    batch: int = 10,
+    seed: int = 0,
+    key: Callable[[Any], Any] | None = None,
+) -> FlowOutcome:
+    """Raise FlowBroken if a crash in any window of any commit changes what a sink has in the end.
+
+    A sink that replaces by key must have the same table, another one the same values: in the same order
+    with one source partition, for each key alone if `key` tells it, and in any order with several. Answers
+    what a run without faults gives.
+    """
+    program = Program(flow)
+    expected = run_flow(flow, inputs, batch=batch, seed=seed)
+    for window in windows_of(*program.sinks):
+        found = run_flow(flow, inputs, batch=batch, seed=seed, crash_at=window, nth=None)
+        for number, sink in enumerate(program.sinks):
+            wanted, given = (_comparable(each, number, sink, inputs, key) for each in (expected, found))
+            if wanted != given:
+                raise FlowBroken(
+                    f"Crashed at {window} of every commit, {type(sink).__name__} ({number}) has "
+                    f"{_differing(given, wanted)}, and without a crash {_differing(wanted, given)}."
+                )
+    return expected
+
+
+def _comparable(
+    outcome: FlowOutcome, number: int, sink: Sink, inputs: Inputs, key: Callable[[Any], Any] | None
+) -> list[Any]:
+    """What must be equal, as a list."""
+    if sink.keyed:
+        return sorted(outcome.table(number).items(), key=repr)
+    values = outcome.of(number)
+    partitions = sum(len(given) if isinstance(given, Mapping) else 1 for given in inputs.values())
+    if partitions > 1:
+        return sorted(values, key=repr)
+    return values if key is None else sorted(values, key=lambda value: repr(key(value)))
+
+
+def _differing(values: list[Any], others: list[Any]) -> str:
+    """Where the first difference is, and how many there are."""
+    at = next((i for i, pair in enumerate(zip(values, others, strict=False)) if pair[0] != pair[1]), None)
+    at = min(len(values), len(others)) if at is None else at
+    shown = repr(values[at]) if at < len(values) else "no more"
+    return f"{len(values)} values, the {at + 1}. of them {shown}"

@@ -26,33 +26,7 @@ from fencepost.flows.worker import FlowWorker
 from fencepost.metrics import Metrics
 from fencepost.testing.crashes import crash_at
 from fencepost.testing.errors import KitError, PointMissed
-
-PHASES = (
-    "flows.commit.before_begin",
-    "flows.commit.after_begin",
-    "flows.commit.before_invoke",
-    "flows.commit.after_pre_commit",
-    "flows.commit.before_store",
-    "flows.commit.after_store",
-    "flows.commit.before_flag",
-    "flows.commit.after_flag",
-    "flows.ack.before",
-    "flows.ack.after",
-)
-"""Where a commit in phases may end; `flows.commit.after_store` and `before_flag` leave it to recovery."""
-
-TWO_PHASES = (*PHASES[:3], "flows.commit.after_invoke", *PHASES[3:])
-"""Where a commit of a two-phase sink may end: also with every value given, and nothing prepared."""
-
-WITHIN = (
-    "flows.commit.before_fence",
-    "flows.commit.after_fence",
-    "flows.commit.before_commit",
-    "flows.commit.after_commit",
-    "flows.ack.before",
-    "flows.ack.after",
-)
-"""Where a commit in one transaction may end."""
+from fencepost.testing.flow_windows import windows_of
 
 RECOVERY = {
     "flows.commit.after_begin": (),
@@ -79,13 +53,6 @@ Effects = Callable[[], "Awaitable[Sequence[Any]]"]
 
 class SinkBroken(KitError):
     """An effect was lost, or happened twice."""
-
-
-def windows_of(sink: Sink) -> tuple[str, ...]:
-    """The crash points that a commit to this sink goes through, in order."""
-    if sink.two_phase:
-        return TWO_PHASES
-    return PHASES if sink.staged else WITHIN
 
 
 async def check_sink(

@@ -1,5 +1,6 @@
 """What each operator answers, in the harness: whatever the batches, the interleaving and the restarts."""
 
+import asyncio
 from collections import Counter
 from typing import Any
 
@@ -24,9 +25,15 @@ from fencepost.flows import (
 )
 from fencepost.flows.graph import KeyedStream, Stream
 from fencepost.flows.program import Body, Program, decode, encode
-from fencepost.testing.flow_harness import FlowOutcome, run_flow
+from fencepost.testing import FlowOutcome, run_flow
 
-WAYS = [{"batch": 100}, {"batch": 1}, {"batch": 2, "restart_every": 1}]
+Way = dict[str, Any]
+WAYS: list[Way] = [
+    {"batch": 100},
+    {"batch": 1},
+    {"batch": 2, "restart_every": 1},
+    {"batch": 2, "crash_at": "flows.commit.before_commit", "nth": None},
+]
 
 
 def numbers(flow: str = "f", name: str = "in") -> Stream[Any]:
@@ -40,7 +47,7 @@ def timed(name: str = "in", lateness: float = 0) -> KeyedStream[Any, Any]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_map_filter_and_flat_map(way: dict[str, int]) -> None:
+def test_map_filter_and_flat_map(way: Way) -> None:
     flow = (
         numbers()
         .map(lambda n: n + 1)
@@ -53,7 +60,7 @@ def test_map_filter_and_flat_map(way: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_running_totals_by_key(way: dict[str, int]) -> None:
+def test_running_totals_by_key(way: Way) -> None:
     flow = numbers().key_by(lambda n: n % 2).sum(lambda n: n).sink(TableSink())
 
     assert run_flow(flow, {"in": [1, 2, 3, 4]}, **way).table() == {1: 4, 0: 6}
@@ -66,7 +73,7 @@ def test_each_record_may_speak() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_stateful_map_remembers_each_key_and_forgets_on_none(way: dict[str, int]) -> None:
+def test_a_stateful_map_remembers_each_key_and_forgets_on_none(way: Way) -> None:
     def pairs(state: list[int] | None, n: int) -> tuple[Any, list[Any]]:
         return (None, [(state[0], n)]) if state else ([n], [])
 
@@ -76,7 +83,7 @@ def test_a_stateful_map_remembers_each_key_and_forgets_on_none(way: dict[str, in
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_state_outlives_its_time_by_no_record(way: dict[str, int]) -> None:
+def test_state_outlives_its_time_by_no_record(way: Way) -> None:
     def count(state: int | None, _: Any) -> tuple[int, list[int]]:
         return (state or 0) + 1, [(state or 0) + 1]
 
@@ -86,7 +93,7 @@ def test_state_outlives_its_time_by_no_record(way: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_id_passes_once(way: dict[str, int]) -> None:
+def test_an_id_passes_once(way: Way) -> None:
     flow = timed().dedup(lambda r: r[2], ttl=10).sink(ListSink())
     records = [("a", 0, "x"), ("a", 1, "x"), ("b", 1, "x"), ("a", 20, "x")]
 
@@ -94,7 +101,7 @@ def test_an_id_passes_once(way: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_tumbling_windows_close_behind_the_watermark(way: dict[str, int]) -> None:
+def test_tumbling_windows_close_behind_the_watermark(way: Way) -> None:
     flow = timed(lateness=6).window(Tumbling(10)).count().sink(ListSink())
 
     results = run_flow(flow, {"in": [("a", 1), ("a", 9), ("b", 3), ("a", 12)]}, **way).of()
@@ -107,7 +114,7 @@ def test_tumbling_windows_close_behind_the_watermark(way: dict[str, int]) -> Non
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_record_belongs_to_every_window_that_slides_over_it(way: dict[str, int]) -> None:
+def test_a_record_belongs_to_every_window_that_slides_over_it(way: Way) -> None:
     flow = timed().window(Sliding(10, 5)).count().sink(ListSink())
 
     results = run_flow(flow, {"in": [("a", 7)]}, **way).of()
@@ -116,7 +123,7 @@ def test_a_record_belongs_to_every_window_that_slides_over_it(way: dict[str, int
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_record_joins_the_sessions_that_it_lies_between(way: dict[str, int]) -> None:
+def test_a_record_joins_the_sessions_that_it_lies_between(way: Way) -> None:
     flow = timed(lateness=100).window(Session(5)).collect().sink(ListSink())
 
     results = run_flow(flow, {"in": [("a", 0), ("a", 8), ("a", 4), ("a", 30)]}, **way).of()
@@ -128,7 +135,7 @@ def test_a_record_joins_the_sessions_that_it_lies_between(way: dict[str, int]) -
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_late_records_have_a_stream_of_their_own(way: dict[str, int]) -> None:
+def test_late_records_have_a_stream_of_their_own(way: Way) -> None:
     stream = timed(lateness=5)
     counts, late = ListSink(), ListSink()
     flow = stream.window(Tumbling(10)).count().sink(counts).also(stream.late.sink(late))
@@ -140,7 +147,7 @@ def test_late_records_have_a_stream_of_their_own(way: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_records_of_two_streams_are_joined_within_their_window(way: dict[str, int]) -> None:
+def test_records_of_two_streams_are_joined_within_their_window(way: Way) -> None:
     flow = timed("left").join(timed("right"), lambda a, b: (a[2], b[2]), window=Tumbling(10)).sink(ListSink())
     left = [("a", 1, "l1"), ("a", 11, "l2"), ("b", 2, "l3")]
     right = [("a", 2, "r1"), ("a", 3, "r2"), ("a", 25, "r3")]
@@ -175,7 +182,7 @@ class Silence:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_timers_fire_in_event_time(way: dict[str, int]) -> None:
+def test_timers_fire_in_event_time(way: Way) -> None:
     flow = timed(lateness=3).process(Silence).sink(ListSink())
 
     outcome = run_flow(flow, {"in": [("a", 0), ("a", 4), ("b", 1), ("a", 30)]}, **way)
@@ -184,7 +191,7 @@ def test_timers_fire_in_event_time(way: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_a_step_cannot_take_goes_to_its_errors(way: dict[str, int]) -> None:
+def test_what_a_step_cannot_take_goes_to_its_errors(way: Way) -> None:
     good, bad = ListSink(), ListSink()
     halves = numbers().map(lambda n: 10 // n)
     flow = halves.sink(good).also(halves.errors.sink(bad))
@@ -307,3 +314,63 @@ def test_records_are_made_again_behind_an_exchange() -> None:
     }
     with pytest.raises(AttributeError):
         run_flow(plain.sum(lambda o: o.amount).sink(TableSink()), {"in": orders})
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_union_has_every_record_of_each_in_its_order(way: Way) -> None:
+    flow = numbers(name="a").union(numbers(name="b"), numbers(name="c").map(lambda n: -n)).sink(ListSink())
+
+    found = run_flow(flow, {"a": [1, 2, 3], "b": [11, 12], "c": [1, 2]}, **way).of()
+
+    assert [n for n in found if 0 < n < 10] == [1, 2, 3]
+    assert [n for n in found if n > 10] == [11, 12]
+    assert [n for n in found if n < 0] == [-1, -2]
+    assert len(found) == 7
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_union_can_be_keyed(way: Way) -> None:
+    both = numbers(name="a").union(numbers(name="b"))
+    flow = both.key_by(lambda n: n % 2).sum(lambda n: n).sink(TableSink())
+
+    assert run_flow(flow, {"a": [1, 2, 3], "b": [10, 20, 5]}, **way).table() == {1: 9, 0: 32}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_least_and_the_greatest_of_a_window(way: Way) -> None:
+    """Records are (key, time, amount); the extremes stand neither first nor last."""
+    records = [("a", 1, 5), ("a", 2, -3), ("b", 3, 7), ("a", 4, 9), ("a", 5, 0), ("a", 12, 1), ("a", 25, 2)]
+
+    def by(how: str) -> dict[tuple[Any, float], Any]:
+        windowed = timed().window(Tumbling(10))
+        best = windowed.min(lambda r: r[2]) if how == "min" else windowed.max(lambda r: r[2])
+        results: list[WindowResult] = run_flow(best.sink(ListSink()), {"in": records}, **way).of()
+        return {(result.key, result.start): result.value for result in results}
+
+    assert by("min") == {("a", 0): -3, ("b", 0): 7, ("a", 10): 1, ("a", 20): 2}
+    assert by("max") == {("a", 0): 9, ("b", 0): 7, ("a", 10): 1, ("a", 20): 2}
+
+
+def test_enriching_awaits_no_more_than_its_bound_at_once_and_keeps_the_order() -> None:
+    """Each call waits until as many are under way as may be, and those that came later answer first."""
+    under_way: list[int] = []
+    most = 0
+    answered: list[int] = []
+
+    async def enrich(number: int) -> int:
+        nonlocal most
+        under_way.append(number)
+        most = max(most, len(under_way))
+        # Several turns of the loop for the earlier ones: the last of a handful is the first to end.
+        for _ in range(3 * (5 - number % 5)):
+            await asyncio.sleep(0)
+        under_way.remove(number)
+        answered.append(number)
+        return number * 10
+
+    given = list(range(50))
+    flow = numbers().enrich(enrich, concurrency=5).sink(ListSink())
+
+    assert run_flow(flow, {"in": given}).of() == [n * 10 for n in given]
+    assert most == 5
+    assert answered != given, "they did not overtake each other: nothing was shown"

@@ -40,3 +40,7 @@ def test_the_sink_of_the_page_is_one() -> None:
     names: dict[str, type] = {}
     exec(blocks("how-to/flows-own-sink.md")[0], names)  # noqa: S102
     assert not getattr(names["LedgerSink"], "__abstractmethods__", None)
+
+
+def test_the_kit_does_what_its_reference_shows() -> None:
+    exec(blocks("reference/testing.md")[-1], {})  # noqa: S102

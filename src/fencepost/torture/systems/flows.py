@@ -20,7 +20,7 @@ from fencepost.flows.sources.postgres import PostgresTable
 from fencepost.flows.worker import FlowWorker
 from fencepost.logs import configure_logging
 from fencepost.testing import Breach
-from fencepost.testing.flow_sinks import WITHIN
+from fencepost.testing.flow_windows import WITHIN
 from fencepost.torture.effects import exactly_once, in_order
 from fencepost.torture.manners import PATIENT, told_to_end
 from fencepost.torture.stage import Account, Errand, Stage
