@@ -39,64 +39,69 @@ def own_stage(own_valkey: ValkeyServer, tmp_path: Path) -> Generator[Stage]:
 
 @pytest.mark.parametrize("sink", ["rows", "prepared", "files", "redis"])
 def test_postgresql_is_killed_and_started_again(own_stage: Stage, sink: str) -> None:
+    own_stage.play(sink, groups=3)
     for _ in range(3):
-        own_stage.worker(sink, groups=3)
+        own_stage.worker()
     for _ in range(ROUNDS):
         own_stage.arrive(100)
         own_stage.database.server.kill()
         own_stage.database.server.start()
     own_stage.arrive(100)
 
-    own_stage.settle(sink)
+    own_stage.settle()
 
 
 @pytest.mark.parametrize("sink", ["rows", "prepared", "files"])
 def test_redis_loses_all_that_is_not_the_source(own_stage: Stage, sink: str) -> None:
+    own_stage.play(sink, source="stream", groups=3)
     for _ in range(3):
-        own_stage.worker(sink, source="stream", groups=3)
+        own_stage.worker()
     for _ in range(ROUNDS):
-        own_stage.arrive(100, source="stream")
+        own_stage.arrive(100)
         own_stage.lose_all_but_the_source()
-    own_stage.arrive(100, source="stream")
+    own_stage.arrive(100)
 
-    own_stage.settle(sink)
+    own_stage.settle()
 
 
 def test_redis_is_wiped_whole_when_the_source_is_elsewhere(
     own_stage: Stage, own_valkey: ValkeyServer
 ) -> None:
+    own_stage.play("rows", groups=3)
     for _ in range(3):
-        own_stage.worker("rows", groups=3)
+        own_stage.worker()
     for _ in range(ROUNDS):
         own_stage.arrive(100)
         own_valkey.wipe()
     own_stage.arrive(100)
 
-    own_stage.settle("rows")
+    own_stage.settle()
 
 
 @pytest.mark.parametrize("sink", ["rows", "redis", "redis-stream"])
 def test_redis_is_killed_and_started_again(own_stage: Stage, own_valkey: ValkeyServer, sink: str) -> None:
+    own_stage.play(sink, source="stream", groups=3)
     for _ in range(3):
-        own_stage.worker(sink, source="stream", groups=3)
+        own_stage.worker()
     for _ in range(ROUNDS):
-        own_stage.arrive(100, source="stream")
+        own_stage.arrive(100)
         own_valkey.kill()
         own_valkey.start()
-    own_stage.arrive(100, source="stream")
+    own_stage.arrive(100)
 
-    own_stage.settle(sink)
+    own_stage.settle()
 
 
 @pytest.mark.parametrize("sink", ["rows", "prepared", "files", "redis"])
 def test_workers_come_and_go_in_the_middle(stage: Stage, sink: str) -> None:
-    first = stage.worker(sink, groups=6)
+    stage.play(sink, groups=6)
+    first = stage.worker()
     stage.arrive(200)
-    more = [stage.worker(sink, groups=6) for _ in range(2)]
+    more = [stage.worker() for _ in range(2)]
     stage.arrive(200)
     os.kill(first.pid, signal.SIGTERM)
     stage.arrive(200)
     os.kill(more[0].pid, signal.SIGTERM)
     stage.arrive(200)
 
-    stage.settle(sink)
+    stage.settle()

@@ -1,10 +1,6 @@
 """Every sink through the conformance suite, and what each refuses at start."""
 
-import json
-import threading
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +25,11 @@ from fencepost.flows.sinks.postgres import OutboxSink, PostgresRows
 from fencepost.flows.sinks.prepared import PreparedRows
 from fencepost.flows.sinks.redis import RedisIdempotentList, RedisSink
 from fencepost.flows.sources.redis_streams import RedisStreamReader, RedisStreams
-from fencepost.testing.flow_sinks import PHASES, SinkBroken, check_sink
+from fencepost.testing.flow_sinks import SinkBroken, check_sink
+from fencepost.testing.flow_windows import PHASES
 from tests.integration.flows.scene import Scene
 from tests.places import server_directory
+from tests.receivers import service
 
 # The windows in which a sink and its checkpoint disagree; --full takes every point.
 HARDEST = ("flows.commit.after_pre_commit", "flows.commit.after_store", "flows.commit.before_flag")
@@ -204,29 +202,6 @@ async def test_an_older_checkpoint_does_not_replace_newer_rows_elsewhere(scene: 
 
     assert scene.rows("select * from total") == [("a", 8)]
     assert await sink.position("flow:x/all") == 8
-
-
-@contextmanager
-def service() -> Generator[tuple[str, dict[str, int]]]:
-    """Executes an idempotency key once."""
-    taken: dict[str, int] = {}
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            taken.setdefault(self.headers["Idempotency-Key"], json.loads(body))
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-            """Tests are quiet."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/", taken
-        server.shutdown()
-        thread.join()
 
 
 async def test_requests_with_idempotency_keys(scene: Scene) -> None:
