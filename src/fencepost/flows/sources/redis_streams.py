@@ -21,6 +21,7 @@ from fencepost.tracing import TRACE_HEADERS
 
 ORIGINAL_ID = b"x-original-message-id"
 NOTHING = Chunk((), ())
+LEFT_AT_ONCE = 1000
 
 
 class RedisStreams:
@@ -74,6 +75,8 @@ class RedisStreams:
         )
         try:
             await reader.check(None if after is None else str(after))
+            if after is not None:
+                await reader.acknowledge_left(after)
         except BaseException:
             await reader.close()
             raise
@@ -156,9 +159,25 @@ class RedisStreamReader:
             self._pending = self._pending[len(done) :]
             if done:
                 await self._redis.xack(self._stream, self._group, *done)
+            await self.acknowledge_left(offset)
             await self._redis.xgroup_setid(self._stream, self._group, offset)
         if self._trim:
             await self._redis.xtrim(self._stream, minid=offset, approximate=False)
+
+    async def acknowledge_left(self, offset: Offset) -> None:
+        """What is committed and pending all the same: whoever read it has crashed since, or is a zombie."""
+        if self._group is None:
+            return
+        try:
+            while left := await self._redis.xpending_range(
+                self._stream, self._group, "-", offset, LEFT_AT_ONCE
+            ):
+                ids = [entry["message_id"] for entry in left]
+                await self._redis.xack(self._stream, self._group, *ids)
+        except Exception as error:
+            # Nothing is pending in a group that is gone; the next read makes it again.
+            if "NOGROUP" not in str(error):
+                raise
 
     async def lag(self, count: int) -> int | None:
         """Entries that were ever added, less those that we have counted; somebody may have deleted some."""
