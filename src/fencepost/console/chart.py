@@ -15,6 +15,9 @@ from fencepost.web.wording import duration
 WIDTH, HEIGHT = 640.0, 180.0
 TOP, BOTTOM = 8.0, 8.0
 TICKS = 4
+# As many lines can be told apart by their dashes: house.css has so many.
+STYLES = 6
+OTHER = "other"
 Figures = Sequence[float | None]
 
 
@@ -51,6 +54,7 @@ class Chart:
 
 def draw(title: str, unit: str, times: Sequence[datetime], series: Mapping[str, Figures]) -> Chart:
     """Figures at moments, one for each; a moment without a figure is a gap."""
+    assert len(series) <= STYLES, "two lines of one chart would look the same"
     most = max((value for values in series.values() for value in values if value is not None), default=0.0)
     top = ceiling(most)
     lines = tuple(
@@ -94,6 +98,23 @@ def growth(cumulative: Sequence[Mapping[str, int] | None]) -> dict[str, list[flo
             grown[name].append(float(now - then if now >= then else now))
         before = counts if counts is not None else before
     return {name: values for name, values in grown.items() if any(values)}
+
+
+def largest(series: Mapping[str, Figures]) -> dict[str, Figures]:
+    """As many as can be told apart, the largest first; the rest added up as another line."""
+    by_size = sorted(series, key=lambda name: -sum(value or 0 for value in series[name]))
+    if len(by_size) <= STYLES:
+        return {name: series[name] for name in by_size}
+    shown, rest = by_size[: STYLES - 1], by_size[STYLES - 1 :]
+    return {**{name: series[name] for name in shown}, OTHER: _added([series[name] for name in rest])}
+
+
+def _added(columns: Sequence[Figures]) -> Figures:
+    """Moment by moment; one at which nothing has a figure has none."""
+    return [
+        sum(value for value in at if value is not None) if any(value is not None for value in at) else None
+        for at in zip(*columns, strict=True)
+    ]
 
 
 def _last(values: Figures) -> float | None:

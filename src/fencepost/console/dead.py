@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, BaseModel, Field
 
 from fencepost.console.desk import visitor_of
 from fencepost.console.place import Name, Place, wanted
+from fencepost.console.pulse import CAUSES_MAX, dead_causes
 from fencepost.console.sheet import Done, Sheet
 from fencepost.kernel import dead_letter, schedule
 from fencepost.web.wording import link
@@ -46,13 +47,20 @@ def add_pages(place: Place) -> None:
     @place.desk.page("/dead", "dead.html", "Dead letters")
     async def dead(request: Request, query: Annotated[CauseQuery, Query()]) -> Sheet:
         """Dead letters grouped by what they died of."""
-        seen = await place.pulse.newest()
-        causes = [
-            one
-            for one in seen.causes
-            if wanted(query.queue) in {None, one["queue"]} and wanted(query.kind) in {None, one["kind"]}
-        ]
-        return Sheet({"causes": causes, "filters": query.model_dump(exclude_none=True)}, rows="causes")
+        queue, kind, cause = wanted(query.queue), wanted(query.kind), wanted(query.cause)
+        if queue or kind or cause:
+            causes = await dead_causes(place.reading, queue, kind, cause)
+        else:
+            # Everybody's question: looked at once for all who ask.
+            causes = (await place.pulse.newest()).causes
+        return Sheet(
+            {
+                "causes": causes,
+                "most": CAUSES_MAX,
+                "filters": {name: value for name, value in query.model_dump().items() if value},
+            },
+            rows="causes",
+        )
 
     @place.desk.page("/dead/preview", "dead_preview.html", "Run again?")
     async def preview(request: Request, query: Annotated[PreviewQuery, Query()]) -> Sheet:

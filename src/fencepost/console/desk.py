@@ -10,17 +10,18 @@ No route is made elsewhere, so that none has no role.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Annotated, Any, Literal, TypeVar, cast
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Query, Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi.responses import RedirectResponse, StreamingResponse
 from fastapi.routing import APIRoute
 
 from fencepost.console import people
 from fencepost.console.doors import NOTICE_COOKIE, Doors
 from fencepost.console.role import Role, Visitor
-from fencepost.console.sheet import Done, Sheet, as_csv, as_json
+from fencepost.console.sheet import Done, Sheet, Table, as_json
 from fencepost.console.stationery import navigation
 from fencepost.errors import InvalidInput, Refusal
 from fencepost.house import Fencepost
@@ -30,6 +31,10 @@ from fencepost.web.stationery import HEADERS, Stationery
 
 PAGES = "/console"
 API = "/api"
+DOWNLOAD_ROWS_MAX = 100_000
+DOWNLOAD_STEP = 1000
+# A filter that finds little goes through many pages without a row.
+DOWNLOAD_STEPS_MAX = 1000
 Format = Literal["json", "csv"]
 PageFunction = TypeVar("PageFunction", bound=Callable[..., Awaitable[Sheet]])
 ActionFunction = TypeVar("ActionFunction", bound=Callable[..., Awaitable[Done]])
@@ -69,7 +74,11 @@ class Desk:
             async def show(**arguments: Any) -> Response:
                 request: Request = arguments["request"]
                 sheet = await read(**arguments)
-                home = {"tables": sheet.tables, "api": link_of(API + path, request)}
+                home = {
+                    "tables": sheet.tables,
+                    "api": link_of(API + path, request),
+                    "download": link_of(API + path, request, without=_places(arguments, sheet)),
+                }
                 return self.show(request, template, {"title": title, **home, **sheet.facts})
 
             async def answer(
@@ -77,7 +86,9 @@ class Desk:
                 table: str | None = None,
                 **arguments: Any,
             ) -> Response:
-                return _given_out(await read(**arguments), path, format, table)
+                if format == "json":
+                    return _json((await read(**arguments)).facts)
+                return await _downloaded(read, arguments, path, table)
 
             signature = inspect.signature(read, eval_str=True)
             _describe(show, read, signature)
@@ -224,11 +235,12 @@ def visitor_of(request: Request) -> Visitor:
     return cast("Visitor", request.state.visitor)
 
 
-def link_of(path: str, request: Request) -> str:
+def link_of(path: str, request: Request, *, without: frozenset[str] = frozenset()) -> str:
     """The API's address of what a page shows, with the page's filters."""
     for name, value in request.path_params.items():
         path = path.replace("{" + name + ":path}", str(value)).replace("{" + name + "}", str(value))
-    return f"{path}?{request.url.query}" if request.url.query else path
+    kept = [(name, value) for name, value in request.query_params.multi_items() if name not in without]
+    return f"{path}?{urlencode(kept)}" if kept else path
 
 
 def _describe(made: Any, of: Any, signature: inspect.Signature) -> None:
@@ -239,7 +251,10 @@ def _describe(made: Any, of: Any, signature: inspect.Signature) -> None:
 
 
 def _with_format(signature: inspect.Signature) -> inspect.Signature:
-    form = Query(description="csv gives one table alone, as a file.")
+    form = Query(
+        description=f"csv gives one table alone, as a file: from `before` or `after` on to its end, at most "
+        f"{DOWNLOAD_ROWS_MAX:,} rows, whatever `limit` says."
+    )
     table = Query(description="Which of the lists csv means; the page's own without it.", max_length=40)
     wanted = [
         inspect.Parameter("format", _BY_NAME, default="json", annotation=Annotated[Format, form]),
@@ -248,17 +263,52 @@ def _with_format(signature: inspect.Signature) -> inspect.Signature:
     return signature.replace(parameters=[*signature.parameters.values(), *wanted])
 
 
-def _given_out(sheet: Sheet, path: str, form: Format, table: str | None) -> Response:
-    if form == "json":
-        return _json(sheet.facts)
-    name = table or sheet.rows
-    if name is None or name not in sheet.tables:
-        there = ", ".join(sheet.tables)
+async def _downloaded(
+    read: Callable[..., Awaitable[Sheet]], arguments: Mapping[str, Any], path: str, table: str | None
+) -> Response:
+    """A table to its end, page by page: no connection is held while somebody reads slowly."""
+    first = await read(**_longest(arguments))
+    name = table or first.rows
+    if name is None or name not in first.tables:
+        there = ", ".join(first.tables)
         raise InvalidInput(f"There is no such table here. There is: {there}.", field="table")
     stem = "-".join(dict.fromkeys((path.strip("/").split("/")[0], name)))
     disposition = {"Content-Disposition": f'attachment; filename="{stem}.csv"'}
-    text = as_csv(sheet.facts.get(name) or ())
-    return Response(text, media_type="text/csv; charset=utf-8", headers={**HEADERS, **disposition})
+    lines = _lines(read, arguments, first, name)
+    return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers={**HEADERS, **disposition})
+
+
+async def _lines(
+    read: Callable[..., Awaitable[Sheet]], arguments: Mapping[str, Any], first: Sheet, name: str
+) -> AsyncGenerator[str]:
+    table, sheet, told = Table(), first, 0
+    for _ in range(DOWNLOAD_STEPS_MAX):
+        rows = (sheet.facts.get(name) or ())[: DOWNLOAD_ROWS_MAX - told]
+        told += len(rows)
+        yield table.lines(rows)
+        onward = sheet.onward(name)
+        if onward is None or told == DOWNLOAD_ROWS_MAX:
+            return
+        sheet = await read(**_longest(arguments, onward))
+
+
+def _places(arguments: Mapping[str, Any], sheet: Sheet) -> frozenset[str]:
+    """The parameters that say where in a list a page is, and how long it is: a file has the whole list."""
+    if not _is_paged(arguments):
+        return frozenset()
+    return frozenset({"before", "after", "chain", "limit", *sheet.walks.values()})
+
+
+def _is_paged(arguments: Mapping[str, Any]) -> bool:
+    return hasattr(arguments.get("query"), "limit")
+
+
+def _longest(arguments: Mapping[str, Any], onward: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+    """The same question for as many rows as one page may have, from a place in the list on."""
+    if not _is_paged(arguments):
+        return arguments
+    changes = {"limit": DOWNLOAD_STEP, **(onward or {})}
+    return {**arguments, "query": arguments["query"].model_copy(update=changes)}
 
 
 def _json(facts: Mapping[str, Any]) -> Response:

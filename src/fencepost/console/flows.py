@@ -8,7 +8,7 @@ from fastapi import Path, Query, Request
 from pydantic import BaseModel, Field
 
 from fencepost.console.graph import edge_words, lay_out
-from fencepost.console.place import Limit, Name, Place, wanted
+from fencepost.console.place import LAST_ID, Limit, MaybeId, Name, Place, following, wanted
 from fencepost.console.sheet import Done, Sheet
 from fencepost.errors import NotFound
 from fencepost.kernel.call import Call, nothing, scalar, text
@@ -22,9 +22,21 @@ class FlowQuery(BaseModel):
     limit: Limit = 50
 
 
+class OneFlowQuery(BaseModel):
+    """Tasks behind `after` in order of name, dead letters behind `dead_after`, savepoints older than one."""
+
+    after: Name | None = None
+    dead_after: MaybeId = None
+    saved_before: Name | None = None
+    limit: Limit = 100
+
+
 class CheckpointQuery(BaseModel):
+    """The newest of each resource behind `after`; of one resource, those with a number below `before`."""
+
     resource: Name | None = None
     after: Name | None = None
+    before: MaybeId = None
     limit: Limit = 50
 
 
@@ -46,14 +58,14 @@ def add_pages(place: Place) -> None:
             query.after or "",
             query.limit,
         )
-        after = rows[-1]["name"] if len(rows) == query.limit else None
-        return Sheet({"flows": rows, "next_after": after}, rows="flows")
+        return Sheet({"flows": rows, "next_after": following(rows, "name", query.limit)}, rows="flows")
 
     @place.desk.page("/flows/{name}", "flow.html", "Flow")
-    async def flow(request: Request, name: FlowName) -> Sheet:
+    async def flow(request: Request, name: FlowName, query: Annotated[OneFlowQuery, Query()]) -> Sheet:
         """One flow: its graph, its tasks with their owners and frontiers, its savepoints."""
         row = await place.reading.row(
-            "select name, plan, registered_at, registered_by, draining_at from fencepost.flows"
+            "select name, plan, registered_at, registered_by, draining_at,"
+            " (select count(*) from fencepost.flow_failing(name)) as failing from fencepost.flows"
             " where name = %s",
             name,
         )
@@ -65,15 +77,23 @@ def add_pages(place: Place) -> None:
             " from fencepost.flow_frontiers(%s) f"
             " full join fencepost.flow_holders(%s) h on h.resource = f.resource"
             " left join fencepost.flow_failing(%s) a on a.resource = coalesce(f.resource, h.resource)"
-            " order by 1 limit 2000",
+            " where coalesce(f.resource, h.resource) > %s order by 1 limit %s",
             name,
             name,
             name,
+            query.after or "",
+            query.limit,
         )
         savepoints = await place.reading.rows(
             "select savepoint, tasks, state_bytes, made_at from fencepost.flow_savepoints where flow = %s"
-            " order by made_at desc limit 100",
+            " and (%s = '' or (made_at, savepoint) < (select o.made_at, o.savepoint"
+            " from fencepost.flow_savepoints o where o.flow = %s and o.savepoint = %s))"
+            " order by made_at desc, savepoint desc limit %s",
             name,
+            query.saved_before or "",
+            name,
+            query.saved_before or "",
+            query.limit,
         )
         edges = await place.reading.rows(
             "select parent, child, per_second, lag, backpressure from fencepost.flow_edges(%s)", name
@@ -83,8 +103,10 @@ def add_pages(place: Place) -> None:
         ]
         dead = await place.reading.rows(
             "select id, step, error, preview, died_at from fencepost.flow_dead_letters"
-            " where flow = %s and replay is null order by id limit 100",
+            " where flow = %s and replay is null and id > %s order by id limit %s",
             name,
+            query.dead_after or 0,
+            query.limit,
         )
         picture = lay_out(row["plan"]) if request.url.path.startswith("/console") else None
         facts = {
@@ -95,8 +117,13 @@ def add_pages(place: Place) -> None:
             "edges": edges,
             "dead": dead,
             "graph": picture,
+            "filters": {"limit": query.limit if query.limit != 100 else None},
+            "next_after": following(tasks, "resource", query.limit),
+            "next_dead_after": following(dead, "id", query.limit),
+            "next_saved_before": following(savepoints, "savepoint", query.limit),
         }
-        return Sheet(facts, "tasks", ("edges", "dead", "savepoints"))
+        walks = {"dead": "dead_after", "savepoints": "saved_before"}
+        return Sheet(facts, "tasks", ("edges", "dead", "savepoints"), walks)
 
     @place.desk.page("/checkpoints", "checkpoints.html", "Checkpoints")
     async def checkpoints(request: Request, query: Annotated[CheckpointQuery, Query()]) -> Sheet:
@@ -105,8 +132,9 @@ def add_pages(place: Place) -> None:
             rows = await place.reading.rows(
                 "select c.*, l.owner, l.held, l.expires_at from fencepost.checkpoints c"
                 " left join fencepost.lease_status l on l.resource = c.resource"
-                " where c.resource = %s order by c.number desc limit %s",
+                " where c.resource = %s and c.number < %s order by c.number desc limit %s",
                 query.resource,
+                query.before if query.before is not None else LAST_ID,
                 query.limit,
             )
         else:
@@ -118,9 +146,14 @@ def add_pages(place: Place) -> None:
                 query.after,
                 query.limit,
             )
-        more = rows[-1]["resource"] if len(rows) == query.limit and not query.resource else None
-        filters = {"resource": wanted(query.resource)}
-        return Sheet({"checkpoints": rows, "next_after": more, "filters": filters}, rows="checkpoints")
+        filters = {"resource": wanted(query.resource), "limit": query.limit if query.limit != 50 else None}
+        facts = {
+            "checkpoints": rows,
+            "next_after": None if filters["resource"] else following(rows, "resource", query.limit),
+            "next_before": following(rows, "number", query.limit) if filters["resource"] else None,
+            "filters": filters,
+        }
+        return Sheet(facts, rows="checkpoints")
 
 
 def add_actions(place: Place) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query, Request
+from pydantic import BaseModel
 
 from fencepost.console.desk import visitor_of
-from fencepost.console.place import MaybeId, Name, Paged, Place, wanted
+from fencepost.console.place import Limit, MaybeId, Name, Paged, Place, following, wanted
 from fencepost.console.sheet import Done, Sheet
 from fencepost.errors import NotFound
 from fencepost.kernel import job as kernel_job
@@ -26,10 +27,15 @@ class JobQuery(Paged):
     id: MaybeId = None
 
 
+class ScheduleQuery(BaseModel):
+    after: Name | None = None
+    limit: Limit = 200
+
+
 def add_pages(place: Place) -> None:
     @place.desk.page("/queues", "queues.html", "Queues")
     async def queues(request: Request) -> Sheet:
-        """Every queue: what waits, runs and is dead, and who holds jobs."""
+        """Every queue: what waits, runs and is dead; and the workers that are there, idle ones too."""
         seen = await place.pulse.newest()
         workers = await place.reading.rows("select * from fencepost.console_workers()")
         return Sheet({"queues": seen.queues, "workers": workers, "at": seen.at}, "queues", ("workers",))
@@ -74,10 +80,19 @@ def add_pages(place: Place) -> None:
         )
 
     @place.desk.page("/schedules", "schedules.html", "Schedules")
-    async def schedules(request: Request) -> Sheet:
+    async def schedules(request: Request, query: Annotated[ScheduleQuery, Query()]) -> Sheet:
         """What submits jobs by the clock."""
-        rows = await place.reading.rows("select * from fencepost.schedules order by name limit 1000")
-        return Sheet({"schedules": rows}, rows="schedules")
+        rows = await place.reading.rows(
+            "select * from fencepost.schedules where name > %s order by name limit %s",
+            query.after or "",
+            query.limit,
+        )
+        facts = {
+            "schedules": rows,
+            "next_after": following(rows, "name", query.limit),
+            "filters": {"limit": query.limit if query.limit != 200 else None},
+        }
+        return Sheet(facts, rows="schedules")
 
 
 def add_actions(place: Place) -> None:

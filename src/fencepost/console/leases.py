@@ -8,12 +8,10 @@ from fastapi import Path, Query, Request
 from pydantic import BaseModel
 
 from fencepost.console.jobs import life
-from fencepost.console.place import Limit, Name, Paged, Place, wanted
+from fencepost.console.place import LAST_ID, Limit, MaybeId, Name, Paged, Place, following, wanted
 from fencepost.console.sheet import Sheet
 from fencepost.errors import NotFound
 
-TAKEOVERS_MAX = 50
-EVENTS_SCANNED = 20_000
 LAST_LETTER = chr(0x10FFFF)
 Resource = Annotated[str, Path(min_length=1, max_length=1024, pattern=r"^[^\x00]+$")]
 
@@ -21,6 +19,7 @@ Resource = Annotated[str, Path(min_length=1, max_length=1024, pattern=r"^[^\x00]
 class LeaseQuery(BaseModel):
     prefix: Name | None = None
     after: Name | None = None
+    taken_before: MaybeId = None
     limit: Limit = 50
 
 
@@ -43,20 +42,22 @@ def add_pages(place: Place) -> None:
             query.limit,
         )
         takeovers = await place.reading.rows(
-            "select at, resource, owner, token, detail"
-            " from fencepost.console_takeovers(%s::integer, %s::integer)",
-            TAKEOVERS_MAX,
-            EVENTS_SCANNED,
+            "select event_id, at, resource, owner, token, detail"
+            " from fencepost.console_takeover_page(%s::bigint, %s::integer)",
+            query.taken_before,
+            query.limit,
         )
         return Sheet(
             {
                 "leases": rows,
-                "next_after": rows[-1]["resource"] if len(rows) == query.limit else None,
+                "next_after": following(rows, "resource", query.limit),
                 "takeovers": takeovers,
+                "next_taken_before": following(takeovers, "event_id", query.limit),
                 "filters": {"prefix": prefix or None, "limit": query.limit if query.limit != 50 else None},
             },
             "leases",
             ("takeovers",),
+            {"takeovers": "taken_before"},
         )
 
     @place.desk.page("/leases/{resource:path}", "lease.html", "Lease")
@@ -80,14 +81,14 @@ def add_pages(place: Place) -> None:
         rows = await place.reading.rows(
             "select refusal_id, at, reason, noun, subject, actor, attempted, seen from fencepost.refusals"
             " where refusal_id < %s order by refusal_id desc limit %s",
-            query.before if query.before is not None else 9_223_372_036_854_775_807,
+            query.before if query.before is not None else LAST_ID,
             query.limit,
         )
         return Sheet(
             {
                 "reasons": seen.refusals,
                 "refusals": rows,
-                "next_before": rows[-1]["refusal_id"] if len(rows) == query.limit else None,
+                "next_before": following(rows, "refusal_id", query.limit),
                 "filters": query.filters(),
             },
             "refusals",

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query, Request
 from pydantic import BaseModel
 
-from fencepost.console.place import Limit, MaybeId, Name, Place
+from fencepost.console.place import LAST_ID, Limit, MaybeId, Name, Place, following
 from fencepost.console.sheet import Sheet
 from fencepost.errors import NotFound
 
@@ -29,7 +29,10 @@ class SignersQuery(BaseModel):
 
 
 class SignerQuery(BaseModel):
+    """Nonces below `before`, transactions below `sent_before`."""
+
     before: MaybeId = None
+    sent_before: MaybeId = None
     limit: Limit = 200
 
 
@@ -56,6 +59,7 @@ def add_pages(place: Place) -> None:
             {
                 "signers": rows,
                 "doubts": doubts,
+                "doubts_most": DOUBTS_MAX,
                 "next_after": last and {"chain": last["chain_id"], "after": last["signer"]},
                 "filters": query.filters(),
                 "states": ("recovering",),
@@ -80,15 +84,24 @@ def add_pages(place: Place) -> None:
             " order by nonce desc limit %s",
             chain_id,
             signer,
-            query.before if query.before is not None else 9_223_372_036_854_775_807,
+            query.before if query.before is not None else LAST_ID,
             query.limit,
         )
-        transactions = await place.reading.rows(
-            "select transaction_id, state, nonce_status, nonce, recipient, value, tx_hash, error, created_at,"
-            " in_doubt_since from fencepost.managed_transaction where chain_id = %s and signer = %s"
-            " order by created_at desc limit 50",
+        page = await place.reading.row(
+            "select ids, next_before from fencepost.console_transaction_page("
+            "%s::bigint, %s::text, %s::bigint, %s::integer, %s::integer)",
             chain_id,
             signer,
+            query.sent_before,
+            query.limit,
+            place.settings.scan_max,
+        )
+        assert page is not None
+        transactions = await place.reading.rows(
+            "select transaction_id, state, nonce_status, nonce, recipient, value, tx_hash, error, created_at,"
+            " in_doubt_since from fencepost.managed_transaction where transaction_id = any (%s)"
+            " order by transaction_id desc",
+            page["ids"],
         )
         return Sheet(
             {
@@ -96,8 +109,11 @@ def add_pages(place: Place) -> None:
                 "signer": row,
                 "strip": strip,
                 "transactions": transactions,
-                "next_before": strip[-1]["nonce"] if len(strip) == query.limit else None,
+                "next_before": following(strip, "nonce", query.limit),
+                "next_sent_before": page["next_before"],
+                "filters": {"limit": query.limit if query.limit != 200 else None},
             },
             "strip",
             ("transactions",),
+            {"transactions": "sent_before"},
         )

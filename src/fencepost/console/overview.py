@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fastapi import Query, Request
 from pydantic import BaseModel
 
-from fencepost.console.chart import Chart, draw, growth
+from fencepost.console.chart import Chart, Figures, draw, growth, largest
 from fencepost.console.place import Place
 from fencepost.console.pulse import event
 from fencepost.console.reading import Row
@@ -87,38 +87,24 @@ def charts(rows: Sequence[Row], step: timedelta) -> list[Chart]:
     def figures(name: str, *, per_second: bool = False) -> list[float | None]:
         return [_figure(row.get(name), seconds if per_second else 1) for row in rows]
 
+    def percentiles(name: str) -> dict[str, Figures]:
+        return {"p95": figures(f"{name}_p95_seconds"), "median": figures(f"{name}_p50_seconds")}
+
+    ended = {name: figures(name, per_second=True) for name in ("finished", "dead", "cancelled")}
+    held = {name: figures(name) for name in ("waiting", "running")}
+    sent = {"sent": figures("delivered", per_second=True)}
+    refused = growth([row.get("refused") for row in rows])
     return [
-        draw(
-            "Jobs ended a second",
-            "",
-            times,
-            {
-                "finished": figures("finished", per_second=True),
-                "dead": figures("dead", per_second=True),
-                "cancelled": figures("cancelled", per_second=True),
-            },
-        ),
-        draw(
-            "From submission to start",
-            "s",
-            times,
-            {"p95": figures("wait_p95_seconds"), "median": figures("wait_p50_seconds")},
-        ),
-        draw(
-            "From start to end",
-            "s",
-            times,
-            {"p95": figures("run_p95_seconds"), "median": figures("run_p50_seconds")},
-        ),
-        draw(
-            "Jobs waiting and running",
-            "",
-            times,
-            {"waiting": figures("waiting"), "running": figures("running")},
-        ),
-        draw("Age of the oldest that is due", "s", times, {"oldest": figures("oldest_due_seconds")}),
-        draw("Workers seen", "", times, {"workers": figures("workers")}),
-        draw("Refusals by reason", "", times, growth([row.get("refused") for row in rows])),
+        draw("Jobs: ended a second", "", times, ended),
+        draw("Jobs: from submission to start", "s", times, percentiles("wait")),
+        draw("Jobs: from start to end", "s", times, percentiles("run")),
+        draw("Jobs: waiting and running", "", times, held),
+        draw("Jobs: age of the oldest that is due", "s", times, {"oldest": figures("oldest_due_seconds")}),
+        draw("Jobs: workers alive", "", times, {"workers": figures("workers")}),
+        draw("Outbox and orders: delivered a second", "", times, sent),
+        draw("Outbox and orders: from put to delivered", "s", times, percentiles("delivery")),
+        draw("Outbox and orders: lag", "s", times, {"oldest": figures("outbox_lag_seconds")}),
+        draw("Refusals by reason", "", times, largest(refused)),
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Path, Query, Request
 from pydantic import BaseModel
 
-from fencepost.console.place import Limit, Name, Paged, Place
+from fencepost.console.place import Limit, Name, Paged, Place, following
 from fencepost.console.sheet import Sheet
 from fencepost.errors import NotFound
 
@@ -31,7 +31,7 @@ def add_pages(place: Place) -> None:
         rows = await place.reading.rows(
             "select player_id from fencepost.player_ids(%s::text, %s::integer)", query.after, query.limit
         )
-        after = rows[-1]["player_id"] if len(rows) == query.limit else None
+        after = following(rows, "player_id", query.limit)
         return Sheet({"players": rows, "next_after": after, "filters": {}}, rows="players")
 
     @place.desk.page("/players/{player_id:path}", "player.html", "Player")
@@ -60,9 +60,10 @@ def add_pages(place: Place) -> None:
                 "title": player_id,
                 "player": row,
                 "inventory": inventory,
+                "inventory_most": INVENTORY_MAX,
                 "history": history,
                 "disagreements": disagreements,
-                "next_before": history[-1]["audit_id"] if len(history) == query.limit else None,
+                "next_before": following(history, "audit_id", query.limit),
             },
             "history",
             ("inventory", "disagreements"),

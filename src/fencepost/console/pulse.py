@@ -24,6 +24,7 @@ SHARE_MAX = 0.2
 # Nobody asked for so long: nobody watches.
 WANTED_SECONDS = 30.0
 HELD_MAX = 100
+CAUSES_MAX = 200
 ORDERS = "orders:"
 
 
@@ -93,10 +94,7 @@ class Look:
 async def look(reading: Reading) -> Look:
     """Each view in a statement of its own: a moving system, not a consistent snapshot."""
     queues = await reading.rows("select * from fencepost.queue_status order by queue")
-    causes = await reading.rows(
-        "select queue, kind, cause, jobs, first_at, last_at, newest_job_id, newest_error"
-        " from fencepost.dead_causes order by jobs desc, queue, kind, cause limit 200"
-    )
+    causes = await dead_causes(reading)
     channels = await reading.rows("select * from fencepost.outbox_status order by channel")
     held_keys = await reading.rows("select * from fencepost.console_held_keys(%s::integer, 100000)", HELD_MAX)
     refusals = await reading.rows(
@@ -118,6 +116,19 @@ async def look(reading: Reading) -> Look:
         decisions,
         counts["leases"],
         counts["workers"],
+    )
+
+
+async def dead_causes(
+    reading: Reading, queue: str | None = None, kind: str | None = None, cause: str | None = None
+) -> Sequence[Row]:
+    """What most have died of, of those that the filter means."""
+    return await reading.rows(
+        "select queue, kind, cause, jobs, first_at, last_at, newest_job_id, newest_error"
+        " from fencepost.dead_causes where (%s::text is null or queue = %s)"
+        " and (%s::text is null or kind = %s) and (%s::text is null or cause = %s)"
+        " order by jobs desc, queue, kind, cause limit %s",
+        *(queue, queue, kind, kind, cause, cause, CAUSES_MAX),
     )
 
 

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any, cast
 
@@ -16,16 +16,33 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """The facts of one page. `rows` names the list among them that is its table; `more`, further ones."""
+    """The facts of one page. `rows` names the list among them that is its table; `more`, further ones.
+
+    A list that goes on has a fact `next_PARAMETER`: what the query must say there for the rows that follow.
+    For the page's own table the parameter is `before` or `after`; `walks` names that of others.
+    """
 
     facts: Mapping[str, Any]
     rows: str | None = None
     more: Sequence[str] = ()
+    walks: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def tables(self) -> Sequence[str]:
         """The lists among the facts that can be taken home as tables, the page's own first."""
         return () if self.rows is None else (self.rows, *self.more)
+
+    def onward(self, table: str) -> Mapping[str, Any] | None:
+        """What the query must say for the rows that follow in a table, or None after its last."""
+        names = ("before", "after") if table == self.rows else (self.walks.get(table, ""),)
+        for name in names:
+            value = self.facts.get(f"next_{name}")
+            if isinstance(value, Mapping):
+                # A key of several columns has a parameter for each.
+                return cast("Mapping[str, Any]", value)
+            if value is not None:
+                return {name: value}
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +85,21 @@ def as_json(facts: Mapping[str, Any]) -> str:
     return json.dumps(jsonable(facts), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def as_csv(rows: Sequence[Any]) -> str:
-    """A table, with a line of names. Documents inside stay JSON."""
-    rows = [cast("dict[str, Any]", jsonable(row)) for row in rows]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(names)
-    writer.writerows([_cell(row.get(name)) for name in names] for row in rows)
-    return text.getvalue()
+class Table:
+    """Rows as CSV, as they come: a line of names before the first, and documents inside stay JSON."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+
+    def lines(self, rows: Sequence[Any]) -> str:
+        told = [cast("dict[str, Any]", jsonable(row)) for row in rows]
+        text = io.StringIO()
+        writer = csv.writer(text)
+        if told and not self._names:
+            self._names = list(dict.fromkeys(name for row in told for name in row))
+            writer.writerow(self._names)
+        writer.writerows([_cell(row.get(name)) for name in self._names] for row in told)
+        return text.getvalue()
 
 
 def _cell(value: Any) -> Any:

@@ -1,7 +1,8 @@
 """Heartbeats, on a thread and connections of their own.
 
 A handler that blocks the event loop, or a pool that is busy, must not cost a lease. One statement renews all
-jobs of this worker; their entries' idle time is refreshed too, so that long jobs are not taken away.
+jobs of this worker; their entries' idle time is refreshed too, so that long jobs are not taken away. Another
+one says that the worker is there, also when it has nothing to do.
 """
 
 from __future__ import annotations
@@ -9,14 +10,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import psycopg
 
 from fencepost.crashpoints import crash_point
 from fencepost.drive.refresher import Refresher
+from fencepost.errors import FencepostError
 from fencepost.jobs.execution import Active
 from fencepost.jobs.metrics import JobMetrics
+from fencepost.jobs.presence import Presence
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.drivers import run
 from fencepost.logs import get_logger
@@ -26,6 +30,7 @@ _log = get_logger(__name__)
 CONNECT_SECONDS = 5
 LONGEST_STEP_SECONDS = 1.0
 CLOSE_SECONDS = 5.0
+SEEN_SECONDS_MIN = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,9 @@ class Heartbeat:
         self._interval_seconds = interval_seconds
         self._closing = threading.Event()
         self._connection: psycopg.Connection | None = None
+        self._seen_seconds = max(interval_seconds, SEEN_SECONDS_MIN)
+        self._presence = Presence(owner, ttl_seconds=self._seen_seconds * 3)
+        self._seen_at = 0.0
         self._thread = threading.Thread(target=self._run, name="fencepost-heartbeat", daemon=True)
 
     def start(self) -> None:
@@ -76,6 +84,7 @@ class Heartbeat:
         # Often enough to meet a job with a short lease soon, however rare the renewals are.
         step_seconds = min(self._interval_seconds, LONGEST_STEP_SECONDS)
         last = time.monotonic()
+        self._be_seen()
         while not self._closing.wait(step_seconds):
             held = [active for active in self._held() if not active.lost]
             if time.monotonic() - last < self._pace(held):
@@ -88,8 +97,7 @@ class Heartbeat:
                 self._metrics.loop_errors.labels(loop="heartbeat").inc()
                 _log.error("heartbeat_failed", error=f"{type(error).__name__}: {error}")
             announce("heartbeat.beat")
-        if self._connection is not None:
-            self._connection.close()
+        self._leave()
         if self._refresher is not None:
             self._refresher.close()
 
@@ -100,6 +108,7 @@ class Heartbeat:
 
     def _beat(self, held: Sequence[Active]) -> None:
         if not held:
+            self._be_seen()
             return
         began = time.monotonic()
         try:
@@ -113,8 +122,27 @@ class Heartbeat:
         if lost or cancelled:
             self._on_beat(Beat(lost, cancelled))
         self._refresh(renewed)
+        self._be_seen()
 
-    def _renew(self, held: Sequence[Active]) -> Sequence[kernel_job.Renewed]:
+    def _be_seen(self) -> None:
+        """Once in an interval, however short the leases of the jobs are: nothing depends on it."""
+        now = time.monotonic()
+        if self._seen_at and now - self._seen_at < 0.9 * self._seen_seconds:
+            return
+        self._seen_at = now
+        try:
+            self._presence.keep(self._connected())
+        except Exception as error:
+            # It costs the list of workers, and nothing else.
+            _log.warning("worker_not_seen", error=f"{type(error).__name__}: {error}")
+
+    def _leave(self) -> None:
+        if self._connection is not None:
+            with suppress(psycopg.Error, FencepostError):
+                self._presence.leave(self._connection)
+            self._connection.close()
+
+    def _connected(self) -> psycopg.Connection:
         if self._connection is None or self._connection.closed:
             self._connection = psycopg.connect(
                 self._url,
@@ -126,9 +154,13 @@ class Heartbeat:
                 # A server that fell silent is given up before the leases are.
                 tcp_user_timeout=round(self._interval_seconds * 1000),
             )
+        return self._connection
+
+    def _renew(self, held: Sequence[Active]) -> Sequence[kernel_job.Renewed]:
+        connection = self._connected()
         crash_point("jobs.renew.before_commit")
         answers = run(
-            self._connection,
+            connection,
             kernel_job.renew_many(
                 [active.running.job_id for active in held],
                 [active.running.attempt for active in held],

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import psycopg
+import pytest
 
 from fencepost.console import people
 from fencepost.embedded import Database
+from fencepost.jobs.presence import Presence
 from fencepost.kernel.drivers import run
 from fencepost.testing import Clock
 from tests.integration.console.crowd import Crowd
@@ -54,3 +59,32 @@ def test_what_is_older_than_eight_days_is_forgotten(database: Database) -> None:
     clock.advance(9 * 86_400)
     roll(database, 0)
     assert minutes(database) == []
+
+
+def test_a_minute_knows_how_late_the_outbox_was_what_it_delivered_and_who_was_there(
+    database: Database,
+) -> None:
+    clock = Clock(database.admin_url).install()
+    clock.freeze(datetime(2030, 1, 1, 12, 0, 10, tzinfo=UTC))
+    with database.connect() as connection:
+        connection.execute("select fencepost.outbox_put('mail', n::text, '{}') from generate_series(1, 3) n")
+        clock.advance(20)
+        took = connection.execute("select id, take from fencepost.outbox_take('mail', 'w', '1 hour', 2)")
+        for message, take in took.fetchall():
+            clock.advance(5)
+            connection.execute("select fencepost.outbox_settle(%s, %s, 'w', 'sent')", (message, take))
+        Presence("idle", ttl_seconds=20).keep(connection)
+        roll(database, 0)
+        clock.advance(60)
+        # Counted once more, when the worker is gone and the minute over: what was seen in it stays.
+        roll(database, 0)
+    with psycopg.connect(database.viewer_url) as connection:
+        told = connection.execute(
+            "select at, workers, delivered, delivery_p50_seconds, delivery_p95_seconds, outbox_lag_seconds"
+            " from fencepost.console_series('2030-01-01', '1 minute') where at >= '2030-01-01 12:00'"
+        ).fetchall()
+    noon = datetime(2030, 1, 1, 12, tzinfo=UTC)
+    assert told == [
+        (noon, 1, 2, 27.5, pytest.approx(29.75), 30),
+        (noon + timedelta(minutes=1), 0, 0, None, None, 90),
+    ]

@@ -1,10 +1,12 @@
 """From figures to geometry."""
 
+import re
 from datetime import UTC, datetime, timedelta
+from importlib.resources import files
 
 import pytest
 
-from fencepost.console.chart import HEIGHT, TOP, ceiling, draw, growth
+from fencepost.console.chart import HEIGHT, STYLES, TOP, ceiling, draw, growth, largest
 from fencepost.web.wording import duration
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -53,3 +55,17 @@ def test_counters_become_what_came_between_two_looks() -> None:
     assert growth(looks) == {"a": [None, None, 2.0, 2.0]}, (
         "one that went back began anew; one at rest is left out"
     )
+
+
+def test_no_two_lines_of_a_chart_look_the_same() -> None:
+    css = (files("fencepost.web") / "static" / "house.css").read_text()
+    styles = dict(re.findall(r"^\.(line\d+) \{ ([^}]+) \}", css, re.MULTILINE))
+    # By the dash alone, for who sees no colours.
+    assert len({re.sub(r"stroke: [^;]+;", "", style) for style in styles.values()}) == STYLES
+    reasons = {f"reason-{number}": [float(number), None] for number in range(9)}
+    shown = largest(reasons)
+    assert list(shown) == ["reason-8", "reason-7", "reason-6", "reason-5", "reason-4", "other"]
+    assert shown["other"] == [6.0, None]
+    assert {f"line{line.number}" for line in draw("t", "", times(2), shown).lines} == set(styles)
+    with pytest.raises(AssertionError):
+        draw("t", "", times(2), reasons)

@@ -109,6 +109,29 @@ begin
   return next;
 end $$;
 
+-- The ids of one page of a signer's transactions, newest first, as above. Served by the primary key: no index knows the transactions
+-- of one signer that are over.
+create or replace function fencepost.console_transaction_page(
+  p_chain bigint, p_signer text, p_before bigint, p_limit integer, p_scan integer
+) returns table (ids bigint[], next_before bigint)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_scan   integer := greatest(p_limit, p_scan);
+  v_signer bigint := (select s.signer_id from fencepost.nonce_signer s where s.chain_id = p_chain and s.signer = p_signer);
+  v_looked bigint[];
+begin
+  perform fencepost._check_limit(p_limit);
+  select array_agg(l.transaction_id), array_agg(l.transaction_id) filter (where l.signer_id = v_signer) into v_looked, ids
+  from (select t.transaction_id, t.signer_id from fencepost.nonce_transaction t
+        where t.transaction_id < coalesce(p_before, 9223372036854775807) order by t.transaction_id desc limit v_scan) l;
+  ids := coalesce(ids[:p_limit], '{}');
+  next_before := case when cardinality(ids) = p_limit then ids[p_limit]
+                      when cardinality(v_looked) = v_scan then v_looked[v_scan] end;
+  return next;
+end $$;
+
 -- Keys that wait behind a head which only a person, or a broker's answer, can move on: with how many wait behind it.
 create or replace function fencepost.console_held_keys(p_limit integer, p_scan integer)
 returns table (id bigint, channel text, key text, state text, since timestamptz, waiting bigint, last_error text)
@@ -127,28 +150,45 @@ begin
   order by h.id limit p_limit;
 end $$;
 
--- The newest takeovers of leases: somebody else's token replaced one that had not been released.
-create or replace function fencepost.console_takeovers(p_limit integer, p_scan integer)
-returns table (at timestamptz, resource text, owner text, token bigint, detail jsonb)
+-- Takeovers of leases, newest first, below p_before: somebody else's token replaced one that had not been released. Served by
+-- event_takeovers.
+create or replace function fencepost.console_takeover_page(p_before bigint, p_limit integer)
+returns table (event_id bigint, at timestamptz, resource text, owner text, token bigint, detail jsonb)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
 begin
   perform fencepost._check_limit(p_limit);
   return query
-  select e.at, e.subject, e.actor, e.token, e.detail
-  from (select * from fencepost.event v order by v.event_id desc limit p_scan) e
-  where e.noun = 'lease' and e.event = 'taken_over' order by e.event_id desc limit p_limit;
+  select e.event_id, e.at, e.subject, e.actor, e.token, e.detail from fencepost.event e
+  where e.noun = 'lease' and e.event = 'taken_over' and e.event_id < coalesce(p_before, 9223372036854775807)
+  order by e.event_id desc limit p_limit;
 end $$;
 
--- Who holds a job right now: a worker that holds none is not seen, because it has nothing to lose.
-create or replace function fencepost.console_workers() returns table (owner text, jobs bigint, oldest_at timestamptz, renewed_at timestamptz)
+-- The newest of them, for a console of the version before while an upgrade rolls; it asked how many events to look through.
+create or replace function fencepost.console_takeovers(p_limit integer, p_scan integer)
+returns table (at timestamptz, resource text, owner text, token bigint, detail jsonb)
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$ select t.at, t.resource, t.owner, t.token, t.detail from fencepost.console_takeover_page(null, p_limit) t $$;
+
+-- The workers of jobs: those that say that they are there, idle or not, under a lease of their own; and whoever holds a job, of a
+-- version that does not say so. Served by the lease's primary key and by the table of running jobs.
+create or replace function fencepost.console_workers()
+returns table (owner text, jobs bigint, oldest_at timestamptz, renewed_at timestamptz, since timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
+declare
+  v_now timestamptz := fencepost.clock();
 begin
-  return query select r.owner, count(*), min(r.claimed_at), max(r.renewed_at) from fencepost.job_running r group by r.owner
-               order by r.owner limit 10000;
+  return query
+  select coalesce(p.owner, r.owner), coalesce(r.jobs, 0), r.oldest_at, greatest(p.renewed_at, r.renewed_at), p.since
+  from (select l.owner, max(l.renewed_at) as renewed_at, min(l.acquired_at) as since from fencepost.lease l
+        where l.resource >= 'job-worker:' and l.resource < 'job-worker;' and l.owner is not null and l.expires_at > v_now
+        group by l.owner) p
+  full join (select n.owner, count(*) as jobs, min(n.claimed_at) as oldest_at, max(n.renewed_at) as renewed_at
+             from fencepost.job_running n group by n.owner) r on r.owner = p.owner
+  order by 1 limit 10000;
 end $$;
 
 -- The resources that have checkpoints, after p_after in order of name, each with its newest number: by skipping through the

@@ -1,23 +1,34 @@
 -- The figures behind the charts.
 
--- Count one minute anew from the jobs that ended in it. Served by job_finished_by_time.
+-- Count one minute anew from the jobs that ended in it, and from the messages that were settled as sent (an order is one).
+-- Served by job_finished_by_time and outbox_settled_by_time. Workers that were seen while they had nothing to end still count.
 create or replace function fencepost._console_count_minute(p_minute timestamptz) returns void
 language sql volatile
 as $$
   insert into fencepost.console_minute as m (minute, finished, dead, cancelled, workers, run_p50_seconds, run_p95_seconds,
-                                             wait_p50_seconds, wait_p95_seconds)
-  select p_minute, count(*) filter (where f.state = 'finished'), count(*) filter (where f.state = 'dead'),
-         count(*) filter (where f.state = 'cancelled'), count(distinct f.owner),
-         percentile_cont(0.5) within group (order by extract(epoch from f.finished_at - f.claimed_at)),
-         percentile_cont(0.95) within group (order by extract(epoch from f.finished_at - f.claimed_at)),
-         percentile_cont(0.5) within group (order by extract(epoch from f.claimed_at - j.submitted_at)),
-         percentile_cont(0.95) within group (order by extract(epoch from f.claimed_at - j.submitted_at))
-  from fencepost.job_finished f join fencepost.job j on j.job_id = f.job_id
-  where f.finished_at >= p_minute and f.finished_at < p_minute + interval '1 minute'
+                                             wait_p50_seconds, wait_p95_seconds, delivered, delivery_p50_seconds, delivery_p95_seconds)
+  select p_minute, e.finished, e.dead, e.cancelled, e.workers, e.run_p50, e.run_p95, e.wait_p50, e.wait_p95, d.delivered, d.p50, d.p95
+  from (
+    select count(*) filter (where f.state = 'finished') as finished, count(*) filter (where f.state = 'dead') as dead,
+           count(*) filter (where f.state = 'cancelled') as cancelled, count(distinct f.owner) as workers,
+           percentile_cont(0.5) within group (order by extract(epoch from f.finished_at - f.claimed_at)) as run_p50,
+           percentile_cont(0.95) within group (order by extract(epoch from f.finished_at - f.claimed_at)) as run_p95,
+           percentile_cont(0.5) within group (order by extract(epoch from f.claimed_at - j.submitted_at)) as wait_p50,
+           percentile_cont(0.95) within group (order by extract(epoch from f.claimed_at - j.submitted_at)) as wait_p95
+    from fencepost.job_finished f join fencepost.job j on j.job_id = f.job_id
+    where f.finished_at >= p_minute and f.finished_at < p_minute + interval '1 minute') e
+  cross join (
+    select count(*) as delivered, percentile_cont(0.5) within group (order by extract(epoch from s.settled_at - s.created_at)) as p50,
+           percentile_cont(0.95) within group (order by extract(epoch from s.settled_at - s.created_at)) as p95
+    from fencepost.outbox_settled s
+    where s.state = 'sent' and s.settled_at >= p_minute and s.settled_at < p_minute + interval '1 minute') d
   on conflict (minute) do update
-    set finished = excluded.finished, dead = excluded.dead, cancelled = excluded.cancelled, workers = excluded.workers,
+    set finished = excluded.finished, dead = excluded.dead, cancelled = excluded.cancelled,
+        workers = greatest(m.workers, excluded.workers),
         run_p50_seconds = excluded.run_p50_seconds, run_p95_seconds = excluded.run_p95_seconds,
-        wait_p50_seconds = excluded.wait_p50_seconds, wait_p95_seconds = excluded.wait_p95_seconds
+        wait_p50_seconds = excluded.wait_p50_seconds, wait_p95_seconds = excluded.wait_p95_seconds,
+        delivered = excluded.delivered, delivery_p50_seconds = excluded.delivery_p50_seconds,
+        delivery_p95_seconds = excluded.delivery_p95_seconds
 $$;
 
 -- Count this minute and the last one, and up to p_missing of the last day that nobody counted; forget what is older than
@@ -41,6 +52,8 @@ begin
   update fencepost.console_minute m
   set waiting = (select count(*) from fencepost.job_waiting), running = (select count(*) from fencepost.job_running),
       oldest_due_seconds = (select greatest(0, extract(epoch from v_now - min(w.run_at))) from fencepost.job_waiting w),
+      workers = greatest(m.workers, (select count(*) from fencepost.console_workers())),
+      outbox_lag_seconds = (select greatest(0, extract(epoch from v_now - min(o.created_at))) from fencepost.outbox o),
       refused = (select jsonb_object_agg(c.reason, c.refused) from fencepost.refusal_counts() c)
   where m.minute = v_minute;
   for v_gap in select g from generate_series(v_minute - interval '2 minutes', v_minute - interval '1 day', interval '-1 minute') g
@@ -56,7 +69,8 @@ end $$;
 create or replace function fencepost.console_series(p_since timestamptz, p_step interval)
 returns table (at timestamptz, finished bigint, dead bigint, cancelled bigint, workers bigint, run_p50_seconds double precision,
                run_p95_seconds double precision, wait_p50_seconds double precision, wait_p95_seconds double precision,
-               waiting bigint, running bigint, oldest_due_seconds double precision, refused jsonb)
+               waiting bigint, running bigint, oldest_due_seconds double precision, delivered bigint, delivery_p50_seconds double precision,
+               delivery_p95_seconds double precision, outbox_lag_seconds double precision, refused jsonb)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
@@ -65,6 +79,8 @@ begin
   return query
   select date_bin(p_step, m.minute, p_since), sum(m.finished)::bigint, sum(m.dead)::bigint, sum(m.cancelled)::bigint, max(m.workers),
          max(m.run_p50_seconds), max(m.run_p95_seconds), max(m.wait_p50_seconds), max(m.wait_p95_seconds), max(m.waiting),
-         max(m.running), max(m.oldest_due_seconds), (array_agg(m.refused order by m.minute desc) filter (where m.refused is not null))[1]
+         max(m.running), max(m.oldest_due_seconds), sum(m.delivered)::bigint, max(m.delivery_p50_seconds), max(m.delivery_p95_seconds),
+         max(m.outbox_lag_seconds),
+         (array_agg(m.refused order by m.minute desc) filter (where m.refused is not null))[1]
   from fencepost.console_minute m where m.minute >= p_since group by 1 order by 1;
 end $$;

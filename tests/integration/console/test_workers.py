@@ -1,0 +1,104 @@
+"""Workers are seen while they have nothing to do, and not any more when they have left or died."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, LiteralString
+
+import psycopg
+
+from fencepost.console.role import Role
+from fencepost.embedded import Database
+from fencepost.embedded.deadline import Deadline
+from fencepost.house import Fencepost
+from fencepost.jobs.job import Job
+from fencepost.jobs.presence import Presence
+from fencepost.jobs.settings import JobSettings
+from tests.integration.console.stage import Stage
+
+# Some beats after the first would take longer than the test may: it must be seen at once.
+SETTINGS = JobSettings(lease_seconds=3600, heartbeat_seconds=1200)
+
+
+def fetched(database: Database, query: LiteralString) -> list[tuple[Any, ...]]:
+    with database.connect_admin() as connection:
+        return connection.execute(query).fetchall()
+
+
+def workers(database: Database) -> list[tuple[Any, ...]]:
+    return fetched(database, "select owner, jobs, oldest_at is null from fencepost.console_workers()")
+
+
+def test_an_idle_fleet_is_alive_and_who_leaves_is_not(stage: Stage) -> None:
+    async def work() -> None:
+        async with Fencepost(stage.database.url) as fp:
+
+            @fp.job(queue="mail")
+            async def nothing(job: Job) -> None: ...
+
+            fleet = [fp.worker(SETTINGS) for _ in range(3)]
+            working = [asyncio.create_task(worker.run()) for worker in fleet]
+            everybody = sorted((worker.owner, 0, True) for worker in fleet)
+            await until("all three are seen", lambda: workers(stage.database) == everybody)
+            assert await asyncio.to_thread(figure) == 3
+            fleet[0].stop()
+            await working[0]
+            assert await asyncio.to_thread(figure) == 2
+            for worker in fleet:
+                worker.stop()
+            await asyncio.gather(*working)
+
+    def figure() -> int:
+        stage.place.pulse.forget()
+        with stage.program(Role.VIEWER) as client:
+            assert client.get("/console/queues").status_code == 200
+            return int(client.get("/api/overview").json()["figures"]["workers"])
+
+    async def until(condition: str, holds: Any) -> None:
+        await asyncio.to_thread(Deadline(60, condition).wait, holds)
+
+    asyncio.run(work())
+    assert workers(stage.database) == []
+
+
+def test_who_died_is_not_seen_when_his_lease_is_over_and_his_place_is_taken_again(database: Database) -> None:
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        for life in range(30):
+            # None of them leaves: each finds the places of the dead, and nobody has more than one.
+            worker = Presence(f"worker-{life}", ttl_seconds=60)
+            worker.keep(connection)
+            worker.keep(connection)
+            assert [owner for owner, *_ in workers(database)] == [f"worker-{life}"]
+            with database.connect_admin() as admin:
+                admin.execute(
+                    "update fencepost.lease set acquired_at = acquired_at - interval '1 hour',"
+                    " renewed_at = renewed_at - interval '1 hour',"
+                    " expires_at = expires_at - interval '1 hour'"
+                )
+            assert workers(database) == []
+    [[places]] = fetched(database, "select count(*) from fencepost.lease")
+    assert places <= 8
+
+
+def test_one_whose_place_was_taken_finds_another(database: Database) -> None:
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        worker = Presence("slow", ttl_seconds=60)
+        worker.keep(connection)
+        with database.connect_admin() as admin:
+            admin.execute("update fencepost.lease set owner = 'another', token = token + 1")
+        worker.keep(connection)
+        assert [owner for owner, *_ in workers(database)] == ["another", "slow"]
+        worker.leave(connection)
+        assert [owner for owner, *_ in workers(database)] == ["another"]
+    assert fetched(database, "select * from fencepost.refusals") == []
+
+
+def test_being_seen_costs_one_row_of_one_statement_a_beat(database: Database) -> None:
+    with psycopg.connect(database.url, autocommit=True) as connection:
+        worker = Presence("busy", ttl_seconds=60)
+        worker.keep(connection)
+        events = fetched(database, "select event_id from fencepost.events")
+        for _ in range(5):
+            worker.keep(connection)
+        assert fetched(database, "select event_id from fencepost.events") == events
+        assert fetched(database, "select count(*) from fencepost.lease") == [(1,)]
