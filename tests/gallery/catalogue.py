@@ -16,6 +16,7 @@ from tests.integration.judge import test_rejudging as rejudging
 from tests.integration.judge import test_teeth as judge_teeth
 from tests.integration.nonces import test_recovering as recovering
 from tests.integration.nonces import test_wrong_forms as wrong_forms
+from tests.integration.players import test_amounts as amounts
 from tests.isolation import gallery as isolation
 from tests.isolation.planted_bug import PlantedBug
 from tests.specs.tlc import Model
@@ -34,6 +35,7 @@ BY_FILE = {
     "tests/integration/nonces/test_recovering.py": "nonces after a restored backup",
     "tests/integration/players/test_teeth.py": "players' mutations",
     "tests/integration/players/test_model.py": "players against a model",
+    "tests/integration/players/test_amounts.py": "amounts of many players at once",
     "tests/integration/orders/test_teeth.py": "orders at hostile brokers",
     "tests/integration/flows/test_teeth.py": "flows and their sinks",
     "tests/integration/job_features/test_schedules.py": "schedules",
@@ -137,6 +139,14 @@ def _of_services() -> Iterator[Entry]:
             f"sandbox/box/{file}",
             f"the hostile program {case}",
             f"test_a_planted_bug_is_noticed[{name}]",
+        )
+    for title in amounts.BUGS:
+        yield Entry(
+            "tests/integration/players/test_amounts.py",
+            title,
+            "_player_execute_amounts",
+            "who cannot be carried goes alone",
+            f"test_a_planted_bug_is_noticed[{title}]",
         )
     for title, edit, story in recovering.BUGS:
         yield Entry(
@@ -265,7 +275,7 @@ BY_HAND = {
         ),
         (
             "the locked row is not judged",
-            "_player_change_stacks",
+            "_player_amounts_unfit",
             "a balance below zero",
             "test_without_the_locked_rows_judgement_a_balance_falls_below_zero",
         ),
@@ -273,7 +283,7 @@ BY_HAND = {
     "tests/integration/players/test_model.py": [
         (
             "what is taken is not taken",
-            "_player_change_stacks",
+            "_player_change_amounts",
             "random sequences against the model",
             "test_a_service_that_forgets_to_take_is_caught",
         )

@@ -243,7 +243,7 @@ def test_many_sequences_are_as_the_model_says(stage: Stage) -> None:
 def test_a_service_that_forgets_to_take_is_caught(stage: Stage, database: Database) -> None:
     with database.connect_admin() as admin:
         row = admin.execute(
-            "select pg_get_functiondef('fencepost._player_change_stacks(text,jsonb)'::regprocedure)"
+            "select pg_get_functiondef('fencepost._player_change_amounts(text[],jsonb[])'::regprocedure)"
         ).fetchone()
         assert row is not None
         wrong = str(row[0]).replace("d.value::bigint", "greatest(0, d.value::bigint)")

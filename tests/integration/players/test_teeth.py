@@ -149,7 +149,7 @@ async def test_without_the_locked_rows_judgement_a_balance_falls_below_zero(
     """The last stand is the constraint: what the function no longer judges, the table does not store."""
     mutate(
         database,
-        "fencepost._player_change_stacks(text,jsonb)",
+        "fencepost._player_amounts_unfit(text[],jsonb[])",
         "not between 0 and",
         "not between -9223372036854775807 and",
     )

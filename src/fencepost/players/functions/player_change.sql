@@ -18,13 +18,16 @@ create or replace function fencepost._player_distribute(
 language plpgsql volatile
 as $$
 declare
-  v_now timestamptz := fencepost.clock();
+  v_now   timestamptz := fencepost.clock();
+  v_unfit record;
 begin
-  if p_change ? 'resources' then
-    perform fencepost._player_change_resources(p_player, p_change -> 'resources');
-  end if;
-  if p_change ? 'stacks' then
-    perform fencepost._player_change_stacks(p_player, p_change -> 'stacks');
+  if p_change ?| array['resources', 'stacks'] then
+    select * into v_unfit from fencepost._player_amounts_unfit(array[p_player], array[p_change]) u
+    order by u.kind desc, u.name limit 1;
+    if found then
+      perform fencepost._player_refuse_amount(v_unfit.kind, v_unfit.name, v_unfit.had, v_unfit.delta, v_unfit.is_unknown);
+    end if;
+    perform fencepost._player_change_amounts(array[p_player], array[p_change]);
   end if;
   if p_change ?| array['pieces_removed', 'pieces_added'] then
     perform fencepost._player_change_pieces(p_player, p_change);
@@ -37,52 +40,41 @@ begin
   from fencepost.player p where p.player_id = p_player;
 end $$;
 
--- Amounts that would fall below zero, or past what 64 bits hold, are refused by name. In numeric, which has no end.
-create or replace function fencepost._player_change_resources(p_player text, p_deltas jsonb) returns void
+-- Give and take amounts, of one player or of many at once.
+create or replace function fencepost._player_change_amounts(p_players text[], p_changes jsonb[]) returns void
 language plpgsql volatile
 as $$
-declare
-  v record;
 begin
-  select d.key as name, d.value::numeric as delta, coalesce(r.balance, 0) as had, c.name is null as is_unknown into v
-  from jsonb_each_text(p_deltas) d
-  left join fencepost.player_resource r on r.player_id = p_player and r.resource = d.key
-  left join fencepost.player_catalog c on c.kind = 'resource' and c.name = d.key
-  where c.name is null or coalesce(r.balance, 0) + d.value::numeric not between 0 and 9223372036854775807
-  order by d.key limit 1;
-  if found then
-    perform fencepost._player_refuse_amount('resource', v.name, v.had, v.delta, v.is_unknown);
-  end if;
-  insert into fencepost.player_resource as h (player_id, resource, balance)
-  select p_player, d.key, coalesce(r.balance, 0) + d.value::bigint
-  from jsonb_each_text(p_deltas) d
-  left join fencepost.player_resource r on r.player_id = p_player and r.resource = d.key
+  insert into fencepost.player_resource (player_id, resource, balance)
+  select f.player, d.key, coalesce(r.balance, 0) + d.value::bigint
+  from unnest(p_players, p_changes) f (player, change) cross join jsonb_each_text(f.change -> 'resources') d
+  left join fencepost.player_resource r on r.player_id = f.player and r.resource = d.key
   on conflict (player_id, resource) do update set balance = excluded.balance;
+  insert into fencepost.player_stack (player_id, item, count)
+  select f.player, d.key, coalesce(s.count, 0) + d.value::bigint
+  from unnest(p_players, p_changes) f (player, change) cross join jsonb_each_text(f.change -> 'stacks') d
+  left join fencepost.player_stack s on s.player_id = f.player and s.item = d.key
+  on conflict (player_id, item) do update set count = excluded.count;
 end $$;
 
-create or replace function fencepost._player_change_stacks(p_player text, p_deltas jsonb) returns void
-language plpgsql volatile
+-- Amounts of unknown things, and those that would fall below zero or past what 64 bits hold. In numeric, which has no end.
+create or replace function fencepost._player_amounts_unfit(p_players text[], p_changes jsonb[])
+returns table (kind text, name text, had numeric, delta numeric, is_unknown boolean)
+language sql stable
 as $$
-declare
-  v record;
-begin
-  select d.key as name, d.value::numeric as delta, coalesce(s.count, 0) as had,
-         not coalesce((c.definition -> 'stackable')::boolean, false) as is_unknown into v
-  from jsonb_each_text(p_deltas) d
-  left join fencepost.player_stack s on s.player_id = p_player and s.item = d.key
+  select 'resource', d.key, coalesce(r.balance, 0), d.value::numeric, c.name is null
+  from unnest(p_players, p_changes) f (player, change) cross join jsonb_each_text(f.change -> 'resources') d
+  left join fencepost.player_resource r on r.player_id = f.player and r.resource = d.key
+  left join fencepost.player_catalog c on c.kind = 'resource' and c.name = d.key
+  where c.name is null or coalesce(r.balance, 0) + d.value::numeric not between 0 and 9223372036854775807
+  union all
+  select 'item', d.key, coalesce(s.count, 0), d.value::numeric, not coalesce((c.definition -> 'stackable')::boolean, false)
+  from unnest(p_players, p_changes) f (player, change) cross join jsonb_each_text(f.change -> 'stacks') d
+  left join fencepost.player_stack s on s.player_id = f.player and s.item = d.key
   left join fencepost.player_catalog c on c.kind = 'item' and c.name = d.key
   where not coalesce((c.definition -> 'stackable')::boolean, false)
      or coalesce(s.count, 0) + d.value::numeric not between 0 and 9223372036854775807
-  order by d.key limit 1;
-  if found then
-    perform fencepost._player_refuse_amount('item', v.name, v.had, v.delta, v.is_unknown);
-  end if;
-  insert into fencepost.player_stack as h (player_id, item, count)
-  select p_player, d.key, coalesce(s.count, 0) + d.value::bigint
-  from jsonb_each_text(p_deltas) d
-  left join fencepost.player_stack s on s.player_id = p_player and s.item = d.key
-  on conflict (player_id, item) do update set count = excluded.count;
-end $$;
+$$;
 
 create or replace function fencepost._player_refuse_amount(
   p_kind text, p_name text, p_had numeric, p_delta numeric, p_is_unknown boolean

@@ -165,40 +165,13 @@ begin
 
   update fencepost.player p set version = p.version + 1, bumped_by = pg_current_xact_id(), updated_at = v_now
   where p.player_id = any (v_players);
-  insert into fencepost.player_resource (player_id, resource, balance)
-  select f.player, d.key, coalesce(r.balance, 0) + d.value::bigint
-  from unnest(v_players, v_changes) f (player, change) cross join jsonb_each_text(f.change -> 'resources') d
-  left join fencepost.player_resource r on r.player_id = f.player and r.resource = d.key
-  on conflict (player_id, resource) do update set balance = excluded.balance;
-  insert into fencepost.player_stack (player_id, item, count)
-  select f.player, d.key, coalesce(s.count, 0) + d.value::bigint
-  from unnest(v_players, v_changes) f (player, change) cross join jsonb_each_text(f.change -> 'stacks') d
-  left join fencepost.player_stack s on s.player_id = f.player and s.item = d.key
-  on conflict (player_id, item) do update set count = excluded.count;
+  perform fencepost._player_change_amounts(v_players, v_changes);
   insert into fencepost.player_audit (player_id, version, at, method, request_id, source, actor, seed, changes)
   select f.player, p_versions[f.place] + 1, v_now, p_methods[f.place], p_keys[f.place],
          coalesce(p_plans[f.place] ->> 'source', p_methods[f.place]), p_actors[f.place], p_plans[f.place] ->> 'seed', f.change
   from unnest(v_places, v_players, v_changes) f (place, player, change);
   return v_places;
 end $$;
-
--- Amounts of unknown things, and those that would fall below zero or past what 64 bits hold. In numeric, which has no end.
-create or replace function fencepost._player_amounts_unfit(p_players text[], p_changes jsonb[]) returns setof text
-language sql stable
-as $$
-  select d.key
-  from unnest(p_players, p_changes) f (player, change) cross join jsonb_each_text(f.change -> 'resources') d
-  left join fencepost.player_resource r on r.player_id = f.player and r.resource = d.key
-  left join fencepost.player_catalog c on c.kind = 'resource' and c.name = d.key
-  where c.name is null or coalesce(r.balance, 0) + d.value::numeric not between 0 and 9223372036854775807
-  union all
-  select d.key
-  from unnest(p_players, p_changes) f (player, change) cross join jsonb_each_text(f.change -> 'stacks') d
-  left join fencepost.player_stack s on s.player_id = f.player and s.item = d.key
-  left join fencepost.player_catalog c on c.kind = 'item' and c.name = d.key
-  where not coalesce((c.definition -> 'stackable')::boolean, false)
-     or coalesce(s.count, 0) + d.value::numeric not between 0 and 9223372036854775807
-$$;
 
 create or replace function fencepost._player_create(p_player text) returns void
 language plpgsql volatile
