@@ -54,12 +54,14 @@ async def _endurance(database: Database, redis_url: str, *, quick: bool) -> Endu
     memory = await flows_endurance.memory(database, redis_url, records)
     _console.print(f"recovery with {keys:,} keys", highlight=False)
     recovery = await flows_endurance.recovery(database, redis_url, keys)
+    behind = f"{keys:,} keys, a lease of {flows_endurance.LEASE_SECONDS:g} s"
     rows: list[Row] = [
         _row(f"fencepost, keyed sum of {records:,} made records", "exactly-once", memory.figures),
         {
-            "system": f"fencepost, recovery with {keys:,} keys",
+            "system": f"fencepost, recovery with {behind}",
             "guarantee": "exactly-once",
-            "seconds": round(recovery.wall_seconds, 2),
+            "s since SIGKILL": round(recovery.since_kill_seconds, 2),
+            "s since takeover": round(recovery.since_takeover_seconds, 2),
             "CPU s": round(recovery.cpu_seconds, 2),
         },
     ]
@@ -73,8 +75,8 @@ async def _endurance(database: Database, redis_url: str, *, quick: bool) -> Endu
                 at_most=True,
             ),
             Goal(
-                f"recovery with {keys:,} keys, seconds",
-                recovery.wall_seconds,
+                f"recovery with {behind}, seconds since SIGKILL",
+                recovery.since_kill_seconds,
                 RECOVERY_SECONDS_MAX,
                 at_most=True,
             ),
@@ -105,6 +107,7 @@ def _row(title: str, guarantee: str, figures: stage.Figures) -> Row:
     return {
         "system": title,
         "guarantee": guarantee,
+        "records": figures.records,
         "records/CPU s": round(figures.per_cpu_second),
         "records/s": round(figures.per_second),
         "MB": round(figures.memory_mb),
@@ -112,7 +115,7 @@ def _row(title: str, guarantee: str, figures: stage.Figures) -> Row:
 
 
 def goals(rows: Sequence[Row]) -> list[Goal]:
-    """What was promised beside what was measured; without a peer there is nothing to compare with."""
+    """What was promised beside what was measured. A peer that was not measured is a goal that is not met."""
     rates = {str(row["system"]): float(row["records/CPU s"]) for row in rows if "records/CPU s" in row}
     ours = rates["fencepost, keyed sum"]
     found = [Goal("keyed sum, records a CPU second", ours, PER_CPU_SECOND_MIN)]
@@ -120,4 +123,6 @@ def goals(rows: Sequence[Row]) -> list[Goal]:
         theirs = [rate for name, rate in rates.items() if name.startswith(peer)]
         if theirs:
             found.append(Goal(f"times {peer}", round(ours / theirs[0], 2), times))
+        else:
+            found.append(Goal(f"times {peer}, which was not measured", 0, times))
     return found

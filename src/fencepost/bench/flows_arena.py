@@ -64,7 +64,8 @@ def arena() -> Generator[tuple[Database, str]]:
                 "create table total (key text primary key, value bigint);"
                 "create table closed (key text, start float8, value bigint);"
                 "create table line (value text);"
-                "grant all on total, closed, line to fencepost_app"
+                "create table kept (key text primary key, value bigint);"
+                "grant all on total, closed, line, kept to fencepost_app"
             )
         yield database, valkey.url
 

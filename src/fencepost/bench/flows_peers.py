@@ -82,6 +82,7 @@ def _measure(peer: Peer, lines: Path, count: int) -> Row:
     if figures["total"] != expected:
         raise WrongSum(f"summed up {figures['total']}, and {expected} was given")
     return {
+        "records": count,
         "records/CPU s": round(count / figures["cpu_seconds"]),
         "records/s": round(count / figures["wall_seconds"]),
         "MB": round(figures["memory_mb"]),
