@@ -158,8 +158,7 @@ def sync(chain_id: ChainId, signer: SignerName) -> None:
     async def lift(node: Node, one: Signer) -> allocation.Floor:
         chain = Chain(chain_id, settings.endpoints[chain_id])
         try:
-            deep = await chain.block_number() - settings.confirmations
-            final = 0 if deep < 0 else await chain.transaction_count(one.name, deep)
+            final = await chain.final_count(one.name, await chain.block_number(), settings.confirmations)
             latest = await chain.transaction_count(one.name)
         finally:
             await chain.close()

@@ -27,7 +27,10 @@ def with_house(ask: Callable[[Fencepost], Awaitable[T]]) -> T:
 
 
 def with_node(chain_id: int, signer: str, ask: Callable[[Node, Signer], Awaitable[T]]) -> T:
-    """A node for one question: it asks the owner to hand over, writes under its own fence, and goes."""
+    """A node for one question: it asks the owner to hand over, writes under its own fence, and goes.
+
+    No member: for the time of a command it would be the home of signers, and nobody could reach it.
+    """
     from fencepost.nonces.node import Node  # noqa: PLC0415
     from fencepost.nonces.part import first_nonce_of  # noqa: PLC0415
     from fencepost.nonces.sending.rpc import Chains  # noqa: PLC0415
@@ -39,7 +42,7 @@ def with_node(chain_id: int, signer: str, ask: Callable[[Node, Signer], Awaitabl
 
     async def run(fp: Fencepost) -> T:
         chains = Chains(dict(settings.endpoints))
-        node = Node(fp, settings, first_nonce=first_nonce_of(fp, chains))
+        node = Node(fp, settings, first_nonce=first_nonce_of(fp, chains), member=False)
         await node.start()
         try:
             return await ask(node, one)

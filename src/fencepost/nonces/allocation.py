@@ -13,6 +13,7 @@ from fencepost.nonces.signer import Signer
 
 Status = Literal["HELD", "SIGNING", "SIGNED", "BROADCAST", "CONSUMED", "RELEASED"]
 End = Literal["used", "recyclable"]
+URL_BEGINS = ("http://", "https://")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,11 @@ class NodeSeen:
     address: str
     owner: str
     expires_at: datetime
+
+    @property
+    def reachable(self) -> bool:
+        """Whether others can ask it: without an address of its own its name stands there."""
+        return self.address.startswith(URL_BEGINS)
 
 
 def acquire(signer: Signer, owner: str, ttl_seconds: float, *, first_nonce: int = 0) -> Call[Acquired]:
@@ -242,7 +248,7 @@ def close_recovery() -> Call[None]:
 
 
 def prune(keep_seconds: float, limit: int) -> Call[int]:
-    """Forget consumed nonces older than the retention; answers how many."""
+    """Forget signed bytes and data that have had their time, and no nonce or key; answers how many."""
     return Call(
         "select fencepost.nonce_prune(%s::interval, %s::integer)",
         (duration("keep", keep_seconds), limit),

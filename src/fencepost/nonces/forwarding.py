@@ -11,6 +11,7 @@ from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 
 from fencepost.errors import Refusal
+from fencepost.nonces.allocation import URL_BEGINS
 from fencepost.nonces.errors import SignerElsewhere
 
 FORWARDED = "x-fencepost-forwarded"
@@ -74,9 +75,7 @@ def route_class(carrier: Carrier | None) -> type[APIRoute]:
 
 
 def _may_be_carried(request: Request, owner: str | None) -> bool:
-    return (
-        FORWARDED not in request.headers and owner is not None and owner.startswith(("http://", "https://"))
-    )
+    return FORWARDED not in request.headers and owner is not None and owner.startswith(URL_BEGINS)
 
 
 async def _carried(carrier: Carrier, request: Request, error: SignerElsewhere) -> Response:

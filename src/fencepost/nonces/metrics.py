@@ -23,7 +23,10 @@ class NonceMetrics:
     held_signers: Gauge
     nodes: Gauge
     stuck_seconds: Gauge
+    waiting_seconds: Gauge
     gaps: Gauge
+    jamming_gaps: Gauge
+    overdue: Gauge
     recovering: Gauge
     in_doubt: Gauge
     transactions: Counter
@@ -48,14 +51,28 @@ class NonceMetrics:
             reserved=metrics.counter("fencepost_nonces_reserved", "Nonces given out, also to a repeat."),
             queue_depth=metrics.gauge("fencepost_nonces_queue_depth", "Requests that wait in this node."),
             queue_seconds=metrics.histogram(
-                "fencepost_nonces_queue_seconds", "Time from a request to its nonce."
+                "fencepost_nonces_queue_seconds", "Time from a request to its answer: a nonce, or an error."
             ),
             held_signers=metrics.gauge("fencepost_nonces_held_signers", "Signers that this node holds."),
             nodes=metrics.gauge("fencepost_nonces_nodes", "Nodes that are alive."),
             stuck_seconds=metrics.gauge(
-                "fencepost_nonces_stuck_seconds", "Age of the oldest transaction that is sent and not mined."
+                "fencepost_nonces_stuck_seconds",
+                "Since the oldest transaction that is not mined was first signed, of all signers.",
             ),
-            gaps=metrics.gauge("fencepost_nonces_gaps", "Gaps below the end of the sequences of this node."),
+            waiting_seconds=metrics.gauge(
+                "fencepost_nonces_waiting_seconds",
+                "Since the oldest transaction that was never signed was taken in, of all signers.",
+            ),
+            gaps=metrics.gauge(
+                "fencepost_nonces_gaps", "Nonces that were given back and not taken since, of all signers."
+            ),
+            jamming_gaps=metrics.gauge(
+                "fencepost_nonces_jamming_gaps", "Gaps below something that is under way, of all signers."
+            ),
+            overdue=metrics.gauge(
+                "fencepost_nonces_overdue",
+                "Nonces of callers who have not said in their time what became of them, of all signers.",
+            ),
             recovering=metrics.gauge(
                 "fencepost_nonces_recovering",
                 "Signers of a restored backup for which nobody has said where they go on.",
@@ -66,7 +83,7 @@ class NonceMetrics:
             ),
             transactions=metrics.counter(
                 "fencepost_nonces_transactions",
-                "Managed transactions that came to an end.",
+                "Managed transactions that this process brought to their end.",
                 labels=("state",),
             ),
             loop_errors=metrics.counter(

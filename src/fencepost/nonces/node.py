@@ -1,14 +1,14 @@
 """One node: it takes requests for any signer, and serves those that it holds, or can get.
 
 Basic mode: every request is a statement of its own, and the signer is handed over when another node asks.
-Queue mode: every signer has a home among the live nodes, and its home serves all who wait with one statement.
+Queue mode: every signer has a home among the live nodes, and its home serves all who wait with one statement;
+away from home nothing is written.
 Both are the same writes under the same fence, so nodes of both modes may run beside each other.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
@@ -20,8 +20,8 @@ from fencepost.kernel.call import Call
 from fencepost.kernel.lease import Lease, owner_name
 from fencepost.listener import Listener
 from fencepost.loop import Loop
-from fencepost.nonces import allocation, reading
-from fencepost.nonces.allocation import Answer, Ending, Reservation
+from fencepost.nonces import allocation
+from fencepost.nonces.allocation import Answer, Ending, NodeSeen, Reservation
 from fencepost.nonces.errors import SignerElsewhere
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.queue import SignerQueue
@@ -35,7 +35,6 @@ TRIES = 3
 # In queue mode a signer stays at its home; a long silence still frees its lease from being renewed.
 QUEUE_IDLE_SECONDS = 60.0
 NODE_PREFIX = "nonces:node:"
-MEASURE_SECONDS = 10.0
 
 
 class Node:
@@ -48,7 +47,9 @@ class Node:
         metrics: NonceMetrics | None = None,
         *,
         first_nonce: FirstNonce | None = None,
+        member: bool = True,
     ) -> None:
+        """`member` is False for one that is here for a single question: nobody counts on it."""
         self.settings = settings or NoncesSettings()
         self.metrics = metrics or NonceMetrics.on(fp.metrics)
         self.owner = owner_name("nonces")
@@ -56,9 +57,9 @@ class Node:
         self._fp = fp
         self._tenures = Tenures(fp, self.settings, self.metrics, owner=self.owner, first_nonce=first_nonce)
         self._queues: dict[Signer, SignerQueue] = {}
-        self._addresses: tuple[str, ...] = (self.address,)
+        self._member = member
+        self._nodes: list[NodeSeen] = []
         self._self_lease: Lease | None = None
-        self._measured_at = float("-inf")
         self._keeper = Loop("nonces", self._keep, self.metrics.loop_errors)
         self._tenures.on_wanted = self._keeper.wake
         self._listening: asyncio.Task[None] | None = None
@@ -83,19 +84,20 @@ class Node:
             await asyncio.gather(self._listening, return_exceptions=True)
 
     def home(self, signer: Signer) -> str | None:
-        """The address of the node that this signer belongs to, or None when it is served here."""
+        """The address of the node that this signer belongs to, or None when it is served here.
+
+        A home must be reached: a node without an address is nobody's, and serves only while all are like it.
+        """
         if self.settings.mode == "basic":
             return None
-        home = home_of(signer.resource, self._addresses)
+        home = home_of(signer.resource, (node.address for node in self._nodes if node.reachable))
         return None if home in (None, self.address) else home
 
     async def reserve(self, signer: Signer, request_ids: Sequence[str]) -> list[Reservation]:
         """A nonce for each request, in their order. SignerElsewhere when another node has the signer."""
         if self.settings.mode == "basic":
             return await self._reserve(signer, request_ids)
-        home = self.home(signer)
-        if home is not None:
-            raise SignerElsewhere(signer, home, 1.0)
+        self._refuse_strangers(signer)
         return await self._queue(signer).put(request_ids)
 
     async def mark_used(self, signer: Signer, nonce: int, hold: int, tx_hash: str | None = None) -> None:
@@ -109,17 +111,40 @@ class Node:
     async def mark_many(self, signer: Signer, endings: Sequence[Ending]) -> list[Answer]:
         return await self.write(signer, lambda lease: allocation.mark_many(signer, lease, endings))
 
-    async def write(self, signer: Signer, call: Callable[[Lease], Call[T]], *, patient: bool = True) -> T:
+    async def write(
+        self,
+        signer: Signer,
+        call: Callable[[Lease], Call[T]],
+        *,
+        patient: bool = True,
+        away: bool = False,
+    ) -> T:
         """One fenced write. A fence that refuses costs a retry: what is repeated is the same by its ids.
 
+        Away from its home a signer is SignerElsewhere, unless `away` says that the home leaves it alone. The
+        home may be another one by the next try, or while this one is under way: then the fence decides.
         Without patience a signer that another node holds is SignerElsewhere at once, and stays there.
         """
 
         async def once() -> T:
+            if not away:
+                self._refuse_strangers(signer)
             async with self._tenures.using(signer, patient=patient) as lease:
                 return await self._fp.run(call(lease))
 
-        return await self._again(once)
+        try:
+            return await self._again(once)
+        except SignerElsewhere as error:
+            raise SignerElsewhere(signer, self._whereabouts(error.owner), error.retry_seconds) from None
+
+    def _refuse_strangers(self, signer: Signer) -> None:
+        home = self.home(signer)
+        if home is not None:
+            raise SignerElsewhere(signer, home, 1.0)
+
+    def _whereabouts(self, owner: str | None) -> str | None:
+        """Where an owner can be asked, if he told; else his name."""
+        return next((node.address for node in self._nodes if node.owner == owner), owner)
 
     async def _reserve(self, signer: Signer, request_ids: Sequence[str]) -> list[Reservation]:
         rows = await self.write(
@@ -162,21 +187,12 @@ class Node:
         await self._tenures.renew()
         await self._stay()
         await self._tenures.tidy(self._leaves)
-        await self._measure()
         return min(self.settings.renew_seconds / 2, self.settings.idle_seconds / 2, 1.0)
-
-    async def _measure(self) -> None:
-        now = time.monotonic()
-        if now < self._measured_at + MEASURE_SECONDS:
-            return
-        self._measured_at = now
-        seen = await self._fp.run(reading.measures(self.owner))
-        self.metrics.gaps.set(seen.gaps)
-        self.metrics.recovering.set(seen.recovering)
-        self.metrics.in_doubt.set(seen.in_doubt)
 
     async def _stay(self) -> None:
         """The lease on our own address makes us a member; that of an earlier boot runs out by itself."""
+        if not self._member:
+            return
         (mine,) = await self._fp.run(
             kernel_lease.acquire_many([NODE_PREFIX + self.address], self.owner, self.settings.lease_seconds)
         )
@@ -184,9 +200,8 @@ class Node:
             self._self_lease = Lease(
                 mine.resource, self.owner, mine.token, mine.acquired_at, mine.renewed_at, mine.expires_at
             )
-        nodes = await self._fp.run(allocation.nodes())
-        self._addresses = tuple(node.address for node in nodes) or (self.address,)
-        self.metrics.nodes.set(len(nodes))
+        self._nodes = await self._fp.run(allocation.nodes())
+        self.metrics.nodes.set(len(self._nodes))
 
     def _leaves(self, tenure: Tenure, now: float) -> bool:
         if self.settings.mode == "basic":

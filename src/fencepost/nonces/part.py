@@ -1,4 +1,4 @@
-"""The nonces as a part of the house: their routes, and the node and the sender that run beside them."""
+"""The nonces as a part of the house: their routes, and the node, the sender and the chores beside them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from fencepost.client import Fencepost
 from fencepost.kernel.migrate import require
 from fencepost.nonces import reading
 from fencepost.nonces.api import make_router
+from fencepost.nonces.chores import Chores
 from fencepost.nonces.forwarding import Carrier
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.node import Node
@@ -34,12 +35,21 @@ def make_part(fp: Fencepost, settings: NoncesSettings | None = None, keys: Keys 
     late = LateKeys(keys)
     node = Node(fp, settings, metrics, first_nonce=first_nonce_of(fp, chains))
     sender = Sender(fp, node, chains, late, metrics)
+    chores = Chores(fp, node, chains, metrics)
     carrier = Carrier(seconds=settings.wait_seconds + 5) if settings.routing == "forward" else None
     router = APIRouter()
     router.include_router(make_router(fp, node, carrier))
     router.include_router(
         make_transactions_router(
-            Intake(fp, chains, late, sender, gas_max=settings.gas_max, hooks=OutboxSettings.load().hooks)
+            Intake(
+                fp,
+                chains,
+                late,
+                sender,
+                metrics=metrics,
+                gas_max=settings.gas_max,
+                hooks=OutboxSettings.load().hooks,
+            )
         )
     )
 
@@ -50,9 +60,11 @@ def make_part(fp: Fencepost, settings: NoncesSettings | None = None, keys: Keys 
             late.use(await keys_of(settings))
         await node.start()
         sender.start()
+        chores.start()
         try:
             yield
         finally:
+            await chores.stop()
             await sender.stop()
             await node.stop()
             await chains.close()

@@ -1,4 +1,7 @@
-"""The queue of one signer inside its node: who waits is served in batches, one statement for all of them."""
+"""The queue of one signer inside its node: who waits is served in batches, one statement for all of them.
+
+Nobody waits in it for longer than NONCES_WAIT_SEC, also while a batch that is under way stands still.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +47,7 @@ class SignerQueue:
         self._waiting: deque[Waiting] = deque()
         self._depth = 0
         self._drain: asyncio.Task[None] | None = None
+        self._patience: asyncio.TimerHandle | None = None
 
     async def put(self, request_ids: Sequence[str]) -> list[Reservation]:
         """Wait for the nonces. A request that gives up may have its nonce: the same id gets it again."""
@@ -57,22 +61,36 @@ class SignerQueue:
         self._count(len(request_ids))
         if self._drain is None or self._drain.done():
             self._drain = asyncio.create_task(self._serve(), name="fencepost-nonces-queue")
+        self._watch()
         return await answer
 
     async def _serve(self) -> None:
         while self._waiting:
+            self._turn_away()
             batch = self._next_batch()
-            self._count(-sum(len(one.request_ids) for one in batch))
-            self._turn_away(batch)
             wanted = [one for one in batch if not one.answer.done()]
             if wanted:
                 await self._answer(wanted)
 
-    def _turn_away(self, batch: list[Waiting]) -> None:
+    def _watch(self) -> None:
+        """One timer for all: they wait in the order in which their time is over."""
+        if self._patience is None and self._waiting:
+            left = self._waiting[0].since + self._wait_seconds - time.monotonic()
+            self._patience = asyncio.get_running_loop().call_later(max(0.0, left), self._time_is_over)
+
+    def _time_is_over(self) -> None:
+        self._patience = None
+        self._turn_away()
+        self._watch()
+
+    def _turn_away(self) -> None:
         """Who has waited too long is told so, before anything is reserved for him: he asks again."""
-        latest = time.monotonic() - self._wait_seconds
-        for one in batch:
-            if one.since < latest and not one.answer.done():
+        now = time.monotonic()
+        while self._waiting and now - self._waiting[0].since >= self._wait_seconds:
+            one = self._waiting.popleft()
+            self._count(-len(one.request_ids))
+            self._metrics.queue_seconds.observe(now - one.since)
+            if not one.answer.done():
                 one.answer.set_exception(
                     Backpressure(
                         f"It waited more than {self._wait_seconds:g} s in the queue (NONCES_WAIT_SEC). "
@@ -82,11 +100,12 @@ class SignerQueue:
 
     def _next_batch(self) -> list[Waiting]:
         """Who waits longest, up to the limit; one caller's block alone may be larger."""
-        batch = [self._waiting.popleft()]
-        size = len(batch[0].request_ids)
-        while self._waiting and size + len(self._waiting[0].request_ids) <= self._batch_max:
+        batch: list[Waiting] = []
+        size = 0
+        while self._waiting and (not batch or size + len(self._waiting[0].request_ids) <= self._batch_max):
             batch.append(self._waiting.popleft())
             size += len(batch[-1].request_ids)
+        self._count(-size)
         return batch
 
     async def _answer(self, batch: list[Waiting]) -> None:
@@ -94,6 +113,7 @@ class SignerQueue:
             rows = await self._reserve([request_id for one in batch for request_id in one.request_ids])
         except BaseException as error:
             for one in batch:
+                self._metrics.queue_seconds.observe(time.monotonic() - one.since)
                 if not one.answer.done():
                     one.answer.set_exception(error)
             if not isinstance(error, Exception):
@@ -111,5 +131,7 @@ class SignerQueue:
         self._metrics.queue_depth.inc(more)
 
     async def close(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
         if self._drain is not None:
             await asyncio.gather(self._drain, return_exceptions=True)

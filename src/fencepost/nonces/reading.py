@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, LiteralString
 
-from fencepost.kernel.call import Call, Row
+from fencepost.kernel.call import Call, Row, each
 from fencepost.kernel.call import one as one_row
 from fencepost.nonces.signer import Signer
 
@@ -45,21 +45,45 @@ def recovering() -> Call[list[Fact]]:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """What is watched: gaps of the signers of one node; signers and transactions that wait for a person."""
+    """What is watched, of all signers; `functions/nonce_watch.sql` says what each is."""
 
     gaps: int
+    jamming: int
+    overdue: int
     recovering: int
     in_doubt: int
+    stuck_seconds: float
+    waiting_seconds: float
 
 
-def measures(owner: str) -> Call[Measures]:
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A signer with a nonce whose caller has not spoken in his time; the lowest of them."""
+
+    chain_id: int
+    name: str
+    nonce: int
+
+    @property
+    def signer(self) -> Signer:
+        return Signer(self.chain_id, self.name)
+
+
+def measures() -> Call[Measures]:
     return Call(
-        "select (select coalesce(sum(gaps), 0)::bigint from fencepost.nonce_signers"
-        " where owner_node = %s and held),"
-        " (select count(*) from fencepost.nonce_signers where recovering_since is not null),"
-        " (select count(*) from fencepost.managed_transaction where in_doubt_since is not null)",
-        (owner,),
+        "select gaps, jamming, overdue, recovering, in_doubt, stuck_seconds, waiting_seconds"
+        " from fencepost.nonce_measures()",
+        (),
         one_row(Measures),
+    )
+
+
+def unanswered(chain_ids: Sequence[int], limit: int) -> Call[list[Unanswered]]:
+    """Of these chains, at most so many."""
+    return Call(
+        "select chain_id, signer, nonce from fencepost.nonce_unanswered(%s::bigint[], %s::integer)",
+        (list(chain_ids), limit),
+        each(Unanswered),
     )
 
 

@@ -56,6 +56,8 @@ class NoncesSettings(LayeredSettings):
     open_max: Annotated[int, Field(ge=1, le=10_000), From("NONCES_OPEN_MAX", "nonces.open_max")] = 64
     poll_seconds: Annotated[float, Field(ge=0.01, le=60), From("NONCES_POLL_SEC", "nonces.poll_sec")] = 1.0
 
+    keep_days: Annotated[float, Field(gt=0, le=36_500), From("NONCES_KEEP_DAYS", "nonces.keep_days")] = 365
+
     @property
     def renew_seconds(self) -> float:
         return self.lease_seconds / 3
@@ -76,6 +78,19 @@ class NoncesSettings(LayeredSettings):
             raise ValueError(
                 "NONCES_ROUTING is forward and NONCES_NODE_ADDRESS is not set; "
                 "allowed: the URL at which other nodes reach this one"
+            )
+        if self.routing == "forward" and self.mode == "basic":
+            raise ValueError(
+                "NONCES_ROUTING is forward and NONCES_MODE is basic, where every node serves every signer; "
+                "allowed: NONCES_MODE=queue, or NONCES_ROUTING=answer"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _address_can_be_asked(self) -> Self:
+        if self.node_address is not None and urlsplit(self.node_address).scheme not in ("http", "https"):
+            raise ValueError(
+                "NONCES_NODE_ADDRESS is no URL; allowed: http:// or https://, and where others reach it"
             )
         return self
 

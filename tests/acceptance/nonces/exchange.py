@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
+from fencepost.nonces.chores import Chores
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.node import Node
 from fencepost.nonces.part import first_nonce_of
@@ -49,6 +50,7 @@ class Exchange:
     fp: Fencepost
     node: Node
     sender: Sender
+    chores: Chores
     intake: Intake
     anvil: Anvil
     signer: Signer
@@ -66,6 +68,11 @@ class Exchange:
         for _ in range(times):
             self.anvil.mine()
             await self.turn()
+
+    async def sample(self, name: str) -> float | None:
+        """A figure of the metrics, after a look at the database."""
+        await self.chores.measure()
+        return self.fp.metrics.registry.get_sample_value(f"fencepost_nonces_{name}")
 
     async def state(self, transaction_id: int) -> tuple[str, str | None]:
         facts = await self.intake.show(transaction_id)
@@ -92,11 +99,11 @@ async def opened(
         node = Node(fp, chosen, metrics, first_nonce=first_nonce_of(fp, chains))
         keys = keys or Keystore({account.address.lower(): account})
         sender = Sender(fp, node, chains, keys, metrics)
-        intake = Intake(fp, chains, keys, sender, gas_max=chosen.gas_max, hooks=("webhook",))
+        intake = Intake(fp, chains, keys, sender, metrics=metrics, gas_max=chosen.gas_max, hooks=("webhook",))
         await node.start()
         try:
             signer = Signer.of(CHAIN_ID, account.address)
-            yield Exchange(fp, node, sender, intake, anvil, signer)
+            yield Exchange(fp, node, sender, Chores(fp, node, chains, metrics), intake, anvil, signer)
         finally:
             await node.stop()
             await chains.close()

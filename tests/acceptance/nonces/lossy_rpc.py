@@ -1,6 +1,8 @@
 """A proxy before a chain's RPC: the node executes the call, and its reply is lost.
 
 Whoever sent it cannot know whether it arrived. Every so many replies the connection is closed without one.
+
+Or it answers in the node's place, with an error that a test cannot bring a real node to: there it is a mock.
 """
 
 import asyncio
@@ -22,13 +24,18 @@ class LossyRpc:
     """Runs in a thread of its own, on a free port; `url` leads through it to the chain.
 
     `lose_every[method] = n`: of the replies to this method every nth is lost. `lost` counts them.
+    `refuse[method] = text`: the call does not reach the node, and the answer is this error.
+    `is_dead`: no call reaches the node, and none is answered.
     """
 
-    def __init__(self, target: str, lose_every: dict[str, int]) -> None:
+    def __init__(self, target: str, lose_every: dict[str, int] | None = None) -> None:
         self.lost: Counter[str] = Counter()
+        self.is_dead = False
+        self.refuse: dict[str, str] = {}
+        self.refused: Counter[str] = Counter()
         self.url = ""
         self._target = target
-        self._lose_every = lose_every
+        self._lose_every = {} if lose_every is None else lose_every
         self._calls: Counter[str] = Counter()
         self._session: aiohttp.ClientSession | None = None
         self._runner: web.AppRunner | None = None
@@ -70,12 +77,19 @@ class LossyRpc:
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
+        method = str(json.loads(body)["method"])
+        if self.is_dead and request.transport is not None:
+            request.transport.abort()
+            return web.Response()
+        if method in self.refuse:
+            self.refused[method] += 1
+            return web.json_response({"id": 1, "error": {"code": -32000, "message": self.refuse[method]}})
         assert self._session is not None
         async with self._session.post(
             self._target, data=body, headers={"content-type": "application/json"}
         ) as answer:
             reply = await answer.read()
-        if self._loses(str(json.loads(body)["method"])) and request.transport is not None:
+        if self._loses(method) and request.transport is not None:
             request.transport.abort()
         return web.Response(body=reply, content_type="application/json")
 

@@ -91,6 +91,7 @@ WRITES: dict[str, tuple[LiteralString, tuple[object, ...]]] = {
     "nonce_tx_confirm": ("select fencepost.nonce_tx_confirm(%s, %s, %s, %s, 1, '0xaa', '{}')", ()),
     "nonce_tx_lost": ("select fencepost.nonce_tx_lost(%s, %s, %s, %s, 1)", ()),
     "nonce_tx_reject": ("select fencepost.nonce_tx_reject(%s, %s, %s, %s, 1, 'REJECTED', 'why')", ()),
+    "nonce_tx_note": ("select fencepost.nonce_tx_note(%s, %s, %s, %s, 1, 'why')", ()),
     "nonce_tx_vouch": ("select fencepost.nonce_tx_vouch(%s, %s, %s, %s, 1)", ()),
     "nonce_tx_close": ("select fencepost.nonce_tx_close(%s, %s, %s, %s, 1, '0xaa', '{}')", ()),
 }

@@ -167,14 +167,35 @@ def queue_pair(database: Database, routing: str) -> Generator[Pair]:
         yield Pair(clients[home], stranger, home)
 
 
+def marks(nonce: int, last: str = "used") -> list[tuple[str, dict[str, object]]]:
+    """Every route that marks, in an order in which each may happen; the last ends it."""
+    ended = {"nonce": nonce, "hold": 1, "event": "used", "tx_hash": HASH}
+    ends: dict[str, tuple[str, dict[str, object]]] = {
+        "used": (f"{PATH}/{nonce}/used", {"hold": 1, "tx_hash": HASH}),
+        "endings": (f"{PATH}/endings", {"endings": [ended]}),
+    }
+    return [
+        (f"{PATH}/{nonce}/signing", {"hold": 1}),
+        (f"{PATH}/{nonce}/signed", {"hold": 1, "tx_hash": HASH, "raw": "0x02aa"}),
+        (f"{PATH}/{nonce}/broadcast", {"hold": 1}),
+        ends[last],
+    ]
+
+
 def test_a_wrong_node_answers_with_the_owner_and_when_to_ask_again(database: Database) -> None:
     with queue_pair(database, "answer") as pair:
-        answer = pair.stranger.post(f"{PATH}/reserve", json={"request_id": "r1"})
+        pair.home.post(f"{PATH}/reserve", json={"request_id": "r0"})
+        reserve: tuple[str, dict[str, object]] = (f"{PATH}/reserve", {"request_id": "r1"})
+        release: tuple[str, dict[str, object]] = (f"{PATH}/0/recyclable", {"hold": 1})
+        for path, body in (reserve, release, *marks(0), *marks(0, "endings")):
+            answer = pair.stranger.post(path, json=body)
 
-        assert (answer.status_code, answer.json()["code"]) == (409, "not_owner")
-        assert answer.json()["owner"] == pair.home_address
-        assert int(answer.headers["Retry-After"]) >= 1
-        assert pair.home.post(f"{PATH}/reserve", json={"request_id": "r1"}).status_code == 200
+            assert (answer.status_code, answer.json()["code"]) == (409, "not_owner"), path
+            assert answer.json()["owner"] == pair.home_address
+            assert int(answer.headers["Retry-After"]) >= 1
+        shown = pair.home.get(PATH).json()
+        assert [(one["nonce"], one["status"]) for one in shown["nonces"]] == [(0, "HELD")]
+        assert shown["fencing_token"] == 1, "the home has kept its lease"
 
 
 def test_a_wrong_node_carries_the_request_home_when_it_may(database: Database) -> None:
@@ -184,3 +205,10 @@ def test_a_wrong_node_carries_the_request_home_when_it_may(database: Database) -
 
         assert first.status_code == 200, first.text
         assert first.json()["nonces"][0]["nonce"] == again.json()["nonces"][0]["nonce"]
+        pair.home.post(f"{PATH}/reserve", json={"request_id": "r2"})
+        for path, body in (*marks(0), *marks(1, "endings")):
+            carried = pair.stranger.post(path, json=body)
+            assert carried.status_code == 200, (path, carried.text)
+        shown = pair.home.get(PATH).json()
+        assert [one["status"] for one in shown["nonces"]] == ["CONSUMED", "CONSUMED"]
+        assert shown["fencing_token"] == 1, "the home has kept its lease"

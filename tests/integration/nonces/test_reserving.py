@@ -192,15 +192,18 @@ def test_what_we_signed_is_left_to_whoever_follows_it(node: Desk) -> None:
     assert statuses(node.caller) == {0: "SIGNED"}
 
 
-def test_pruning_forgets_what_was_consumed_and_the_sequence_goes_on(node: Desk, clock: Clock) -> None:
-    node.reserve("a", "b")
-    node.used(0)
-    clock.advance(3600)
+def test_who_speaks_after_the_chain_has_proved_it_adds_the_hash(node: Desk) -> None:
+    """The chain counts, and knows no request. The caller is late, and right."""
+    node.reserve("a")
+    node.floor(1)
+    assert statuses(node.caller) == {0: "CONSUMED"}
 
-    assert node.caller.value("select fencepost.nonce_prune('30 minutes', 10)") == 1
-    node.acquire()
-    assert statuses(node.caller) == {1: "HELD"}
-    assert node.reserve("c") == [2]
+    node.used(0, tx_hash="0xaa")
+    node.used(0, tx_hash="0xaa")
+
+    assert node.reservations("a")[0]["tx_hash"] == "0xaa"
+    node.caller.refused("already_finished", USED, *node.key, 0, 1, "0xbb")
+    node.caller.refused("already_finished", RECYCLABLE, *node.key, 0, 1)
 
 
 def test_many_ends_are_answered_each(node: Desk) -> None:

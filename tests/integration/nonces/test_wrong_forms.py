@@ -43,8 +43,13 @@ def passes(desk: Desk, request_id: str) -> bool:
 
 
 def the_old_owner_inserts_a_fresh_nonce(scene: Scene) -> bool:
+    """What the new owner has written is guarded in any case; there is no row yet of the next nonce."""
     scene.clock.advance(10)
     scene.new.acquire()
+    scene.new.reserve("new")
+    with pytest.raises(psycopg.Error) as refused:
+        scene.old.used(0)
+    assert (refused.value.sqlstate or "").startswith("ZF"), "the guard does not even guard a written row"
     return passes(scene.old, "late")
 
 
@@ -108,11 +113,21 @@ def a_deleted_row_lets_the_token_begin_again(scene: Scene) -> bool:
 
 WRONG_FORMS = (
     PlantedBug(
-        "nobody looks at the lease: a guard on the written row does not know a row that is not there yet",
+        "tokens are compared on the written row: it does not know a row that is not there yet",
         "the_old_owner_inserts_a_fresh_nonce",
         (
             Edit("_nonce_fence", "if v_refusal is not null then", "if false then"),
             Edit("_nonce_fence", "v_highest is distinct from p_token", "false"),
+            Edit(
+                "_nonce_move",
+                "if v_row.hold is distinct from p_hold then",
+                "if v_row.hold is distinct from p_hold or v_row.fencing_token > p_token then",
+            ),
+            Edit(
+                "_nonce_reserve",
+                "where a.signer_id = p_signer_id and a.nonce = any (v_gaps)",
+                "where a.signer_id = p_signer_id and a.nonce = any (v_gaps) and a.fencing_token <= p_token",
+            ),
         ),
     ),
     PlantedBug(

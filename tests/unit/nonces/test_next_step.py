@@ -25,7 +25,9 @@ def tx(**more: Any) -> Open:
         "hashes": ["0xaa"],
         "signed_seconds": 10.0,
         "cancelling": False,
+        "rejected": False,
         "purpose": "send",
+        "error": None,
     }
     return Open(**{**facts, **more})
 

@@ -25,6 +25,19 @@ def test_forwarding_needs_the_nodes_own_address() -> None:
         NoncesSettings.load({"NONCES_ROUTING": "forward"})
 
 
+def test_forwarding_is_for_queue_mode_alone() -> None:
+    """In basic mode no node is the wrong one: it would be accepted and do nothing."""
+    forward = {"NONCES_ROUTING": "forward", "NONCES_NODE_ADDRESS": "http://a:1"}
+    with pytest.raises(SettingsError, match="NONCES_MODE"):
+        NoncesSettings.load(forward)
+    assert NoncesSettings.load({**forward, "NONCES_MODE": "queue"}).routing == "forward"
+
+
+def test_an_address_that_nobody_can_ask_is_refused() -> None:
+    with pytest.raises(SettingsError, match="NONCES_NODE_ADDRESS"):
+        NoncesSettings.load({"NONCES_NODE_ADDRESS": "node-1:8080"})
+
+
 def test_secrets_are_not_shown() -> None:
     settings = NoncesSettings.load(
         {"NONCES_KEYSTORE_PASSWORD": "hunter2hunter2", "NONCES_CHAINS": "1=https://u:hunter2hunter2@a"}

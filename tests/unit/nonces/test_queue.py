@@ -56,3 +56,29 @@ async def test_who_waits_too_long_is_turned_away_and_nothing_is_reserved_for_him
     assert [row.request_id for row in await fresh] == ["fresh"]
     assert counter.batches == [["first"], ["fresh"]]
     await queue.close()
+
+
+async def test_nobody_waits_longer_than_allowed_while_a_batch_stands_still() -> None:
+    """The batch before is never answered: the timer turns away, and what was full has room again."""
+    counter, metrics = Counter(), Metrics()
+    queue = SignerQueue(
+        counter.reserve, NonceMetrics.on(metrics), queue_max=2, batch_max=1, wait_seconds=0.05
+    )
+    served = asyncio.create_task(queue.put(["first"]))
+    await asyncio.sleep(0)
+    waiting = [asyncio.create_task(queue.put([name])) for name in ("second", "third")]
+    await asyncio.sleep(0)
+    assert metrics.registry.get_sample_value("fencepost_nonces_queue_depth") == 2
+    with pytest.raises(Backpressure, match="NONCES_QUEUE_MAX"):
+        await queue.put(["fourth"])
+
+    ended, _ = await asyncio.wait(waiting, timeout=60)
+
+    assert [type(task.exception()) for task in ended] == [Backpressure, Backpressure]
+    assert metrics.registry.get_sample_value("fencepost_nonces_queue_depth") == 0
+    assert metrics.registry.get_sample_value("fencepost_nonces_queue_seconds_count") == 2, "they waited too"
+    counter.open.set()
+    assert [row.request_id for row in await served] == ["first"]
+    assert counter.batches == [["first"]]
+    assert metrics.registry.get_sample_value("fencepost_nonces_queue_seconds_count") == 3
+    await queue.close()

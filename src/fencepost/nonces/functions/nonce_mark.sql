@@ -7,7 +7,8 @@
 --   used         everything but CONSUMED             CONSUMED   also RELEASED, by its last holder: used is used
 --   recyclable   HELD                                RELEASED   from SIGNING on it may have been signed: refused
 --
--- An event that has happened already, by the same hold and with the same hash, is answered as if it happened now.
+-- An event that has happened already, by the same hold and with the same hash, is answered as if it happened now. When the chain
+-- has proved it used before its holder spoke, nobody knew the hash: his word adds it.
 
 -- The move, or why not. Never raises a refusal; locks the allocation's row.
 create or replace function fencepost._nonce_move(
@@ -34,6 +35,11 @@ begin
   v_to := case p_event when 'signing' then 'SIGNING' when 'broadcast' then 'BROADCAST' when 'used' then 'CONSUMED'
                        when 'recyclable' then 'RELEASED'
                        when 'signed' then case when v_row.status = 'BROADCAST' then 'BROADCAST' else 'SIGNED' end end;
+  if p_event = 'used' and v_row.status = 'CONSUMED' and v_row.tx_hash is null and p_tx_hash is not null then
+    update fencepost.nonce_allocation a set tx_hash = p_tx_hash, fencing_token = p_token, updated_at = fencepost.clock()
+    where a.signer_id = p_signer_id and a.nonce = p_nonce;
+    return;
+  end if;
   if v_row.status = v_to and p_event <> 'signed' then
     -- Again; another hash is another claim.
     refusal := case when p_event = 'used' and p_tx_hash is distinct from v_row.tx_hash then 'already_finished' end;
@@ -179,22 +185,4 @@ begin
     end if;
     return query select v_asked.nonce, v_move.refusal;
   end loop;
-end $$;
-
--- Forget consumed nonces older than p_keep, at most p_limit. The sequence does not stand on them; a request that is
--- repeated after that gets a new nonce, so p_keep is the window in which a repeat is recognised.
-create or replace function fencepost.nonce_prune(p_keep interval, p_limit integer) returns bigint
-language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
-as $$
-declare
-  v_before timestamptz := fencepost.clock() - p_keep;
-  v_gone   bigint;
-begin
-  perform fencepost._check_duration('keep', p_keep, interval '100 years');
-  perform fencepost._check_limit(p_limit);
-  delete from fencepost.nonce_allocation a where a.ctid = any (array(
-    select o.ctid from fencepost.nonce_allocation o where o.status = 'CONSUMED' and o.updated_at < v_before
-    order by o.updated_at limit p_limit for update skip locked));
-  get diagnostics v_gone = row_count;
-  return v_gone;
 end $$;

@@ -158,7 +158,7 @@ begin
     perform fencepost._nonce_mark('used', p_chain_id, p_signer, p_owner, p_token, v_tx.nonce, v_tx.hold, p_tx_hash);
   end if;
   update fencepost.nonce_transaction t
-  set state = 'CONFIRMED', tx_hash = p_tx_hash, receipt = p_receipt, in_doubt_since = null,
+  set state = 'CONFIRMED', tx_hash = p_tx_hash, receipt = p_receipt, in_doubt_since = null, error = null,
       block_number = (p_receipt ->> 'block_number')::bigint, updated_at = fencepost.clock()
   where t.transaction_id = p_transaction_id
   returning * into v_tx;

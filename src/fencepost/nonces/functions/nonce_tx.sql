@@ -6,9 +6,10 @@
 --   unbind     BOUND           QUEUED      was HELD and unsigned: given back, or taken by a stranger
 --   mined      BOUND, MINED    MINED       stays BROADCAST: a block can be taken back
 --   unmined    MINED           BOUND       a reorganisation took the block back
---   confirm    BOUND, MINED    CONFIRMED   CONSUMED; or CANCELLED when the no-op was mined
---   reject     QUEUED, BOUND   REJECTED    given back if HELD; from SIGNING on refused
+--   confirm    BOUND, MINED    CONFIRMED   CONSUMED; CANCELLED or REJECTED when the no-op was mined, by why it was made
 --   cancel     QUEUED          CANCELLED   a bound one is only marked: the owner replaces it with a no-op
+--   reject     QUEUED, BOUND   CANCELLED   given back if HELD; or REJECTED. From SIGNING on a REJECTED one is only marked, for a no-op
+--   note       BOUND           BOUND       what stands in its way at present
 --
 -- Signing and sending are the allocation's own moves (nonce_mark.sql). A crash between any two of them leaves a state from
 -- which the next owner goes on: nothing is kept anywhere else.
@@ -185,7 +186,7 @@ begin
   perform fencepost._nonce_tx_own('mined', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{BOUND,MINED}');
   update fencepost.nonce_transaction t
   set state = case when p_block_hash is null then 'BOUND' else 'MINED' end, tx_hash = p_tx_hash, block_number = p_block_number,
-      block_hash = p_block_hash, updated_at = fencepost.clock()
+      block_hash = p_block_hash, error = case when t.rejected_at is not null then t.error end, updated_at = fencepost.clock()
   where t.transaction_id = p_transaction_id;
 end $$;
 
@@ -203,7 +204,7 @@ begin
 end $$;
 
 -- Deep enough: the nonce is CONSUMED and the transaction has its end, told by the outbox in the same commit. Which end, the
--- mined version says: the transaction itself, or the no-op that cancels it.
+-- mined version says: the transaction itself, or the no-op that cancels it. What stood in its way on the way there is past.
 create or replace function fencepost.nonce_tx_confirm(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_tx_hash text, p_receipt jsonb
 ) returns text
@@ -223,7 +224,8 @@ begin
   end if;
   perform fencepost._nonce_mark('used', p_chain_id, p_signer, p_owner, p_token, v_tx.nonce, v_tx.hold, p_tx_hash);
   update fencepost.nonce_transaction t
-  set state = case v_purpose when 'cancel' then 'CANCELLED' else 'CONFIRMED' end, tx_hash = p_tx_hash, receipt = p_receipt,
+  set state = case when v_purpose <> 'cancel' then 'CONFIRMED' when t.rejected_at is null then 'CANCELLED' else 'REJECTED' end,
+      error = case when v_purpose = 'cancel' and t.rejected_at is not null then t.error end, tx_hash = p_tx_hash, receipt = p_receipt,
       block_number = coalesce((p_receipt ->> 'block_number')::bigint, t.block_number), updated_at = fencepost.clock()
   where t.transaction_id = p_transaction_id
   returning * into v_tx;
@@ -251,11 +253,15 @@ begin
   set status = 'CONSUMED', request_id = null, locked_until = null, fencing_token = p_token, updated_at = fencepost.clock()
   where a.signer_id = v_tx.signer_id and a.nonce = v_tx.nonce;
   update fencepost.nonce_transaction t
-  set state = 'QUEUED', nonce = null, hold = null, max_fee = null, max_priority = null, updated_at = fencepost.clock()
+  set state = 'QUEUED', nonce = null, hold = null, max_fee = null, max_priority = null, updated_at = fencepost.clock(),
+      error = case when t.rejected_at is not null then t.error
+                   else 'lost: its nonce was used by somebody else with the same key. It takes another one.' end
   where t.transaction_id = p_transaction_id;
 end $$;
 
--- It cannot be sent, and nothing of it was signed: the nonce is given back, and the transaction has its end.
+-- It shall not be sent, and will end as p_state, with p_error. While nothing of it was signed with its nonce, that is given back and this
+-- is its end. Signed, it can only be REJECTED here, and its nonce is not given back: the owner replaces it with a no-op, as for a
+-- cancellation, and its end comes when that is mined. Who has asked to cancel it before gets that.
 create or replace function fencepost.nonce_tx_reject(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_state text, p_error text
 ) returns void
@@ -267,14 +273,38 @@ begin
   perform fencepost._check_word('state', p_state, '{REJECTED,CANCELLED}');
   perform fencepost._check_text('error', p_error, 2000);
   v_tx := fencepost._nonce_tx_own('reject', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{QUEUED,BOUND}');
+  if p_state = 'REJECTED' and exists (
+    select from fencepost.nonce_allocation a
+    where a.signer_id = v_tx.signer_id and a.nonce = v_tx.nonce and a.status in ('SIGNING', 'SIGNED', 'BROADCAST')) then
+    update fencepost.nonce_transaction t
+    set rejected_at = fencepost.clock(), cancel_requested_at = fencepost.clock(), error = p_error, updated_at = fencepost.clock()
+    where t.transaction_id = p_transaction_id and t.cancel_requested_at is null;
+    return;
+  end if;
   if v_tx.nonce is not null then
     perform fencepost._nonce_mark('recyclable', p_chain_id, p_signer, p_owner, p_token, v_tx.nonce, v_tx.hold, null);
   end if;
   update fencepost.nonce_transaction t
-  set state = p_state, error = p_error, updated_at = fencepost.clock()
+  set state = case when t.rejected_at is null then p_state else 'REJECTED' end,
+      error = case when t.rejected_at is null then p_error else t.error end, updated_at = fencepost.clock()
   where t.transaction_id = p_transaction_id
   returning * into v_tx;
   perform fencepost._nonce_tx_tell(v_tx);
+end $$;
+
+-- What stands in its way at present, for whoever looks; null when nothing does.
+create or replace function fencepost.nonce_tx_note(
+  p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_error text
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  if p_error is not null then
+    perform fencepost._check_text('error', p_error, 2000);
+  end if;
+  perform fencepost._nonce_tx_own('note', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{BOUND}');
+  update fencepost.nonce_transaction t set error = p_error, updated_at = fencepost.clock()
+  where t.transaction_id = p_transaction_id and t.rejected_at is null;
 end $$;
 
 -- A person or a program wants it cancelled. What waits is cancelled at once; what has its nonce is marked, and the owner
@@ -313,7 +343,8 @@ end $$;
 create or replace function fencepost.nonce_tx_open(p_chain_id bigint, p_signer text, p_limit integer)
 returns table (transaction_id bigint, state text, nonce bigint, hold bigint, status text, recipient text, value text, data bytea,
                gas_limit bigint, max_fee text, max_priority text, tx_hash text, block_hash text, raw bytea, version integer,
-               signed_hashes text[], signed_at timestamptz, cancelling boolean, purpose text)
+               signed_hashes text[], signed_at timestamptz, cancelling boolean, rejected boolean, purpose text,
+               error text)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
@@ -324,7 +355,7 @@ begin
          t.max_fee::text, t.max_priority::text, coalesce(n.tx_hash, a.tx_hash), t.block_hash, n.raw, n.version,
          array(select o.tx_hash from fencepost.nonce_signature o where o.signer_id = t.signer_id and o.nonce = t.nonce
                order by o.version desc),
-         n.created_at, t.cancel_requested_at is not null, n.purpose
+         n.created_at, t.cancel_requested_at is not null, t.rejected_at is not null, n.purpose, t.error
   from fencepost.nonce_signer s
   join fencepost.nonce_transaction t on t.signer_id = s.signer_id and t.state in ('BOUND', 'MINED')
   cross join lateral (select o.* from fencepost.nonce_allocation o where o.signer_id = t.signer_id and o.nonce = t.nonce
@@ -335,15 +366,25 @@ begin
   order by t.nonce limit p_limit;
 end $$;
 
--- The signers that have transactions to move. Served by the partial indexes.
-create or replace function fencepost.nonce_tx_signers() returns table (chain_id bigint, signer text)
+-- The signers that have transactions to move, and for how long nobody has held them although there was something to move: 0 for
+-- one that is held. Served by the partial indexes, and by the lease's primary key.
+create or replace function fencepost.nonce_tx_signers() returns table (chain_id bigint, signer text, free_seconds double precision)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
+declare
+  v_now timestamptz := fencepost.clock();
 begin
   return query
-  select s.chain_id, s.signer from fencepost.nonce_signer s
-  where exists (select from fencepost.nonce_transaction t where t.signer_id = s.signer_id and t.state = 'QUEUED')
-     or exists (select from fencepost.nonce_transaction t where t.signer_id = s.signer_id and t.state in ('BOUND', 'MINED'))
+  select s.chain_id, s.signer,
+         case when l.owner is not null and l.expires_at > v_now then 0
+              else extract(epoch from v_now - greatest(l.expires_at, least(q.created_at, o.created_at))) end::double precision
+  from fencepost.nonce_signer s
+  left join fencepost.lease l on l.resource = fencepost._nonce_resource(s.chain_id, s.signer)
+  left join lateral (select t.created_at from fencepost.nonce_transaction t
+                     where t.signer_id = s.signer_id and t.state = 'QUEUED' order by t.transaction_id limit 1) q on true
+  left join lateral (select t.created_at from fencepost.nonce_transaction t
+                     where t.signer_id = s.signer_id and t.state in ('BOUND', 'MINED') order by t.nonce limit 1) o on true
+  where q.created_at is not null or o.created_at is not null
   order by s.signer_id;
 end $$;

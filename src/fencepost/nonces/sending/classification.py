@@ -36,6 +36,24 @@ class Meaning(StrEnum):
     """Unknown: the same bytes again, later."""
 
 
+# What is told to whoever sent it. Our own words: what a node says may hold anything, and has no end.
+_TOLD = {
+    Meaning.NONCE_TOO_LOW: "its nonce is used already. The receipts will tell by which transaction.",
+    Meaning.NONCE_TOO_HIGH: "the node misses an earlier one of this signer. It is sent again.",
+    Meaning.UNDERPRICED: "the pool has another one at its nonce for more. It is raised when it is stuck.",
+    Meaning.FEE_TOO_LOW: "its fee is below what is taken at present. It is raised when it is stuck.",
+    Meaning.INSUFFICIENT_FUNDS: "the signer cannot pay for it. It is sent again, and goes on when he can.",
+    Meaning.INVALID: "no block will ever take it. A no-op takes its nonce.",
+    Meaning.POOL_FULL: "the pool of the node is full. It is sent again.",
+    Meaning.PASSING: "the node refused it, and why is not known here. It is sent again.",
+}
+
+
+def told(meaning: Meaning | None) -> str | None:
+    """What stands in the way of a transaction, or None when nothing does."""
+    return None if meaning is None or meaning is Meaning.KNOWN else f"{meaning}: {_TOLD[meaning]}"
+
+
 @dataclass(frozen=True, slots=True)
 class Pattern:
     """A text, whose it is, and what it means."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from fencepost.client import Fencepost
 from fencepost.errors import InvalidInput, NotFound
+from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.sending import transaction as tx_calls
 from fencepost.nonces.sending.keys import Keys
 from fencepost.nonces.sending.rpc import Chains
@@ -25,6 +26,7 @@ class Intake:
         keys: Keys,
         sender: Sender,
         *,
+        metrics: NonceMetrics,
         gas_max: int,
         hooks: Collection[str],
     ) -> None:
@@ -33,6 +35,7 @@ class Intake:
         self._chains = chains
         self._keys = keys
         self._sender = sender
+        self._metrics = metrics
         self._gas_max = gas_max
         self._hooks = hooks
 
@@ -68,6 +71,9 @@ class Intake:
 
     async def cancel(self, transaction_id: int) -> dict[str, Any]:
         """At once if it waits; otherwise its owner replaces it with a no-op, and the chain decides."""
-        await self._fp.run(tx_calls.cancel(transaction_id))
+        before = (await self.show(transaction_id))["state"]
+        state = await self._fp.run(tx_calls.cancel(transaction_id))
+        if state == "CANCELLED" and before != state:
+            self._metrics.transactions.labels(state=state).inc()
         self._sender.wake()
         return await self.show(transaction_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from fencepost.client import Fencepost
 from fencepost.crashpoints import crash_point
@@ -18,7 +18,7 @@ from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.node import Node
 from fencepost.nonces.sending import fees as fee_rules
 from fencepost.nonces.sending import transaction as tx_calls
-from fencepost.nonces.sending.classification import Meaning
+from fencepost.nonces.sending.classification import Meaning, told
 from fencepost.nonces.sending.decoding import fees_of
 from fencepost.nonces.sending.fees import GWEI, Fees, Market
 from fencepost.nonces.sending.keys import Keys
@@ -31,6 +31,7 @@ from fencepost.nonces.signer import Signer, checksummed
 _log = get_logger(__name__)
 T = TypeVar("T")
 NO_OP_GAS = 21_000
+FEE_CAP = "fee_cap: the chain asks for more than NONCES_MAX_FEE_GWEI. It waits."
 # After these the rest of the signer's line must wait: what comes later would fail alike.
 _STOPPING = frozenset(
     {Meaning.INSUFFICIENT_FUNDS, Meaning.NONCE_TOO_HIGH, Meaning.POOL_FULL, Meaning.PASSING}
@@ -48,7 +49,11 @@ class Line:
         keys: Keys,
         metrics: NonceMetrics,
         signer: Signer,
+        *,
+        away: bool = False,
     ) -> None:
+        """`away` from the signer's home, which leaves it alone."""
+        self._away = away
         self._fp = fp
         self._node = node
         self._chain = chain
@@ -60,7 +65,7 @@ class Line:
         self._cap = round(self._settings.max_fee_gwei * GWEI)
         self._market: Market | None = None
 
-    async def advance(self) -> float:
+    async def advance(self) -> None:
         """Take what waits, and move each in order of nonce, as far as it goes."""
         sight = await self._look()
         await self._write(
@@ -79,7 +84,6 @@ class Line:
         crash_point("nonces.after_take")
         if not taken:
             await self._fill_gaps()
-        oldest = 0.0
         for tx in await self._fp.run(tx_calls.open_of(self._signer, self._settings.open_max)):
             try:
                 going = await self._move(tx, sight)
@@ -89,11 +93,8 @@ class Line:
                 # It has moved on under another owner: the next turn reads how far.
                 _log.info("transaction_moved_on", transaction_id=tx.transaction_id, reason=error.reason)
                 continue
-            if tx.status == "BROADCAST" and tx.state == "BOUND":
-                oldest = max(oldest, tx.signed_seconds)
             if not going:
                 break
-        return oldest
 
     async def _look(self) -> Sight:
         head = await self._chain.block_number()
@@ -103,15 +104,7 @@ class Line:
         return Sight(head, latest, min(final, latest), pooled_count=pooled)
 
     async def _final_count(self, chain: Chain, head: int) -> int:
-        """What is counted deep enough to stay; nothing, when the node has forgotten that block's state."""
-        deep = head - self._settings.confirmations
-        if deep < 0:
-            return 0
-        try:
-            return await chain.transaction_count(self._signer.name, deep)
-        except RpcError as error:
-            _log.warning("state_forgotten", signer=self._signer.resource, block=deep, error=str(error))
-            return 0
+        return await chain.final_count(self._signer.name, head, self._settings.confirmations)
 
     async def _move(self, tx: Open, sight: Sight) -> bool:
         """One step, or several that need no look at the chain between them. False: the line stops here."""
@@ -121,12 +114,7 @@ class Line:
             step = after_sending(tx, sight, self._patience)
         match step:
             case Step.GIVE_UP:
-                await self._write(
-                    lambda lease: tx_calls.reject(
-                        self._signer, lease, tx, "CANCELLED", "cancelled before it was signed"
-                    )
-                )
-                self._metrics.transactions.labels(state="CANCELLED").inc()
+                await self._give_up(tx)
             case Step.SIGN:
                 return await self._sign_and_send(tx)
             case Step.SEND | Step.SEND_AGAIN:
@@ -145,6 +133,14 @@ class Line:
             case Step.WAIT:
                 pass
         return True
+
+    async def _give_up(self, tx: Open) -> None:
+        """REJECTED, if a stranger took the nonce of one that no block would ever have taken."""
+        state: Literal["REJECTED", "CANCELLED"] = "REJECTED" if tx.rejected else "CANCELLED"
+        await self._write(
+            lambda lease: tx_calls.reject(self._signer, lease, tx, state, "cancelled before it was signed")
+        )
+        self._metrics.transactions.labels(state=state).inc()
 
     async def _sight_of(self, tx: Open, sight: Sight) -> Sight:
         """The receipt of whichever version was mined; and whether the newest one is still in the pool."""
@@ -186,6 +182,7 @@ class Line:
         if tx.status == "HELD" or offered is None:
             offered = await self._suggested()
             if offered is None:
+                await self._note(tx, FEE_CAP)
                 return False
             chosen = offered
             await self._write(lambda lease: tx_calls.signing(self._signer, lease, tx, chosen))
@@ -208,9 +205,7 @@ class Line:
     async def _send(self, tx: Open, raw: bytes) -> bool:
         meaning = await self._chain.send(raw)
         crash_point("nonces.after_send")
-        if meaning is Meaning.INVALID and not tx.cancelling:
-            _log.error("transaction_invalid", transaction_id=tx.transaction_id, nonce=tx.nonce)
-            await self._fp.run(tx_calls.cancel(tx.transaction_id))
+        await self._note(tx, told(meaning), final=meaning is Meaning.INVALID)
         if meaning in _STOPPING:
             _log.warning("send_refused", signer=self._signer.resource, nonce=tx.nonce, meaning=str(meaning))
             return False
@@ -220,11 +215,20 @@ class Line:
             crash_point("nonces.after_broadcast")
         return True
 
+    async def _note(self, tx: Open, why: str | None, *, final: bool = False) -> None:
+        """What stands in its way, for whoever looks; written when it is something new."""
+        if final and not tx.cancelling:
+            _log.error("transaction_invalid", transaction_id=tx.transaction_id, nonce=tx.nonce)
+            await self._write(lambda lease: tx_calls.reject(self._signer, lease, tx, "REJECTED", str(why)))
+        elif why != tx.error and not tx.rejected:
+            await self._write(lambda lease: tx_calls.note(self._signer, lease, tx, why))
+
     async def _replace(self, tx: Open, *, cancelling: bool) -> None:
         """A further version at a higher fee. Each is stored; whichever is mined, the nonce is used once."""
         offered = fee_rules.raised(fees_of(tx.raw or b""), await self._asked(), self._cap)
         if offered is None:
             _log.warning("fee_cap_reached", transaction_id=tx.transaction_id, nonce=tx.nonce)
+            await self._note(tx, FEE_CAP)
             return
         order = Order(self._signer.name, 0, b"", NO_OP_GAS) if cancelling else tx.order
         raw = await self._store(tx, order, offered, purpose="cancel" if cancelling else "send")
@@ -277,7 +281,7 @@ class Line:
 
     async def _write(self, call: Callable[[Lease], Call[T]]) -> T:
         """Fenced, and only while this node holds the signer: nobody is asked to hand over for this."""
-        return await self._node.write(self._signer, call, patient=False)
+        return await self._node.write(self._signer, call, patient=False, away=self._away)
 
 
 async def _receipt_of(chain: Chain, tx: Open) -> Receipt | None:

@@ -96,6 +96,22 @@ class Chain:
         except RpcError:
             return 0
 
+    async def final_count(self, address: str, head: int, depth: int) -> int:
+        """What is counted deep enough to stay; nothing, when the node has forgotten that block's state."""
+        if head < depth:
+            return 0
+        try:
+            return await self.transaction_count(address, head - depth)
+        except RpcError as error:
+            _log.warning(
+                "state_forgotten",
+                chain_id=self.chain_id,
+                signer=address,
+                block=head - depth,
+                error=str(error),
+            )
+            return 0
+
     async def receipt(self, tx_hash: str) -> dict[str, Any] | None:
         found: dict[str, Any] | None = await self.call("eth_getTransactionReceipt", tx_hash)
         return found

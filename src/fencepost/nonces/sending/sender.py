@@ -1,4 +1,8 @@
-"""Moves the transactions of the signers that this node holds. Remembers nothing between two turns."""
+"""Moves the transactions of the signers that this node holds or may take. Remembers nothing between turns.
+
+In queue mode those whose home is here. If nobody has held a signer for the length of a lease although it had
+something to move, its home cannot: it has not its key, or not its chain. Then whoever can does it.
+"""
 
 from __future__ import annotations
 
@@ -46,32 +50,34 @@ class Sender:
     async def tick(self) -> float:
         ours = await self._keys.addresses()
         mine = [
-            signer
-            for signer in await self._fp.run(tx_calls.signers())
-            if signer.name in ours and self._chains.get(signer.chain_id) is not None
+            waiting.signer
+            for waiting in await self._fp.run(tx_calls.signers())
+            if waiting.signer.name in ours
+            and self._chains.get(waiting.signer.chain_id) is not None
+            and (self._is_home(waiting.signer) or waiting.free_seconds >= self._settings.lease_seconds)
         ]
         # All of them come to their end: a turn must not meet what is left of the last one.
         ended = await asyncio.gather(*(self._guarded(signer) for signer in mine), return_exceptions=True)
-        waits = [_unharmed(one) for one in ended]
-        self._metrics.stuck_seconds.set(max(waits, default=0.0))
+        for error in ended:
+            if error is not None:
+                raise error
         return self._settings.poll_seconds
 
-    async def _guarded(self, signer: Signer) -> float:
-        """One signer's trouble is not another's. Answers the age of its oldest that is sent and not mined."""
+    async def _guarded(self, signer: Signer) -> None:
+        """One signer's trouble is not another's."""
         chain = self._chains.get(signer.chain_id)
         assert chain is not None
+        away = not self._is_home(signer)
         async with self._turns:
             try:
-                return await Line(self._fp, self._node, chain, self._keys, self._metrics, signer).advance()
+                await Line(
+                    self._fp, self._node, chain, self._keys, self._metrics, signer, away=away
+                ).advance()
             except SignerElsewhere:
-                return 0.0
+                return
             except (ChainUnavailable, SigningFailed, RpcError, Refusal) as error:
                 _log.warning("transactions_wait", signer=signer.resource, error=str(error))
                 self._metrics.loop_errors.labels(loop="transactions").inc()
-                return 0.0
 
-
-def _unharmed(ended: float | BaseException) -> float:
-    if isinstance(ended, BaseException):
-        raise ended
-    return ended
+    def _is_home(self, signer: Signer) -> bool:
+        return self._node.home(signer) is None

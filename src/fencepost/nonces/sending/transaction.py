@@ -54,6 +54,19 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """A signer with something to move, and for how long nobody has held it all the same."""
+
+    chain_id: int
+    name: str
+    free_seconds: float
+
+    @property
+    def signer(self) -> Signer:
+        return Signer(self.chain_id, self.name)
+
+
+@dataclass(frozen=True, slots=True)
 class Open:
     """A transaction that has its nonce, and how far it has come."""
 
@@ -69,7 +82,9 @@ class Open:
     hashes: Sequence[str]
     signed_seconds: float
     cancelling: bool
+    rejected: bool
     purpose: Literal["send", "cancel"] | None
+    error: str | None
 
 
 def submit(signer: Signer, key: str, order: Order, *, webhook: str | None = None) -> Call[Submitted]:
@@ -107,16 +122,21 @@ def open_of(signer: Signer, limit: int) -> Call[list[Open]]:
     return Call(
         "select transaction_id, state, nonce, hold, status, recipient, value, data, gas_limit, max_fee,"
         " max_priority, block_hash, raw, signed_hashes,"
-        " coalesce(extract(epoch from fencepost.clock() - signed_at), 0)::float8, cancelling, purpose"
+        " coalesce(extract(epoch from fencepost.clock() - signed_at), 0)::float8, cancelling, rejected,"
+        " purpose, error"
         " from fencepost.nonce_tx_open(%s::bigint, %s::text, %s::integer)",
         (signer.chain_id, signer.name, limit),
         each(_open),
     )
 
 
-def signers() -> Call[list[Signer]]:
+def signers() -> Call[list[Waiting]]:
     """The signers that have something to move."""
-    return Call("select chain_id, signer from fencepost.nonce_tx_signers()", (), each(Signer))
+    return Call(
+        "select chain_id, signer, free_seconds from fencepost.nonce_tx_signers()",
+        (),
+        each(Waiting),
+    )
 
 
 def signing(signer: Signer, lease: Lease, tx: Open, fees: Fees) -> Call[None]:
@@ -167,11 +187,20 @@ def lost(signer: Signer, lease: Lease, tx: Open) -> Call[None]:
 def reject(
     signer: Signer, lease: Lease, tx: Open, state: Literal["REJECTED", "CANCELLED"], why: str
 ) -> Call[None]:
-    """It will not be sent, and nothing of it was signed."""
+    """It shall not be sent. Unsigned, this is its end; signed, a no-op takes its nonce first."""
     return Call(
         "select fencepost.nonce_tx_reject(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::text,"
         " %s::text)",
-        (*_fence(signer, lease), tx.transaction_id, state, text("error", why[:1000])),
+        (*_fence(signer, lease), tx.transaction_id, state, text("error", why)),
+        nothing,
+    )
+
+
+def note(signer: Signer, lease: Lease, tx: Open, why: str | None) -> Call[None]:
+    """What stands in its way at present, or nothing."""
+    return Call(
+        "select fencepost.nonce_tx_note(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::text)",
+        (*_fence(signer, lease), tx.transaction_id, optional_text("error", why)),
         nothing,
     )
 
@@ -253,14 +282,16 @@ def _open(
     hashes: Sequence[str],
     signed_seconds: float,
     cancelling: bool,
+    rejected: bool,
     purpose: Literal["send", "cancel"] | None,
+    error: str | None,
 ) -> Open:
     tip = None if max_priority is None else int(max_priority)
     fees = None if max_fee is None else Fees(int(max_fee), tip)
     order = Order(recipient, int(value), bytes(data), gas)
     return Open(
         transaction_id, state, nonce, hold, status, order, fees, block_hash,
-        None if raw is None else bytes(raw), hashes, signed_seconds, cancelling, purpose,
+        None if raw is None else bytes(raw), hashes, signed_seconds, cancelling, rejected, purpose, error,
     )  # fmt: skip
 
 

@@ -1,0 +1,123 @@
+"""What is watched, and what the chain proves, on a real chain: also when everything else stands still."""
+
+from fencepost.embedded import Database
+from fencepost.testing import Clock
+from tests.acceptance.nonces.anvil import ETHER, Anvil
+from tests.acceptance.nonces.exchange import Exchange, new_account, opened, recipient
+from tests.acceptance.nonces.lossy_rpc import LossyRpc
+
+
+async def test_a_replacement_does_not_make_a_stuck_transaction_younger(
+    database: Database, clock: Clock, anvil: Anvil
+) -> None:
+    async with opened(database, anvil, stuck_seconds=60.0) as exchange:
+        paid = await exchange.pay("pay-1", recipient(1), 5)
+        await exchange.turn()
+        first = (await exchange.intake.show(paid))["tx_hash"]
+        for _ in range(4):
+            clock.advance(50)
+            await exchange.turn()
+
+        assert (await exchange.intake.show(paid))["tx_hash"] != first, "it was replaced"
+        assert (await exchange.sample("stuck_seconds") or 0) >= 200
+        await exchange.mine_and_turn(3)
+        assert await exchange.sample("stuck_seconds") == 0
+
+
+async def test_who_cannot_pay_is_stuck(database: Database, clock: Clock, anvil: Anvil) -> None:
+    async with opened(database, anvil) as exchange:
+        paid = await exchange.pay("pay-1", recipient(1), 1000 * ETHER)
+        await exchange.turn()
+        clock.advance(14)
+        await exchange.turn()
+
+        assert await exchange.state(paid) == ("BOUND", "SIGNED")
+        assert (await exchange.sample("stuck_seconds") or 0) >= 14
+
+
+async def test_what_was_sent_is_stuck_and_what_waits_is_waiting_while_no_endpoint_answers(
+    database: Database, clock: Clock, anvil: Anvil
+) -> None:
+    with LossyRpc(anvil.url) as rpc:
+        async with opened(database, anvil, urls=rpc.url) as exchange:
+            await exchange.pay("pay-1", recipient(1))
+            await exchange.turn()
+            rpc.is_dead = True
+            await exchange.pay("pay-2", recipient(2))
+            clock.advance(14)
+            await exchange.turn()
+
+            assert (await exchange.sample("stuck_seconds") or 0) >= 14
+            assert (await exchange.sample("waiting_seconds") or 0) >= 14
+
+
+async def test_the_node_of_another_signer_sees_it_too(database: Database, clock: Clock, anvil: Anvil) -> None:
+    """Nobody holds the signer of what is stuck: whoever is alive tells it."""
+    async with opened(database, anvil) as exchange:
+        await exchange.pay("pay-1", recipient(1))
+        await exchange.turn()
+    clock.advance(1000)
+    async with opened(database, anvil, account=new_account(7)) as other:
+        assert (await other.sample("stuck_seconds") or 0) >= 1000
+
+
+async def used_outside(exchange: Exchange) -> int:
+    """A nonce that its caller signs himself; it is mined, and he says nothing."""
+    (held,) = await exchange.node.reserve(exchange.signer, ["outside"])
+    exchange.anvil.rpc("anvil_setNonce", exchange.signer.name, hex(held.nonce + 1))
+    exchange.anvil.mine()
+    return held.nonce
+
+
+async def status_of(exchange: Exchange, request_id: str) -> str:
+    (row,) = await exchange.node.reserve(exchange.signer, [request_id])
+    return row.status
+
+
+async def test_the_chain_is_asked_about_a_caller_who_says_nothing(
+    database: Database, clock: Clock, anvil: Anvil
+) -> None:
+    """No managed transaction is there, and nobody gives a command. Before his time is over nobody asks."""
+    async with opened(database, anvil, idle_seconds=0.01, hold_seconds=10.0) as exchange:
+        await used_outside(exchange)
+        exchange.anvil.mine(3)
+        await exchange.chores.ask_the_chains()
+        assert await status_of(exchange, "outside") == "HELD", "his time is not over"
+        clock.advance(11)
+        assert await exchange.sample("overdue") == 1
+
+        await exchange.chores.tick()
+
+        assert await status_of(exchange, "outside") == "CONSUMED"
+        assert await exchange.sample("overdue") == 0
+        await exchange.node.mark_used(exchange.signer, 0, 1, "0x" + "ab" * 32)
+
+
+async def test_what_is_not_deep_enough_proves_nothing_and_takes_no_lease(
+    database: Database, clock: Clock, anvil: Anvil
+) -> None:
+    async with opened(database, anvil, hold_seconds=10.0) as exchange:
+        await used_outside(exchange)
+        clock.advance(16)
+
+        await exchange.chores.ask_the_chains()
+
+        with database.connect_admin() as admin:
+            rows = admin.execute("select status, fencing_token from fencepost.nonce_allocation").fetchall()
+            tokens = admin.execute("select fencing_token from fencepost.nonce_signer").fetchall()
+        assert (rows, tokens) == ([("HELD", 1)], [(1,)])
+
+
+async def test_a_signer_of_another_node_is_left_to_it(database: Database, clock: Clock, anvil: Anvil) -> None:
+    async with opened(database, anvil, hold_seconds=1.0) as exchange:
+        await used_outside(exchange)
+        anvil.mine(3)
+        clock.advance(2)
+        async with opened(database, anvil, account=new_account(7)) as other:
+            await other.chores.ask_the_chains()
+        (held,) = await exchange.node.reserve(exchange.signer, ["outside"])
+        assert (held.status, held.fencing_token) == ("HELD", 1)
+
+        await exchange.chores.ask_the_chains()
+
+        assert await status_of(exchange, "outside") == "CONSUMED"

@@ -1,0 +1,86 @@
+"""What an operator sees of a node: the figures and the lines of the log that the reference promises."""
+
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+import pytest
+import structlog
+
+from fencepost.embedded import Database
+from fencepost.nonces.node import Node
+from fencepost.testing import Clock
+from tests.integration.nonces.town import ALICE, Town, town_on
+
+LEASE_SECONDS = 30.0
+
+
+@pytest.fixture
+async def town(database: Database) -> AsyncGenerator[Town]:
+    async with town_on(database) as town:
+        yield town
+
+
+def counted(town: Town, node: Node, name: str, **labels: str) -> float:
+    sample = town.houses[node].metrics.registry.get_sample_value
+    return sample(f"fencepost_nonces_{name}", labels) or 0.0
+
+
+def told(said: list[Any], event: str) -> list[Mapping[str, Any]]:
+    return [line for line in said if line["event"] == event]
+
+
+async def renew_now(node: Node) -> None:
+    """As if a third of the lease had passed."""
+    for tenure in node._tenures.held():  # pyright: ignore[reportPrivateUsage]
+        tenure.valid_until -= LEASE_SECONDS / 2
+    await node._tenures.renew()  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("mode", ["basic", "queue"])
+async def test_the_life_of_a_lease_is_counted_and_told(town: Town, clock: Clock, mode: str) -> None:
+    settings = {"mode": mode, "lease_seconds": LEASE_SECONDS, "idle_seconds": 300}
+    first, second = [await town.node(**settings) for _ in range(2)]
+    for node in (first, second):
+        # They stand still: every step of theirs is the test's.
+        await node._keeper.stop()  # pyright: ignore[reportPrivateUsage]
+    with structlog.testing.capture_logs() as said:
+        (row,) = await first.reserve(ALICE, ["r1"])
+        await renew_now(first)
+        clock.advance(LEASE_SECONDS + 1)
+        await second.reserve(ALICE, ["r2"])
+        clock.advance(LEASE_SECONDS + 1)
+        await first.mark_used(ALICE, row.nonce, row.hold)
+        clock.advance(LEASE_SECONDS + 1)
+        await renew_now(first)
+
+    assert counted(town, first, "lease_acquire_total", result="acquired", mode=mode) == 2
+    assert counted(town, second, "lease_acquire_total", result="acquired", mode=mode) == 1
+    assert counted(town, first, "lease_renew_total", result="renewed", mode=mode) == 1
+    assert counted(town, first, "lease_renew_total", result="lost", mode=mode) == 1
+    assert counted(town, first, "fence_reject_total", op="used") == 1
+    assert counted(town, first, "queue_seconds_count") == (1 if mode == "queue" else 0)
+    assert counted(town, first, "queue_depth") == 0
+    acquired = told(said, "signer_acquired")
+    assert [(line["signer"], line["owner_node"], line["fencing_token"]) for line in acquired] == [
+        (ALICE.resource, first.owner, 1),
+        (ALICE.resource, second.owner, 2),
+        (ALICE.resource, first.owner, 3),
+    ]
+    assert all(line["expires_at"] for line in acquired)
+    (rejected,) = told(said, "fenced_reject")
+    assert rejected["signer"] == ALICE.resource
+    assert (rejected["op"], rejected["provided_token"], rejected["seen_token"]) == ("used", 1, 2)
+    assert (rejected["node"], rejected["seen_owner"]) == (first.owner, second.owner)
+    (lost,) = told(said, "signer_lost")
+    assert (lost["signer"], lost["fencing_token"]) == (ALICE.resource, 3)
+
+
+async def test_who_is_turned_down_is_counted_with_his_mode(town: Town) -> None:
+    holder = await town.node(lease_seconds=300, idle_seconds=300)
+    await holder.reserve(ALICE, ["r1"])
+    other = await town.node(lease_seconds=300)
+
+    await other.reserve(ALICE, ["r2"])
+
+    assert counted(town, other, "lease_acquire_total", result="not_owner", mode="basic") >= 1
+    assert counted(town, other, "held_signers") == 1
