@@ -1,4 +1,4 @@
-"""A real Chromium on a real console. Screenshots are kept in the directory that BROWSER_SHOTS names.
+"""A real Chromium on a real console. Screenshots are kept in .fencepost/shots, or where BROWSER_SHOTS says.
 
 One browser and one console serve a whole file of tests: starting them costs more than most tests do. A test
 that changes something has names of its own for it.
@@ -65,8 +65,9 @@ def stage(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -
 
 
 @pytest.fixture(scope="session")
-def shots(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    kept = Path(os.environ.get("BROWSER_SHOTS", tmp_path_factory.mktemp("shots")))
+def shots() -> Path:
+    """Those of the last run: a test overwrites its own, and nothing else."""
+    kept = Path(os.environ.get("BROWSER_SHOTS") or Path(__file__).parents[2] / ".fencepost" / "shots")
     kept.mkdir(parents=True, exist_ok=True)
     return kept
 

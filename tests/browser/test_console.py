@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Route, expect
 
 from fencepost.console import people
 from fencepost.console.role import Role
+from fencepost.embedded import Database
 from tests.browser.visit import Visit
 from tests.integration.console.city import City, leave_a_report
 from tests.integration.console.crowd import Crowd
-from tests.integration.console.stage import PASSWORD, Stage
+from tests.integration.console.stage import PASSWORD, Stage, console
+from tests.integration.console.vouching import ADA, PUBLIC_URL, openid_provider, trusting
 
 EVIL = "\"'><img src=x onerror=window.hit=1>javascript:window.hit=1"
 LISTS = [
@@ -82,6 +85,7 @@ def name_of(path: str) -> str:
 
 def test_every_page_is_shown_accessible_and_at_home_on_a_phone(visit: Visit, city: City) -> None:
     for path in paths(city):
+        visit.page.emulate_media(color_scheme="light")
         visit.go(path)
         visit.shoot(name_of(path))
         visit.fits_a_phone()
@@ -146,7 +150,10 @@ def test_an_operator_decides_about_queues_schedules_and_jobs(visit: Visit, city:
     visit.go("/console/schedules")
     visit.press("Pause")
     expect(visit.page.get_by_role("status").filter(has_text="nightly is paused")).to_be_visible()
+    expect(visit.page.locator("tbody .state")).to_have_text("paused")
     visit.press("Resume")
+    expect(visit.page.get_by_role("status").filter(has_text="nightly fires again")).to_be_visible()
+    expect(visit.page.locator("tbody .state")).to_have_text("open")
     heading = visit.page.get_by_role("heading", level=1)
     visit.go(f"/console/jobs/{crowd.dead[0]}")
     visit.press("Replay")
@@ -179,6 +186,23 @@ def test_dead_letters_are_previewed_and_replayed_in_bulk(visit: Visit, city: Cit
     visit.went_well()
 
 
+def test_dead_letters_are_given_up_in_bulk_after_a_question(visit: Visit, city: City) -> None:
+    crowd = Crowd(visit.stage.database, "hopeless")
+    visit.stage.place.pulse.forget()
+    visit.go("/console/dead/preview?queue=hopeless")
+    answers = ["dismiss", "accept"]
+    visit.page.on("dialog", lambda dialog: getattr(dialog, answers.pop(0))())
+    visit.page.get_by_role("button", name="Give up 3").click()
+    assert {crowd.state_of(job) for job in crowd.dead} == {"dead"}, (
+        "a question that is denied changes nothing"
+    )
+    visit.press("Give up 3")
+    expect(visit.page.locator(".notice")).to_contain_text("3 discarded")
+    assert {crowd.state_of(job) for job in crowd.dead} == {"cancelled"}
+    visit.shoot("dead-given-up")
+    visit.went_well()
+
+
 def test_messages_orders_and_flows_are_decided_about(visit: Visit, city: City) -> None:
     visit.go(f"/console/outbox/{city.parked}")
     visit.page.get_by_label("It is").select_option("dead")
@@ -191,6 +215,15 @@ def test_messages_orders_and_flows_are_decided_about(visit: Visit, city: City) -
     visit.press("Decide")
     expect(visit.page.get_by_role("heading", level=1)).to_contain_text("unknown")
     visit.shoot("order-decided")
+    visit.go(f"/console/orders/{city.orders['unknown']}")
+    visit.page.get_by_label("It is").select_option("sent")
+    visit.page.get_by_label("because").first.fill("seen in the blotter")
+    visit.page.get_by_label("broker's id").fill("61e69015")
+    visit.press("Decide")
+    expect(visit.page.get_by_role("heading", level=1)).to_contain_text("sent")
+    expect(visit.page.locator("dl.facts")).to_contain_text("61e69015")
+    expect(visit.page.get_by_role("heading", name="What the broker said")).to_be_visible()
+    visit.shoot("order-seen-at-the-broker")
     visit.go(f"/console/orders/{city.orders['queued']}")
     visit.page.get_by_label("Cancel it, because").fill("too late")
     visit.press("Cancel")
@@ -204,6 +237,9 @@ def test_messages_orders_and_flows_are_decided_about(visit: Visit, city: City) -
     expect(visit.page.get_by_role("heading", level=1)).to_contain_text("paused")
     visit.shoot("flow-drained")
     visit.press("Run again")
+    expect(visit.page.get_by_role("status").filter(has_text="runs again")).to_be_visible()
+    expect(visit.page.get_by_role("button", name="Drain", exact=True)).to_be_visible()
+    expect(visit.page.get_by_role("heading", level=1)).not_to_contain_text("paused")
     visit.went_well()
 
 
@@ -217,10 +253,10 @@ def test_tokens_and_users_are_made_and_locked_out(visit: Visit) -> None:
     visit.press("Revoke")
     expect(visit.page.get_by_text("revoked", exact=True)).to_be_visible()
     visit.go("/console/users")
-    visit.page.get_by_label("Name").fill("ada")
+    visit.page.get_by_label("Name").fill("grace")
     visit.page.get_by_label("Password").fill("a long enough one")
     visit.press("Keep")
-    row = visit.page.locator("tr").filter(has_text="ada")
+    row = visit.page.locator("tr").filter(has_text="grace")
     row.get_by_role("button", name="Lock out").click()
     expect(row).to_contain_text("locked")
     visit.shoot("user-locked-out")
@@ -242,3 +278,34 @@ def test_logging_in_and_out(browser: Browser, visit: Visit) -> None:
     expect(someone.page.get_by_role("heading", name="Log in")).to_be_visible()
     someone.went_well()
     context.close()
+
+
+def test_single_sign_on_lets_in_by_its_button(
+    browser: Browser, shared_database: Database, shots: Path
+) -> None:
+    with openid_provider() as issuer, console(shared_database, trusting(issuer)) as stage:
+
+        def proxied(route: Route) -> None:
+            """As the proxy in front of the console does under its public name; there is nobody else."""
+            address = route.request.url
+            if address.startswith(PUBLIC_URL):
+                route.fulfill(
+                    status=303, headers={"location": f"{stage.url}{address.removeprefix(PUBLIC_URL)}"}
+                )
+            elif address.startswith((stage.url, issuer)):
+                route.continue_()
+            else:
+                route.abort()
+
+        context = browser.new_context(base_url=stage.url)
+        context.route("**/*", proxied)
+        page = context.new_page()
+        page.goto("/console/jobs")
+        page.screenshot(path=shots / "login-with-single-sign-on.png", full_page=True)
+        page.get_by_role("link", name="Single sign-on").click()
+        page.get_by_role("button", name=ADA["sub"], exact=True).click()
+        page.wait_for_url(f"{stage.url}/console/jobs")
+        expect(page.get_by_role("link", name=ADA["email"])).to_be_visible()
+        expect(page.locator("header .role")).to_have_text("operator")
+        page.screenshot(path=shots / "let-in-by-single-sign-on.png", full_page=True)
+        context.close()

@@ -18,6 +18,8 @@ class Crowd:
 
     def __init__(self, database: Database, name: str = "mail") -> None:
         self.name = name
+        # A colon in the name of a channel is a service's.
+        self.channel = name.replace(":", "")
         self._database = database
         self.waiting = self._submit()
         self.running = self._claimed(self._submit())
@@ -35,17 +37,22 @@ class Crowd:
         self.lease = f"signer:{name}"
         self.message = int(
             self._call(
-                "select fencepost.outbox_put(%s, %s, %s::jsonb)", name, name, document("x", {"p": name})
+                "select fencepost.outbox_put(%s, %s, %s::jsonb)",
+                self.channel,
+                name,
+                document("x", {"p": name}),
             )
         )
-        self._call("select fencepost.outbox_put(%s, %s, %s::jsonb)", name, name, document("x", {"p": name}))
+        self._call(
+            "select fencepost.outbox_put(%s, %s, %s::jsonb)", self.channel, name, document("x", {"p": name})
+        )
         self._refused("select fencepost.job_finish(%s, 99, %s, 'ok', null)", self.running, "zombie")
 
     def park(self) -> int:
         """The head of the key waits for a person."""
         with self._database.connect() as connection:
             took = connection.execute(
-                "select id, take from fencepost.outbox_take(%s, %s, '1 minute', 10)", (self.name, OWNER)
+                "select id, take from fencepost.outbox_take(%s, %s, '1 minute', 10)", (self.channel, OWNER)
             ).fetchone()
         assert took is not None
         self._call(

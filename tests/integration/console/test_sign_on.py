@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -16,56 +12,20 @@ import pytest
 
 from fencepost.console import people
 from fencepost.console.role import Role
-from fencepost.console.settings import ConsoleSettings
 from fencepost.embedded import Database
 from tests.integration.console.stage import CHEAP, PASSWORD, Stage, console
-
-ADA: dict[str, Any] = {"sub": "ada-1", "email": "ada@house.example", "groups": ["staff", "ops"]}
-BOB: dict[str, Any] = {"sub": "bob-1", "email": "bob@house.example", "groups": ["guests"]}
-EVE: dict[str, Any] = {"sub": "eve-1", "email": "eve@house.example", "email_verified": False, "groups": "ops"}
-FAKE: dict[str, Any] = {"sub": "fake-1", "email": "admin", "groups": ["ops"]}
+from tests.integration.console.vouching import ADA, BOB, EVE, FAKE, openid_provider, trusting
 
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[str]:
-    """The address of a provider that knows these people."""
-    people_known = [
-        argument for one in (ADA, BOB, EVE, FAKE) for argument in ("--user-claims", json.dumps(one))
-    ]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "oidc_provider_mock", "-p", "0", *people_known],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stderr is not None
-        seen = ""
-        for line in process.stderr:
-            seen += line
-            if found := re.search(r"running on (http://127\.0\.0\.1:\d+)", line):
-                break
-        else:
-            raise AssertionError(seen)
-        yield found[1]
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def settings(issuer: str) -> ConsoleSettings:
-    return ConsoleSettings(
-        look_seconds=0.2,
-        public_url="https://console.example",
-        oidc_issuer=issuer,
-        oidc_client_id="fencepost",
-        oidc_client_secret="known to two",
-        oidc_roles={"ops": Role.OPERATOR, "chiefs": Role.ADMIN},
-    )
+    with openid_provider() as url:
+        yield url
 
 
 @pytest.fixture
 def stage(database: Database, provider: str) -> Iterator[Stage]:
-    with console(database, settings(provider)) as stage:
+    with console(database, trusting(provider)) as stage:
         yield stage
 
 
@@ -151,9 +111,9 @@ def test_who_was_locked_out_here_stays_out(stage: Stage) -> None:
 
 
 def test_his_role_is_what_the_provider_says_today(database: Database, provider: str) -> None:
-    with console(database, settings(provider)) as stage, stage.stranger() as client:
+    with console(database, trusting(provider)) as stage, stage.stranger() as client:
         client.get(go(client, ADA))
-    changed = settings(provider).model_copy(update={"oidc_roles": {"staff": Role.VIEWER}})
+    changed = trusting(provider).model_copy(update={"oidc_roles": {"staff": Role.VIEWER}})
     with console(database, changed) as stage, stage.stranger() as client:
         client.get(go(client, ADA))
         assert [(user.name, user.role) for user in stage.call(people.users())] == [
@@ -162,7 +122,7 @@ def test_his_role_is_what_the_provider_says_today(database: Database, provider: 
 
 
 def test_a_provider_that_does_not_answer_is_named_and_passwords_still_work(database: Database) -> None:
-    with console(database, settings("http://127.0.0.1:1")) as stage:
+    with console(database, trusting("http://127.0.0.1:1")) as stage:
         stage.user(Role.VIEWER)
         with stage.stranger() as client:
             answer = client.get("/console/login/sso")
