@@ -112,10 +112,12 @@ struct start {
 };
 _Noreturn void guard_exec(struct start *start);
 
-/* ---- process_tree.c: what a run uses where there is no cgroup */
+/* ---- process_tree.c: what a run uses where there is no cgroup, and whether it sleeps */
 struct seen { uint64_t cpu_ns, resident_kb; };
 /* Everybody below init, or the program where init is not seen. What they share counts once, and costs a closer look: only when it could be more than known_kb. */
 struct seen tree_look(pid_t init, pid_t program, uint64_t known_kb);
+/* Whether one of them wants a processor, and the longest that one has waited for it; one that is gone may have waited longer. */
+bool tree_is_runnable(pid_t init, pid_t program, uint64_t *waited_ns);
 /* Not where /proc hides processes of others, or the kernel does not list children. */
 bool tree_is_seen(pid_t pid);
 

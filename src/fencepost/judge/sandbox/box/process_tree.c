@@ -1,4 +1,4 @@
-/* The processes of one run, as /proc tells it: for where there is no cgroup to ask.
+/* The processes of one run, as /proc tells it: what they use, where there is no cgroup to ask, and whether one wants a processor.
  *
  * All of them stand below init, orphans too. A process is read before its children are listed: whoever is waited for in between
  * is missed by this look, and is never counted twice.
@@ -15,9 +15,10 @@
 
 /* As many as an order may allow. */
 #define TREE_MAX 32768
+static pid_t pids[TREE_MAX];
 
 static bool read_of(pid_t pid, const char *name, char *text, size_t size) {
-  char path[64];
+  char path[384];
   snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   ssize_t got = fd < 0 ? 0 : read(fd, text, size - 1);
@@ -70,7 +71,6 @@ static uint64_t share_kb_of(pid_t pid) {
 }
 
 struct seen tree_look(pid_t init, pid_t program, uint64_t known_kb) {
-  static pid_t pids[TREE_MAX];
   struct seen seen = {.cpu_ns = cpu_ns_of(init, false)};
   int count = children_of(init, pids, TREE_MAX);
   if (!count) pids[count++] = program;
@@ -83,6 +83,38 @@ struct seen tree_look(pid_t init, pid_t program, uint64_t known_kb) {
   seen.resident_kb = 0;
   for (int i = 0; i < count; i++) seen.resident_kb += share_kb_of(pids[i]);
   return seen;
+}
+
+/* Whether a thread of this process wants a processor at this moment, and the longest that any has waited for one. The wait that a
+ * thread is in is counted when it ends: who is waiting has not slept, whatever the figures say. */
+static bool is_runnable(pid_t pid, uint64_t *waited_ns) {
+  char path[320], text[1024];
+  bool runnable = false;
+  snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+  DIR *threads = opendir(path);
+  for (struct dirent *entry; threads && (entry = readdir(threads));) {
+    if (entry->d_name[0] == '.') continue;
+    unsigned long long ran = 0, waited = 0;
+    snprintf(path, sizeof path, "task/%s/schedstat", entry->d_name);
+    if (read_of(pid, path, text, sizeof text) && sscanf(text, "%llu %llu", &ran, &waited) == 2 && waited > *waited_ns)
+      *waited_ns = waited;
+    snprintf(path, sizeof path, "task/%s/stat", entry->d_name);
+    char *name_end = read_of(pid, path, text, sizeof text) ? strrchr(text, ')') : NULL;
+    if (name_end && name_end[1] && name_end[2] == 'R') runnable = true;
+  }
+  if (threads) closedir(threads);
+  return runnable;
+}
+
+bool tree_is_runnable(pid_t init, pid_t program, uint64_t *waited_ns) {
+  bool runnable = false;
+  int count = children_of(init, pids, TREE_MAX);
+  if (!count) pids[count++] = program;
+  for (int i = 0; i < count; i++) {
+    runnable |= is_runnable(pids[i], waited_ns);
+    count += children_of(pids[i], pids + count, TREE_MAX - count);
+  }
+  return runnable;
 }
 
 bool tree_is_seen(pid_t pid) {

@@ -7,7 +7,6 @@
 #define _GNU_SOURCE
 #include "box.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -51,16 +50,6 @@ static void send_kill(int pidfd) {
   if (pidfd >= 0) syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
 }
 
-static bool read_text(int folder, const char *thread, const char *name, char *text, size_t size) {
-  char path[320];
-  snprintf(path, sizeof path, "%s/%s", thread, name);
-  int fd = openat(folder, path, O_RDONLY | O_CLOEXEC);
-  ssize_t got = fd < 0 ? 0 : read(fd, text, size - 1);
-  if (fd >= 0) close(fd);
-  text[got > 0 ? got : 0] = 0;
-  return got > 0;
-}
-
 static pid_t host_pid(int pidfd) {
   char path[64], text[512];
   snprintf(path, sizeof path, "/proc/self/fdinfo/%d", pidfd);
@@ -70,26 +59,6 @@ static pid_t host_pid(int pidfd) {
   text[got > 0 ? got : 0] = 0;
   char *line = strstr(text, "Pid:");
   return line ? atoi(line + 4) : 0;
-}
-
-/* Whether a thread of the program wants a processor at this moment, and the longest that any has waited for one. The wait
- * that a thread is in is counted when it ends: who is waiting has not slept, whatever the figures say. */
-static bool is_runnable(pid_t pid, uint64_t *waited_ns) {
-  char path[64], text[512];
-  snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
-  DIR *threads = pid > 0 ? opendir(path) : NULL;
-  bool runnable = false;
-  for (struct dirent *entry; threads && (entry = readdir(threads));) {
-    if (entry->d_name[0] == '.') continue;
-    unsigned long long ran = 0, waited = 0;
-    if (read_text(dirfd(threads), entry->d_name, "schedstat", text, sizeof text) && sscanf(text, "%llu %llu", &ran, &waited) == 2 &&
-        waited > *waited_ns)
-      *waited_ns = waited;
-    char *name_end = read_text(dirfd(threads), entry->d_name, "stat", text, sizeof text) ? strrchr(text, ')') : NULL;
-    if (name_end && name_end[1] && name_end[2] == 'R') runnable = true;
-  }
-  if (threads) closedir(threads);
-  return runnable;
 }
 
 /* Without cgroups we look at all of its processes, in ticks of the clock; at the program itself to the nanosecond. */
@@ -120,7 +89,7 @@ static void end_run(struct watch *w, enum ended_by by) {
 }
 
 static bool has_slept(struct watch *w, uint64_t wall_ns, uint64_t limit_ns) {
-  return !is_runnable(w->program, &w->waited_ns) && wall_ns > w->waited_ns + limit_ns;
+  return !tree_is_runnable(w->init, w->program, &w->waited_ns) && wall_ns > w->waited_ns + limit_ns;
 }
 
 static void check_limits(struct watch *w, const int standard[3]) {
