@@ -31,7 +31,8 @@ LIBRARIES = tuple(
 )
 QUICK = Limits(
     cpu_ms=200,
-    wall_ms=500,
+    # Ten times as long a wait for a processor is a fault of the machine.
+    wall_ms=1000,
     memory_kb=65_536,
     output_kb=1024,
     disk_kb=16_384,
