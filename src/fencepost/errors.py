@@ -187,7 +187,7 @@ class SchemaMissing(SchemaError):
 
 
 class SchemaTooOld(SchemaError):
-    """The schema is more than one version behind. Run `fencepost migrate`."""
+    """The schema is behind this code. Run `fencepost migrate` before you start it."""
 
 
 class SchemaTooNew(SchemaError):

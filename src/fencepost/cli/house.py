@@ -70,7 +70,7 @@ def _embedded_pair(settings: Settings) -> Generator[Pair]:
         with progress("Making the database, once" if first else "Starting PostgreSQL and Valkey"):
             closing.enter_context(pair)
         with progress("Migrating"):
-            schema.bring_up(pair.admin_url)
+            schema.bring_up_unless_it_fits(pair.admin_url)
             pair.create_logins()
         yield pair
 

@@ -57,6 +57,7 @@ def _report_check(comparison: Comparison, *, json_output: bool) -> None:
                 "found": comparison.found,
                 "wanted": comparison.wanted,
                 "pending": comparison.pending,
+                "renew": comparison.renew,
             }
         )
         if not comparison.fits:

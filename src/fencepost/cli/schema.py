@@ -6,21 +6,25 @@ from dataclasses import dataclass
 
 from fencepost import whereabouts
 from fencepost.cli.reading import reading
-from fencepost.kernel.migrate import KERNEL, Migrated, components, kernel, migrate, schema_version
+from fencepost.kernel.migrate import KERNEL, Installed, Migrated, components, installed, kernel, migrate
 from fencepost.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The kernel's version, and what every component still lacks. No schema at all is `found` None."""
+    """The kernel's version, and what every component still lacks. No schema at all is `found` None.
+
+    `renew` names the components whose functions, or the grants, were made from other files than this code's.
+    """
 
     found: int | None
     wanted: int
     pending: tuple[str, ...]
+    renew: tuple[str, ...]
 
     @property
     def fits(self) -> bool:
-        return self.found == self.wanted and not self.pending
+        return self.found == self.wanted and not self.pending and not self.renew
 
     def describe(self) -> str:
         if self.fits:
@@ -30,6 +34,11 @@ class Comparison:
         if self.pending:
             steps = ", ".join(self.pending)
             return f"The schema has version {self.found}; to apply: {steps}. Run `fencepost migrate`."
+        if self.found == self.wanted:
+            return (
+                f"The schema has version {self.found}, and other functions or grants of "
+                f"{', '.join(self.renew)} than this code brings. Run `fencepost migrate`."
+            )
         return (
             f"The schema has version {self.found}, this code knows {self.wanted}: upgrade this installation."
         )
@@ -43,14 +52,22 @@ def migration_url(settings: Settings | None = None) -> str:
 
 def compare(url: str) -> Comparison:
     with reading(url):
-        found = {known.name: schema_version(url, known.name) for known in components()}
-        pending = [
-            known.title(step)
-            for known in components()
-            for step in known.steps
-            if step.version > (found[known.name] or 0)
-        ]
-        return Comparison(found[KERNEL], kernel().version, tuple(pending))
+        found = installed(url)
+    nothing = Installed(0, None)
+    pending = [
+        known.title(step)
+        for known in components()
+        for step in known.steps
+        if step.version > found.get(known.name, nothing).version
+    ]
+    renew = [known.name for known in components() if found.get(known.name, nothing).digest != known.digest]
+    version = found[KERNEL].version if KERNEL in found else None
+    return Comparison(version, kernel().version, tuple(pending), tuple(renew))
+
+
+def bring_up_unless_it_fits(url: str) -> Migrated | None:
+    """Nothing is applied again that is there already: that would be most of the time that a start takes."""
+    return None if compare(url).fits else bring_up(url)
 
 
 def bring_up(url: str) -> Migrated:

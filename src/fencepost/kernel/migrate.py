@@ -8,6 +8,8 @@ Each component (the kernel, and each service) is a folder with `schema/NNNN_name
 and has versions of its own. All of them live in the schema `fencepost`, under the kernel's grants: those are
 by rule, so there is no second list of rights. A schema file that was applied never changes again; its digest
 is kept, and a difference is refused.
+
+Migrate first, then roll: a schema may be one version ahead of the code that runs on it, and never behind.
 """
 
 from __future__ import annotations
@@ -58,6 +60,12 @@ class Component:
     def version(self) -> int:
         return self.steps[-1].version
 
+    @property
+    def digest(self) -> str:
+        """Of what is applied again at each migration."""
+        parts = (*(part for function in self.functions for part in function), self.grants)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
     def title(self, step: Step) -> str:
         # The kernel is what everybody has, so it goes without saying.
         prefix = "" if self.name == KERNEL else f"{self.name}/"
@@ -73,6 +81,14 @@ class Component:
             (file.name, file.read_text()) for file in sorted((folder / "functions").glob("*.sql"))
         )
         return cls(name, steps, functions, _GRANTS.read_text())
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What a database has of a component: its version, and the digest of its functions and grants."""
+
+    version: int
+    digest: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,16 +145,35 @@ def schema_version(url: str, component: str = KERNEL) -> int | None:
         return _installed(connection, component)
 
 
+def installed(url: str) -> dict[str, Installed]:
+    """What the database at `url` has, by component; nothing when there is no schema."""
+    try:
+        connection = psycopg.connect(url, autocommit=True, prepare_threshold=None)
+    except psycopg.OperationalError as error:
+        raise ServerUnavailable(f"PostgreSQL cannot be reached: {error}") from error
+    with connection:
+        for query in (INSTALLED_QUERY, INSTALLED_BEFORE_DIGESTS):
+            try:
+                rows = connection.execute(query).fetchall()
+            except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+                continue
+            return {component: Installed(int(version), digest) for component, version, digest in rows}
+        return {}
+
+
 def check_version(installed: int | None, component: Component | None = None) -> None:
-    """Refuse a schema that this code cannot work with. One version apart works: that is a rolling upgrade."""
+    """Refuse a schema that this code cannot work with. One version ahead works: that is a rolling upgrade.
+
+    Behind does not: this code calls functions that are not there yet.
+    """
     component = component or kernel()
     if installed is None:
         what = "Fencepost schema" if component.name == KERNEL else f"schema of {component.name}"
         raise SchemaMissing(f"The database has no {what}. Run `fencepost migrate`.")
-    if installed < component.version - 1:
+    if installed < component.version:
         raise SchemaTooOld(
             f"The database has schema version {installed} of {component.name}; this code needs "
-            f"{component.version} or {component.version - 1}. Run `fencepost migrate`."
+            f"{component.version} or {component.version + 1}. Run `fencepost migrate` before you start it."
         )
     if installed > component.version + 1:
         raise SchemaTooNew(
@@ -154,6 +189,12 @@ def require(url: str, name: str) -> None:
 
 VERSION_QUERY: LiteralString = (
     "select max(version) from fencepost.schema_versions where component = %s having count(*) > 0"
+)
+INSTALLED_QUERY: LiteralString = """
+    select v.component, max(v.version), max(d.digest) from fencepost.schema_versions v
+    left join fencepost.schema_digests d on d.component = v.component group by v.component"""
+INSTALLED_BEFORE_DIGESTS: LiteralString = (
+    "select component, max(version), null from fencepost.schema_versions group by component"
 )
 
 
@@ -243,6 +284,12 @@ def _bring(connection: psycopg.Connection, component: Component) -> list[str]:
         _apply(connection, component.name, step)
     for name, text in component.functions:
         _run_file(connection, name, text)
+    if component.functions:
+        connection.execute(
+            "insert into fencepost.schema_digest (component, digest) values (%s, %s)"
+            " on conflict (component) do update set digest = excluded.digest, applied_at = default",
+            (component.name, component.digest),
+        )
     return [component.title(step) for step in missing]
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 from fencepost.errors import InvalidInput, NotFound
 from fencepost.house import Fencepost
 from fencepost.jobs.submission import send
+from fencepost.kernel import migrate
 from fencepost.kernel.call import Call, Json
 from fencepost.kernel.drivers import AsyncConnection
 from fencepost.listener import Listener
@@ -129,7 +130,8 @@ class Orders:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Send orders and ask about unknown ones, until the block ends."""
+        """Send orders and ask about unknown ones, until the block ends; not on a schema that does not fit."""
+        await asyncio.to_thread(migrate.require, self._fp.database_url, "orders")
         for name, broker in self._brokers.items():
             await self._fp.run(desk.declare_broker(name, broker.strength))
         relays = self._relays() if self._settings.sending else []

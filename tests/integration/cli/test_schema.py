@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from psycopg import sql
 
+from fencepost.cli import schema
 from fencepost.cli.exits import ExitCode
 from fencepost.embedded import Database, PostgresServer
-from fencepost.kernel.migrate import kernel
+from fencepost.kernel import migrate as migrating
+from fencepost.kernel.migrate import components, kernel
 from tests.integration.cli.conftest import Fencepost
 
 
@@ -39,6 +42,32 @@ def test_migrate_makes_the_schema_once(
         f"The schema has version {kernel().version}, which this code wants.\n",
     )
     assert fencepost("migrate").out.startswith("Nothing to apply")
+
+
+def test_what_is_there_is_not_made_again_and_what_has_changed_is(
+    bare: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made() -> object:
+        """When each function was last made: by which transaction."""
+        with bare.connect_admin() as connection:
+            return connection.execute(
+                "select oid, xmin::text from pg_proc where pronamespace = 'fencepost'::regnamespace order by 1"
+            ).fetchall()
+
+    assert schema.bring_up_unless_it_fits(bare.admin_url) is not None
+    before = made()
+
+    assert schema.bring_up_unless_it_fits(bare.admin_url) is None
+    assert made() == before
+
+    first, *others = components()
+    changed = replace(first, grants=first.grants + "-- changed")
+    for module in (schema, migrating):
+        monkeypatch.setattr(module, "components", lambda: (changed, *others))
+    assert schema.compare(bare.admin_url).renew == ("kernel",)
+    assert schema.bring_up_unless_it_fits(bare.admin_url) is not None
+    assert made() != before
+    assert schema.bring_up_unless_it_fits(bare.admin_url) is None
 
 
 @pytest.mark.parametrize("arguments", [("status",), ("explain", "7"), ("migrate", "--check")])

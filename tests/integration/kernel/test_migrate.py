@@ -13,7 +13,7 @@ import pytest
 
 import fencepost.kernel
 from fencepost.embedded import Database, PostgresServer
-from fencepost.errors import MigrationFailed, SchemaTooNew, ServerUnavailable
+from fencepost.errors import MigrationFailed, SchemaTooNew, SchemaTooOld, ServerUnavailable
 from fencepost.kernel.migrate import (
     Component,
     Step,
@@ -128,11 +128,11 @@ def test_this_version_works_on_a_database_of_the_next(database: Database, newer:
         assert service.value("select fencepost.more()") == "more"
 
 
-def test_the_next_version_works_on_a_database_of_this_one(database: Database, newer: Component) -> None:
-    check_version(schema_version(database.url), newer)
-
-    with closing(Caller(database.url)) as service:
-        live(service)
+def test_the_next_version_does_not_start_on_a_database_of_this_one(
+    database: Database, newer: Component
+) -> None:
+    with pytest.raises(SchemaTooOld, match="Run `fencepost migrate` before you start it"):
+        check_version(schema_version(database.url), newer)
 
 
 def test_an_older_program_does_not_migrate_a_newer_database(database: Database, newer: Component) -> None:

@@ -95,3 +95,6 @@ create or replace view fencepost.refusal_status as
 
 create or replace view fencepost.schema_versions as
   select m.component, m.version, m.name, m.applied_at from fencepost.migration m;
+
+create or replace view fencepost.schema_digests as
+  select d.component, d.digest, d.applied_at from fencepost.schema_digest d;

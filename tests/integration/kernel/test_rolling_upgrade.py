@@ -1,0 +1,51 @@
+"""While an upgrade rolls, the version before goes on working on the new schema."""
+
+import psycopg
+import pytest
+
+from fencepost.embedded import Database
+from fencepost.kernel.migrate import components
+from tests.integration.kernel.released import Said, answered, recorded
+
+SUCCESSORS = {known.name: known for known in components() if known.version > 1}
+NEVER_RELEASED = {"nonces": ("nonce_tx_reject(", "nonce_tx_cancel(")}
+"""Calls of versions that nobody ever ran beside their successor: changed before the first release."""
+
+
+def not_understood(connection: psycopg.Connection, said: Said) -> list[str]:
+    """Statements that fail, or whose answers lack a column or have another type by now."""
+    answers = {statement: answered(connection, statement) for statement in said}
+    return [
+        statement
+        for statement, columns in said.items()
+        if (answer := answers[statement]) is None
+        or (columns and not set(columns.split(", ")) <= set(answer.split(", ")))
+    ]
+
+
+@pytest.mark.parametrize("name", SUCCESSORS)
+def test_everything_that_the_version_before_says_is_understood(database: Database, name: str) -> None:
+    before = str(SUCCESSORS[name].version - 1)
+    assert before in recorded()[name], (
+        f"{name} has a new schema step: record what version {before} says with"
+        " `python -m tests.integration.kernel.released` and its last commit."
+    )
+    with database.connect() as service:
+        missed = not_understood(service, recorded()[name][before])
+
+    assert [said for said in missed if not any(call in said for call in NEVER_RELEASED.get(name, ()))] == []
+
+
+def test_a_function_that_is_gone_or_answers_something_else_is_missed(database: Database) -> None:
+    said = next(iter(recorded()["kernel"].values()))
+    with database.connect_admin() as admin:
+        admin.execute("drop function fencepost.lease_fence")
+        admin.execute("alter function fencepost.job_next_due rename to elsewhere")
+        admin.execute(
+            "create function fencepost.job_next_due(text) returns text language sql return 'at noon'"
+        )
+        missed = not_understood(admin, said)
+
+    changed = [one for one in said if "lease_fence(" in one or "job_next_due(" in one]
+    assert len(changed) == 3
+    assert sorted(missed) == sorted(changed)
