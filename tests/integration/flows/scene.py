@@ -25,6 +25,10 @@ TABLES: LiteralString = """
     create table arrival (id bigint generated always as identity primary key, amount int);
     grant all on total, line, closed, arrival to fencepost_app;
 """
+LOSE: LiteralString = """
+    update fencepost.lease set token = token + 1, owner = null, expires_at = fencepost.clock()
+    where position('/seat/' in resource) = 0 returning resource
+"""
 HURRY = FlowSettings(
     lease_seconds=6,
     heartbeat_seconds=1,
@@ -93,6 +97,10 @@ class Scene:
     def wipe_redis(self) -> None:
         client: Any = self.redis
         client.flushall()
+
+    def lose_units(self) -> None:
+        """As if somebody had taken every unit over, and let go of it."""
+        assert self.rows(LOSE), "nobody holds a unit"
 
     def rows(self, query: LiteralString) -> list[Any]:
         return self._looker.rows(query)

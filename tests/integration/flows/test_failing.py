@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, LiteralString
+from typing import Any
 
 import pytest
 
@@ -30,10 +30,6 @@ AWARE: Mapping[str, str] = {
     "on_checkpoint_restore": "flows.commit.after_flag",
 }
 HOOKS = {**TWO_PHASE, **AWARE}
-LOSE: LiteralString = """
-    update fencepost.lease set token = token + 1, owner = null, expires_at = fencepost.clock()
-    where resource not like '%/seat/%' returning resource
-"""
 
 
 class Ledger:
@@ -185,7 +181,7 @@ async def test_a_task_that_lost_its_lease_and_cannot_abort_leaves_it_to_its_succ
     ledger.failing[hook] = 2
     flow = Flow("lost").source(IterableSource(NUMBERS)).sink(sink_with(hook, ledger))
 
-    with at_crash_point("flows.commit.after_pre_commit", lambda: scene.rows(LOSE), nth=2):
+    with at_crash_point("flows.commit.after_pre_commit", scene.lose_units, nth=2):
         await scene.run(flow, records_max=100)
 
     assert published(ledger) == NUMBERS
