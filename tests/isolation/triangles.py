@@ -250,6 +250,17 @@ _LEASES = (
         "r renewed, s renewed",
         "r renewed, s renewed",
     ),
+    Triangle(
+        "releases of many leases",
+        (HOLD_TWO,),
+        "select fencepost.lease_acquire('s', 'a', '1 hour')",
+        """select string_agg(resource || ' ' || coalesce(refusal, 'released'), ', ' order by resource)
+           from fencepost.lease_release_many(array['r', 's'], 'a', array[1, 1])""",
+        """select string_agg(resource || ' ' || coalesce(refusal, 'released'), ', ' order by resource)
+           from fencepost.lease_release_many(array['s', 'r'], 'a', array[1, 1])""",
+        "r released, s released",
+        "r not_owner, s not_owner",
+    ),
 )
 
 JOBS = tuple(triangle.scenario() for triangle in _JOBS)

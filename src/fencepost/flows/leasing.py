@@ -70,6 +70,15 @@ class Leasing:
                 async with self._connect() as connection:
                     await run(connection, kernel_lease.release(held))
 
+    async def release_all(self) -> None:
+        """Give up everything that is still ours, in one statement."""
+        with self._lock:
+            held = list(self._held.values())
+            self._held.clear()
+        if held:
+            async with self._connect() as connection:
+                await run(connection, kernel_lease.release_many(held, self._owner))
+
     @asynccontextmanager
     async def _connect(self) -> AsyncGenerator[psycopg.AsyncConnection[Any]]:
         async with await psycopg.AsyncConnection.connect(

@@ -179,9 +179,8 @@ class FlowWorker:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         if self._leasing is not None:
-            for resource in [*self._posts, *([self._seat] if self._seat else [])]:
-                with suppress(Exception):
-                    await self._leasing.release(resource)
+            with suppress(Exception):
+                await self._leasing.release_all()
             self._leasing.close()
         self._posts.clear()
         for sink in self.program.sinks:

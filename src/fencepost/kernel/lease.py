@@ -46,6 +46,13 @@ class Renewal:
     refusal: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Release:
+    resource: str
+    token: int
+    refusal: str | None
+
+
 def owner_name(role: str) -> str:
     """A name for this process that no other process has had: role, host, process id and a boot id.
 
@@ -104,6 +111,16 @@ def release(lease: Lease) -> Call[None]:
         "select fencepost.lease_release(%s::text, %s::text, %s::bigint)",
         (lease.resource, lease.owner, lease.token),
         nothing,
+    )
+
+
+def release_many(leases: Sequence[Lease], owner: str) -> Call[list[Release]]:
+    """The same for each, in one statement: for a holder that leaves."""
+    return Call(
+        "select resource, token, refusal"
+        " from fencepost.lease_release_many(%s::text[], %s::text, %s::bigint[])",
+        ([lease.resource for lease in leases], text("owner", owner), [lease.token for lease in leases]),
+        each(Release),
     )
 
 

@@ -4,6 +4,7 @@ Each walk runs in one transaction and checks what comes back, so that a value wh
 (a quoted comma in an array, a null among intervals, JSON encoded twice, bytes as text) is seen.
 """
 
+from dataclasses import replace
 from datetime import timedelta
 
 from fencepost import NotOwner
@@ -38,6 +39,9 @@ def walk_lease(ask: Ask) -> None:
     renewals = ask(lease.renew_many([held], "me", 60))
     assert [(r.resource, r.token, r.refusal) for r in renewals] == [(AWKWARD, 1, None)]
     assert is_moment(renewals[0].expires_at)
+    releases = ask(lease.release_many([held, replace(held, resource="b")], "me"))
+    assert {r.resource: r.refusal for r in releases} == {AWKWARD: None, "b": "not_owner"}
+    held = ask(lease.acquire(AWKWARD, "me", 60))
     ask(lease.release(held))
 
 

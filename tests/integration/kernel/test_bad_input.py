@@ -32,6 +32,8 @@ FAULTS: dict[str, Any] = {
         ("resource", "lease_acquire_many('{r, null}', 'o', '1 minute')"),
         ("owner", "lease_acquire_many('{r}', '', '1 minute')"),
         ("tokens", "lease_renew_many('{r, s}', 'o', '{1}', '1 minute')"),
+        ("tokens", "lease_release_many('{r, s}', 'o', '{1}')"),
+        ("tokens", "lease_release_many('{r}', 'o', '{null}')"),
         ("tokens", "lease_renew_many('{r}', 'o', '{null}', '1 minute')"),
         ("tokens", "lease_renew_many('{r}', 'o', null, '1 minute')"),
         ("ttl", "lease_renew('r', 'o', 1, '0')"),

@@ -252,6 +252,31 @@ def test_many_leases_are_renewed_each_under_its_token(app: Caller, clock: Clock)
     assert len(app.rows("select from fencepost.refusals")) == 3
 
 
+def test_many_leases_are_released_each_under_its_token(app: Caller, clock: Clock) -> None:
+    acquire(app, "expired", "a/boot-1")
+    clock.advance(60)
+    acquire(app, "good", "a/boot-1")
+    acquire(app, "theirs", "b/boot-1")
+
+    answers = app.rows(
+        "select * from fencepost.lease_release_many(%s, 'a/boot-1', %s)",
+        ["theirs", "good", "expired", "none", "good"],
+        [1, 1, 1, 1, 1],
+    )
+
+    assert [(answer["resource"], answer["refusal"]) for answer in answers] == [
+        ("expired", None),
+        ("good", None),
+        ("good", "not_owner"),
+        ("none", "not_found"),
+        ("theirs", "not_owner"),
+    ]
+    held = {row["resource"]: row["owner"] for row in app.rows("select * from fencepost.lease_status")}
+    assert held == {"expired": None, "good": None, "theirs": "b/boot-1"}
+    assert acquire(app, "good", "b/boot-1")["token"] == 2
+    assert refusal_counts(app) == {"not_owner": 2, "not_found": 1}
+
+
 def test_a_raised_floor_lifts_every_later_token(app: Caller, admin: Caller, clock: Clock) -> None:
     acquire(app, "old", "a/boot-1")
     admin.execute("update fencepost.token_floor set floor = 1000")

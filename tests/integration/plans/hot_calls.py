@@ -103,6 +103,11 @@ LEASES = (
         lambda size: ([f"lease-{size // 2 + i}" for i in range(BATCH)], [1] * BATCH),
     ),
     HotCall(
+        "lease_release_many",
+        "select * from fencepost.lease_release_many(%s::text[], 'owner', %s::bigint[])",
+        lambda size: ([f"lease-{size // 2 + i}" for i in range(BATCH)], [1] * BATCH),
+    ),
+    HotCall(
         "lease_acquire_many",
         "select * from fencepost.lease_acquire_many(%s::text[], 'owner', '1 minute')",
         lambda size: ([f"lease-{size // 2 + i}" for i in range(BATCH)],),

@@ -232,26 +232,66 @@ end $$;
 
 -- Release: fenced by the token, which stays. The next acquisition waits for fences that are still open. An
 -- expired lease can be released too: it says that the holder is gone, and nobody took over.
+create or replace function fencepost._lease_release_try(
+  p_resource text, p_owner text, p_token bigint, out held fencepost.lease, out refusal text
+)
+language plpgsql volatile
+as $$
+declare
+  v_now timestamptz;
+begin
+  select * into held from fencepost.lease l where l.resource = p_resource for no key update;
+  v_now := fencepost.clock();
+  refusal := fencepost._lease_verdict(held, p_token, p_owner, v_now);
+  if refusal = 'lease_expired' then
+    refusal := null;
+  end if;
+  if refusal is null then
+    update fencepost.lease l set owner = null, expires_at = greatest(l.acquired_at, least(l.expires_at, v_now))
+    where l.resource = p_resource;
+    perform fencepost._event(v_now, 'lease', p_resource, 'released', p_owner, p_token, null);
+  end if;
+end $$;
+
 create or replace function fencepost.lease_release(p_resource text, p_owner text, p_token bigint) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_held    fencepost.lease;
-  v_now     timestamptz;
-  v_refusal text;
+  v record;
 begin
   perform fencepost._lease_check(p_resource, p_owner, interval '1 second');
   perform fencepost._check_token('token', p_token);
-  select * into v_held from fencepost.lease l where l.resource = p_resource for no key update;
-  v_now := fencepost.clock();
-  v_refusal := fencepost._lease_verdict(v_held, p_token, p_owner, v_now);
-  if v_refusal is not null and v_refusal <> 'lease_expired' then
-    perform fencepost._refuse(v_refusal, 'lease', p_resource, jsonb_build_object('owner', p_owner, 'token', p_token),
-                              fencepost._lease_seen(v_held, v_now));
+  select * into v from fencepost._lease_release_try(p_resource, p_owner, p_token);
+  if v.refusal is not null then
+    perform fencepost._refuse(v.refusal, 'lease', p_resource, jsonb_build_object('owner', p_owner, 'token', p_token),
+                              fencepost._lease_seen(v.held, fencepost.clock()));
   end if;
-  update fencepost.lease l set owner = null, expires_at = greatest(l.acquired_at, least(l.expires_at, v_now))
-  where l.resource = p_resource;
-  perform fencepost._event(v_now, 'lease', p_resource, 'released', p_owner, p_token, null);
+end $$;
+
+-- Release many, each under its token, in order of name; answers for each. For a holder that leaves.
+create or replace function fencepost.lease_release_many(p_resources text[], p_owner text, p_tokens bigint[])
+returns table (resource text, token bigint, refusal text)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v       record;
+  v_asked record;
+begin
+  perform fencepost._check_tokens('tokens', p_tokens);
+  perform fencepost._check_lengths('tokens', cardinality(p_resources), cardinality(p_tokens));
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('owner', p_owner, 256);
+  perform fencepost._check_text('resource', r, 512) from unnest(p_resources) r;
+  perform 1 from fencepost.lease l where l.resource = any (p_resources) order by l.resource for no key update;
+  for v_asked in select a.resource, a.token from unnest(p_resources, p_tokens) a (resource, token) order by a.resource loop
+    select * into v from fencepost._lease_release_try(v_asked.resource, p_owner, v_asked.token);
+    if v.refusal is not null then
+      perform fencepost._refusal_note(v.refusal, 'lease', v_asked.resource, p_owner,
+        jsonb_build_object('owner', p_owner, 'token', v_asked.token), fencepost._lease_seen(v.held, fencepost.clock()));
+    end if;
+    return query select v_asked.resource, v_asked.token, v.refusal;
+  end loop;
 end $$;
 
 -- The fence: from here to the end of the transaction nobody takes the resource over. Checks token and expiry
