@@ -20,6 +20,32 @@ FLOW = (
         ),
     ),
     PlantedBug(
+        "a commit does not look which edition it is of",
+        "flow: a commit meets another shape",
+        (Edit("flow_commit", "perform fencepost._flow_fence(p_resource, p_edition);", ""),),
+    ),
+    PlantedBug(
+        "a registration does not wait for open commits",
+        "flow: a commit meets another shape",
+        (Edit("flow_register", "perform pg_advisory_xact_lock(hashtextextended(p_name, 6092));", ""),),
+    ),
+    PlantedBug(
+        "a registration does not look for commits of another shape",
+        "flow: a commit meets another shape",
+        (Edit("flow_register", "if v_held is not null or exists (", "if v_held is not null and exists ("),),
+    ),
+    PlantedBug(
+        "a drop does not wait for a restore",
+        "flow: a restore meets a drop",
+        (
+            Edit(
+                "flow_drop",
+                "perform pg_advisory_xact_lock(hashtextextended(p_name || '/' || p_savepoint, 6090));",
+                "",
+            ),
+        ),
+    ),
+    PlantedBug(
         "a restore does not lock the leases",
         "flow: a restore meets a worker",
         (Edit("flow_restore", "order by l.resource for update;", "order by l.resource;"),),

@@ -12,10 +12,13 @@ LETTER_COUNT = "select count(*) || ' letters' from fencepost.flow_dead"
 LOG = "select number || ': ' || (payload #>> '{}') from fencepost.flow_inbox_message order by number"
 TOLD = "select activity::text || ' under ' || token from fencepost.flow_activity"
 
+REGISTER = """
+    select fencepost.flow_register('f', '{"shape": {"units": "groups", "groups": 3, "senders": {}}}', 'a')
+"""
 HOLD = "select fencepost.lease_acquire('flow:f/all', 'a', '1 hour')"
 RELEASE = "select fencepost.lease_release('flow:f/all', 'a', 1)"
-COMMIT_ONE = "select fencepost.flow_commit('flow:f/all', 1, null, '1', null, true)"
-COMMIT_TWO = "select fencepost.flow_commit('flow:f/all', 1, '1', '2', null, true)"
+COMMIT_ONE = "select fencepost.flow_commit('flow:f/all', 1, null, '1', null, true, 1)"
+COMMIT_TWO = "select fencepost.flow_commit('flow:f/all', 1, '1', '2', null, true, 1)"
 SAVE_IT = "select fencepost.flow_save('f', 's')"
 EXPIRE = "select isolation.at(3601)"
 BURY_TWO = """
@@ -30,11 +33,18 @@ PUT_THREE = """
 PUT_APART = PUT_THREE.replace("'k', 'k'", "'k', 'l'")
 GATHER_ALL = "select fencepost.flow_gather('f', 's', 'c', 10)"
 
-HELD = Given((HOLD,), "", NEWEST)
-ONE = Given((HOLD, COMMIT_ONE), "newest at 1", NEWEST)
-ONE_SAVED = Given((HOLD, COMMIT_ONE), "", SAVED)
-TWO = Given((HOLD, COMMIT_ONE, COMMIT_TWO), "newest at 2", NEWEST)
-FREE = Given((HOLD, COMMIT_ONE, SAVE_IT, COMMIT_TWO, RELEASE), "newest at 2", NEWEST)
+HELD = Given(
+    (
+        REGISTER,
+        HOLD,
+    ),
+    "",
+    NEWEST,
+)
+ONE = Given((REGISTER, HOLD, COMMIT_ONE), "newest at 1", NEWEST)
+ONE_SAVED = Given((REGISTER, HOLD, COMMIT_ONE), "", SAVED)
+TWO = Given((REGISTER, HOLD, COMMIT_ONE, COMMIT_TWO), "newest at 2", NEWEST)
+FREE = Given((REGISTER, HOLD, COMMIT_ONE, SAVE_IT, COMMIT_TWO, RELEASE), "newest at 2", NEWEST)
 BURIED = Given((HOLD, BURY_TWO), "1 waits; 2 waits", LETTERS)
 BURIED_COUNT = Given((HOLD, BURY_TWO), "2 letters", LETTER_COUNT)
 MESSAGES = Given((GATHER_ALL, PUT_THREE), "", LOG)
@@ -44,7 +54,7 @@ LOGGED = Given(
     "1: one; 2: three; 3: two",
     LOG,
 )
-LATE_HELD = Given((HOLD, EXPIRE), "", NEWEST)
+LATE_HELD = Given((REGISTER, HOLD, EXPIRE), "", NEWEST)
 LATE_BURIED = Given((HOLD, EXPIRE), "0 letters", LETTER_COUNT)
 LATE_TOLD = Given((HOLD, EXPIRE), "", TOLD)
 
@@ -52,7 +62,7 @@ COMMIT = Call("commit", COMMIT_ONE, "1", {"1": "newest at 1"})
 COMMIT_NEXT = Call("commit", COMMIT_TWO, "2")
 COMMIT_THIRD = Call(
     "commit",
-    "select fencepost.flow_commit('flow:f/all', 1, '2', '3', null, true)",
+    "select fencepost.flow_commit('flow:f/all', 1, '2', '3', null, true, 1)",
     "3",
     {"3": "newest at 3", "4": "newest at 3"},
 )
@@ -62,6 +72,12 @@ REWIND = Call(
     "3",
     {"3": "newest at 1", "4": "newest at 1"},
 )
+RESHAPE = Call(
+    "register with more groups",
+    'select fencepost.flow_register(\'f\', \'{"shape": {"units": "groups", "groups": 5}}\', \'a\')',
+    "2",
+)
+DROP = Call("drop", "select fencepost.flow_drop('f', 's')", "1")
 SAVE = Call("save", SAVE_IT, "1", {"1": "saved 1"})
 RESTORE = Call("restore", "select fencepost.flow_restore('f', 's')", "1", {"1": "newest at 1"})
 ACQUIRE = Call("acquire by b", "select token from fencepost.lease_acquire('flow:f/all', 'b', '1 hour')", "2")
@@ -109,6 +125,9 @@ PAIRS = (
         Second("refused: duplicate"),
         Second("refused: duplicate"),
     ),
+    # A commit of three groups and one of five are never both there.
+    Pair("a commit meets another shape", HELD, COMMIT, RESHAPE, MISMATCH, MISMATCH),
+    Pair("a restore meets a drop", FREE, RESTORE, DROP, Second("refused: not_found"), Second("1")),
     Pair("a restore meets a worker", FREE, RESTORE, ACQUIRE, Second("refused: in_flight"), Second("2")),
     Pair("two restores", FREE, RESTORE, RESTORE, Second("1"), Second("1")),
     Pair("two replays", BURIED, REPLAY, REPLAY, Second("0"), Second("0")),

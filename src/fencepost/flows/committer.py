@@ -48,13 +48,15 @@ class Sizes:
 
 
 class Committer:
-    """The checkpoints of one task under one lease."""
+    """The checkpoints of one task under one lease, in one edition of its flow."""
 
-    def __init__(self, fp: Fencepost, lease: Lease, sinks: Sequence[Sink], keep: int) -> None:
+    def __init__(self, fp: Fencepost, lease: Lease, sinks: Sequence[Sink], keep: int, edition: int) -> None:
         self._fp = fp
         self._resource = lease.resource
         self._token = lease.token
+        self._edition = edition
         self._sinks = sinks
+        self._names = names_of(lease.resource, sinks)
         self._keep = keep
         self._durable: int | None = None
         """The newest durable checkpoint."""
@@ -77,7 +79,8 @@ class Committer:
         found = await self._fp.run(checkpoint.restore(self._resource, self._token))
         durable = [each for each in found if each.durable]
         await self._cancel([each for each in found if not each.durable])
-        if await self._is_behind(durable):
+        lacking = await self._lacking(durable)
+        if lacking is None:
             return await self.restore(body)
         documents = [decode(each.state) for each in durable if each.state is not None]
         body.load([document["body"] for document in documents if document.get("body") is not None])
@@ -92,9 +95,9 @@ class Committer:
             sum(len(each.state or b"") for each in durable[1:]),
             len(durable) - 1,
         )
-        await self._finish(newest, documents[-1].get("staged", {}) if documents else {})
-        for sink in self._sinks:
-            await sink.restored(self._resource, newest.number)
+        await self._finish(newest, documents[-1].get("staged", {}) if documents else {}, lacking)
+        for sink, name in zip(self._sinks, self._names, strict=True):
+            await sink.restored(name, newest.number)
         return Frontier.from_json(newest.frontier)
 
     async def commit(self, body: Body, outputs: Sequence[Sequence[Any]], frontier: Frontier) -> int:
@@ -113,6 +116,7 @@ class Committer:
                     frontier=target,
                     state=state,
                     whole=whole,
+                    edition=self._edition,
                 )
             )
             crash_point("flows.commit.after_fence")
@@ -126,37 +130,38 @@ class Committer:
     async def _commit_in_phases(
         self, body: Body, outputs: Sequence[Sequence[Any]], frontier: Frontier
     ) -> int:
-        ident = CheckpointId(self._resource, self._token, self._number + 1, frontier.reached)
+        number = self._number + 1
+        idents = self._idents(number, frontier)
         crash_point("flows.commit.before_begin")
-        handles = [await sink.begin(ident) for sink in self._sinks]
+        handles = [await sink.begin(ident) for sink, ident in zip(self._sinks, idents, strict=True)]
         crash_point("flows.commit.after_begin")
         begun = await self._fp.run(checkpoint.begin(self._resource, self._token, handles=handles))
         self._number = begun
-        assert begun == ident.number, (
-            f"{ident.text} was expected, and #{begun} was begun: there is another writer"
+        assert begun == number, (
+            f"{self._resource}#{number} was expected, and #{begun} was begun: there is another writer"
         )
         try:
-            target, size, whole = await self._store(ident, handles, body, outputs, frontier)
+            target, size, whole = await self._store(idents, handles, body, outputs, frontier)
         except Refusal:
             # Not ours any more, and never durable: nobody else may know of what was prepared here.
-            for sink, handle in zip(self._sinks, handles, strict=True):
+            for sink, ident, handle in zip(self._sinks, idents, handles, strict=True):
                 await sink.cancel(ident, handle)
             raise
         crash_point("flows.commit.after_store")
-        self._settled(body, ident.number, target, size, whole=whole)
+        self._settled(body, number, target, size, whole=whole)
         for place, sink in enumerate(self._sinks):
             if place > 0:
                 crash_point("flows.commit.between_finishes")
-            await sink.finish(ident, handles[place], outputs[place])
+            await sink.finish(idents[place], handles[place], outputs[place])
         crash_point("flows.commit.before_flag")
-        await self._fp.run(checkpoint.commit(self._resource, self._token, ident.number))
+        await self._fp.run(checkpoint.commit(self._resource, self._token, number))
         crash_point("flows.commit.after_flag")
         await self._prune(whole=whole)
         return size
 
     async def _store(
         self,
-        ident: CheckpointId,
+        idents: Sequence[CheckpointId],
         handles: list[Any],
         body: Body,
         outputs: Sequence[Sequence[Any]],
@@ -166,25 +171,27 @@ class Committer:
         whole."""
         crash_point("flows.commit.before_invoke")
         for place, sink in enumerate(self._sinks):
-            handles[place] = await sink.prepare(ident, handles[place], outputs[place])
+            handles[place] = await sink.prepare(idents[place], handles[place], outputs[place])
         crash_point("flows.commit.after_pre_commit")
         staged = {place: outputs[place] for place, sink in enumerate(self._sinks) if sink.staged}
         state, whole = self._state(body, {"staged": staged, "previous": self._durable})
         target = frontier.as_json()
+        number = idents[0].number
         async with self._fp.transaction() as tx:
             await tx.run(
-                checkpoint.store(
+                ledger.store(
                     self._resource,
                     self._token,
-                    ident.number,
+                    number,
                     expected=self._expected,
                     frontier=target,
                     state=state,
                     handles=handles,
                     whole=whole,
+                    edition=self._edition,
                 )
             )
-            await self._write(tx, ident.number, outputs)
+            await self._write(tx, number, outputs)
             crash_point("flows.commit.before_store")
         return target, len(state or b""), whole
 
@@ -223,36 +230,42 @@ class Committer:
 
     async def _cancel(self, begun: Sequence[Checkpoint]) -> None:
         for each in begun:
-            ident = CheckpointId(self._resource, self._token, each.number)
-            for sink, handle in zip(self._sinks, each.handles, strict=False):
+            idents = self._idents(each.number, Frontier())
+            for sink, ident, handle in zip(self._sinks, idents, each.handles, strict=False):
                 await sink.cancel(ident, handle)
             crash_point("flows.recover.before_abort")
             await self._fp.run(checkpoint.abort(self._resource, self._token, each.number))
 
-    async def _finish(self, newest: Checkpoint, staged: dict[Any, Any]) -> None:
-        if newest.status == "committed":
+    async def _finish(self, newest: Checkpoint, staged: dict[Any, Any], lacking: frozenset[int]) -> None:
+        """Whatever its flag says, a sink that has not taken the newest checkpoint gets it."""
+        if newest.status == "committed" and not lacking:
             return
-        reached = Frontier.from_json(newest.frontier).reached
-        ident = CheckpointId(self._resource, self._token, newest.number, reached)
+        places = lacking if newest.status == "committed" else range(len(self._sinks))
+        idents = self._idents(newest.number, Frontier.from_json(newest.frontier))
         handles = [*newest.handles, *([None] * (len(self._sinks) - len(newest.handles)))]
         crash_point("flows.recover.before_finish")
-        for place, sink in enumerate(self._sinks):
+        for place in sorted(places):
             if place > 0:
                 crash_point("flows.recover.between_finishes")
-            await sink.recover(ident, handles[place], staged.get(place, ()))
+            await self._sinks[place].recover(idents[place], handles[place], staged.get(place, ()))
         crash_point("flows.recover.after_finish")
         await self._fp.run(checkpoint.commit(self._resource, self._token, newest.number))
 
-    async def _is_behind(self, durable: Sequence[Checkpoint]) -> bool:
-        """A sink with a memory of its own may have lost it: then go back to where it stands, and say so."""
+    async def _lacking(self, durable: Sequence[Checkpoint]) -> frozenset[int] | None:
+        """The places of sinks that remember all but the newest checkpoint, whose values lie in it.
+
+        One that has lost more makes the task go back to where it stands: then None, to begin again from
+        there. One that a person's restore has overtaken has lost nothing.
+        """
+        lacking: set[int] = set()
         if not durable:
-            return False
+            return frozenset()
         newest = durable[-1]
         previous = decode(newest.state).get("previous") if newest.state is not None else None
-        for sink in self._sinks:
+        for place, sink in enumerate(self._sinks):
             if not sink.numbered:
                 continue
-            position = await sink.position(self._resource) or 0
+            position = await sink.position(self._names[place]) or 0
             if position > newest.number:
                 raise StartRefused(
                     f"{type(sink).__name__} has taken checkpoint {position} of {self._resource}, and "
@@ -261,20 +274,42 @@ class Committer:
                     f"back too, "
                     "or remove its frontier key to accept what it has."
                 )
-            if position < newest.number and position != (previous or 0):
-                await self._rewind(sink, position, newest.number)
-                return True
-        return False
+            stands = await self._fp.run(ledger.stand(self._resource, position))
+            if stands == newest.number:
+                continue
+            if stands != (previous or 0):
+                await self._rewind(place, stands, newest.number)
+                return None
+            lacking.add(place)
+        return frozenset(lacking)
 
-    async def _rewind(self, sink: Sink, position: int, newest: int) -> None:
+    async def _rewind(self, place: int, stands: int, newest: int) -> None:
+        sink = self._sinks[place]
         try:
-            number = await self._fp.run(ledger.rewind(self._resource, self._token, position))
+            number = await self._fp.run(ledger.rewind(self._resource, self._token, stands))
         except NotFound:
             raise StartRefused(
-                f"{type(sink).__name__} stands at checkpoint {position} of {self._resource} and "
+                f"{type(sink).__name__} stands at checkpoint {stands} of {self._resource} and "
                 f"PostgreSQL at "
-                f"{newest}: the sink has lost what came between, and checkpoint {position} is no longer "
+                f"{newest}: the sink has lost what came between, and checkpoint {stands} is no longer "
                 f"kept. "
-                "Restore a savepoint (fencepost flows restore), or set its frontier key to accept the loss."
+                f"Restore a savepoint of checkpoint {stands} or before (fencepost flows restore), or set its "
+                "frontier key to accept the loss."
             ) from None
-        await sink.restored(self._resource, number)
+        await sink.restored(self._names[place], number)
+
+    def _idents(self, number: int, frontier: Frontier) -> list[CheckpointId]:
+        """The checkpoint as each sink knows it."""
+        return [CheckpointId(name, self._token, number, frontier.reached) for name in self._names]
+
+
+def names_of(resource: str, sinks: Sequence[Sink]) -> list[str]:
+    """What each sink knows the task by. Two that write to one place, and follow the commit, would otherwise
+    take each other's checkpoints, transactions and ids for their own."""
+    names: list[str] = []
+    following = 0
+    for sink in sinks:
+        follows = sink.staged or sink.two_phase
+        following += follows
+        names.append(f"{resource}~{following}" if follows and following > 1 else resource)
+    return names

@@ -10,6 +10,9 @@ FlowError
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from fencepost.errors import FencepostError
 
 
@@ -35,3 +38,42 @@ class SourceTrimmed(StartRefused):
 
 class StateMismatch(StartRefused):
     """The stored state was written by another version of the graph, and nothing says how to convert it."""
+
+
+def unfit(flow: str, seen: Mapping[str, Any]) -> str:
+    """Why a flow does not go on as another one than it was, and what to do; `seen` is the database's word."""
+    anew = f"or give the flow another name than {flow}, under which it begins anew"
+    stored, given = seen.get("stored"), seen.get("given")
+    match seen.get("why"):
+        case "units":
+            words = (
+                f"The flow {flow} was divided into {_divided(stored)}, and this graph divides it into "
+                f"{_divided(given)}: records would be lost and doubled. Keep {_kept(stored)}, {anew}"
+            )
+        case "sender":
+            words = (
+                f"{seen.get('sender')} of the flow {flow} has read {stored}, and is to go on in {given} from "
+                f"the same place. Give the source a name of its own (name=), {anew}"
+            )
+        case "name":
+            words = (
+                f"The flow {flow} has read {seen.get('reads')} as {stored}, and would read it again from its "
+                f"beginning as {given}. Give the source its old name (name=), {anew}"
+            )
+        case _:
+            words = (
+                f"Another graph of the flow {flow} was registered while this one ran, before anything was "
+                f"committed: it is divided otherwise. Run one of them only, {anew}"
+            )
+    holder = seen.get("held_by")
+    return f"{words}. It is run by {holder} now." if holder else f"{words}."
+
+
+def _divided(shape: Any) -> str:
+    units = {"groups": f"{shape.get('groups')} key groups", "all": "one unit for all keys"}
+    return units.get(shape.get("units"), "one unit for each partition")
+
+
+def _kept(shape: Any) -> str:
+    ways = {"groups": f"key_by(groups={shape.get('groups')})", "all": "key_by without groups"}
+    return ways.get(shape.get("units"), "the graph without key_by")

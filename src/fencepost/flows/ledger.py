@@ -6,7 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from fencepost.kernel.call import Call, Json, document, each, nothing, optional_document, parsed, scalar, text
+from fencepost.kernel.call import (
+    Call,
+    Json,
+    column,
+    document,
+    each,
+    nothing,
+    optional_document,
+    parsed,
+    scalar,
+    text,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +54,20 @@ class Edge:
     backpressure: float | None
 
 
-def register(name: str, plan: Json, by: str) -> Call[None]:
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What operators want of a flow: to let go of it, and commits, the newest of which was asked for then."""
+
+    draining: bool = False
+    commit_asked_at: datetime | None = None
+
+
+def register(name: str, plan: Json, by: str) -> Call[int]:
+    """Make a flow known; answers the edition under which its tasks commit."""
     return Call(
         "select fencepost.flow_register(%s::text, %s::jsonb, %s::text)",
         (text("name", name), document("plan", plan), text("by", by)),
-        nothing,
+        scalar,
     )
 
 
@@ -55,20 +75,45 @@ def drain(name: str, *, draining: bool) -> Call[None]:
     return Call("select fencepost.flow_drain(%s::text, %s::boolean)", (text("name", name), draining), nothing)
 
 
-def is_draining(name: str) -> Call[bool]:
+def orders(name: str) -> Call[Orders]:
+    """What was asked of its workers. Nobody waits any more for a commit that was asked for long ago."""
     return Call(
-        "select coalesce((select draining_at is not null from fencepost.flows where name = %s::text), false)",
+        "select draining_at is not null,"
+        " case when commit_asked_at > fencepost.clock() - interval '10 minutes' then commit_asked_at end"
+        " from fencepost.flows where name = %s::text",
         (text("name", name),),
-        scalar,
+        lambda rows: Orders(*rows[0]) if rows else Orders(),
+    )
+
+
+def ask(name: str) -> Call[datetime]:
+    """Ask every task for a commit; answers when that was."""
+    return Call("select fencepost.flow_ask(%s::text)", (text("name", name),), scalar)
+
+
+def unanswered(name: str, since: datetime) -> Call[list[str]]:
+    """The tasks that somebody holds and that have finished no commit since."""
+    return Call(
+        "select * from fencepost.flow_unanswered(%s::text, %s::timestamptz)",
+        (text("name", name), since),
+        column,
     )
 
 
 def commit(
-    resource: str, token: int, *, expected: Json, frontier: Json, state: bytes | None, whole: bool
+    resource: str,
+    token: int,
+    *,
+    expected: Json,
+    frontier: Json,
+    state: bytes | None,
+    whole: bool,
+    edition: int,
 ) -> Call[int]:
     """Fence, state and frontier in one call; answers the checkpoint's number."""
     return Call(
-        "select fencepost.flow_commit(%s::text, %s::bigint, %s::jsonb, %s::jsonb, %s::bytea, %s::boolean)",
+        "select fencepost.flow_commit"
+        "(%s::text, %s::bigint, %s::jsonb, %s::jsonb, %s::bytea, %s::boolean, %s::bigint)",
         (
             text("resource", resource),
             token,
@@ -76,8 +121,40 @@ def commit(
             document("frontier", frontier),
             state,
             whole,
+            edition,
         ),
         scalar,
+    )
+
+
+def store(
+    resource: str,
+    token: int,
+    number: int,
+    *,
+    expected: Json,
+    frontier: Json,
+    state: bytes | None,
+    handles: Sequence[Json],
+    whole: bool,
+    edition: int,
+) -> Call[None]:
+    """The same for a checkpoint that was begun, and whose sinks follow it."""
+    return Call(
+        "select fencepost.flow_store(%s::text, %s::bigint, %s::bigint, %s::jsonb, %s::jsonb, %s::bytea,"
+        " %s::jsonb, %s::boolean, %s::bigint)",
+        (
+            text("resource", resource),
+            token,
+            number,
+            optional_document("expected", expected),
+            document("frontier", frontier),
+            state,
+            document("handles", list(handles)),
+            whole,
+            edition,
+        ),
+        nothing,
     )
 
 
@@ -110,11 +187,27 @@ def save(name: str, savepoint: str) -> Call[int]:
     )
 
 
+def drop(name: str, savepoint: str) -> Call[int]:
+    """Forget a savepoint; answers of how many tasks."""
+    return Call(
+        "select fencepost.flow_drop(%s::text, %s::text)",
+        (text("name", name), text("savepoint", savepoint)),
+        scalar,
+    )
+
+
 def restore(name: str, savepoint: str) -> Call[int]:
     return Call(
         "select fencepost.flow_restore(%s::text, %s::text)",
         (text("name", name), text("savepoint", savepoint)),
         scalar,
+    )
+
+
+def stand(resource: str, position: int) -> Call[int]:
+    """At which of its checkpoints a task stands for a sink that took `position` last."""
+    return Call(
+        "select fencepost.flow_stand(%s::text, %s::bigint)", (text("resource", resource), position), scalar
     )
 
 

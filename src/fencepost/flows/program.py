@@ -44,6 +44,11 @@ class Program:
         return any(node.kind == "key_by" for node in self.borders)
 
     @cached_property
+    def is_one(self) -> bool:
+        """Whether, without key groups, one body takes every partition."""
+        return self.is_keyed or any(section == BODY for section in self.sections.values())
+
+    @cached_property
     def groups(self) -> int | None:
         """Over how many key groups the body is spread; None when it is one."""
         asked = {node.groups for node in self.borders if node.kind == "key_by"}

@@ -59,6 +59,7 @@ class Task:
         return Traffic(edges, await self._intake.lags(), self._clock.idle_seconds, taken=taken)
 
     def ask_to_commit(self) -> None:
+        """Commit now, whether it is due or not."""
         self._asked.set()
 
     @property
@@ -69,11 +70,16 @@ class Task:
         """Until it is told to stop, or every sender has ended. What was read is committed before it
         returns."""
         reading: asyncio.Task[list[Arrival]] | None = None
+        asked = asyncio.create_task(self._asked.wait())
         try:
             while not self.ended and not stopping.is_set():
                 reading = reading or self._read()
+                if asked.done() and not self._asked.is_set():
+                    asked = asyncio.create_task(self._asked.wait())
                 with self._clock.idle():
-                    await asyncio.wait([reading], timeout=self._patience())
+                    await asyncio.wait(
+                        [reading, asked], timeout=self._patience(), return_when=asyncio.FIRST_COMPLETED
+                    )
                 if reading.done():
                     arrivals, reading = reading.result(), None
                     if not stopping.is_set():
@@ -85,6 +91,7 @@ class Task:
             if self._moved:
                 await self._commit()
         finally:
+            asked.cancel()
             if reading is not None:
                 reading.cancel()
                 with suppress(asyncio.CancelledError, Exception):
@@ -122,12 +129,11 @@ class Task:
             self._metrics.saw(self._flow, sum(arrival.count for arrival in arrivals), watermark)
 
     def _is_due(self) -> bool:
-        if not self._moved:
-            return False
+        if self._asked.is_set() or not self._moved:
+            return self._asked.is_set()
         return (
             self._uncommitted >= self._settings.records_max
             or self._body.pending >= self._settings.records_max
-            or self._asked.is_set()
             or self.ended
             or time.monotonic() - self._last_commit >= self._settings.interval_seconds
         )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fencepost.flows.node import Node
-from fencepost.flows.program import BODY, Program
-from fencepost.flows.sources.source import is_timeless
+from fencepost.flows.program import Program
+from fencepost.flows.sources.source import is_timeless, reads_of
+from fencepost.kernel.call import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,16 @@ def divide(program: Program) -> list[Unit]:
             Unit(f"{prefix}/group/{group:04}", "group", senders, group) for group in range(program.groups)
         ]
         return [*forwards, *groups]
-    if program.is_keyed or any(section == BODY for section in program.sections.values()):
+    if program.is_one:
         return [Unit(f"{prefix}/all", "whole", senders)]
     return [Unit(f"{prefix}/part/{s.name}", "whole", (s,)) for s in senders]
+
+
+def shape(program: Program) -> Json:
+    """What the frontiers of the flow's tasks mean: its units, its key groups, and what each sender reads."""
+    units = "groups" if program.groups is not None else "all" if program.is_one else "parts"
+    senders = {s.name: reads_of(s.node.source, s.partition) for s in senders_of(program)}
+    return {"units": units, "groups": program.groups, "senders": senders}
 
 
 def seat(flow: str, number: int) -> str:

@@ -12,14 +12,15 @@ import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from fencepost.client import Fencepost
-from fencepost.errors import Refusal
+from fencepost.errors import Mismatch, Refusal
 from fencepost.flows import ledger, units
 from fencepost.flows.channel import ChannelIntake
 from fencepost.flows.committer import Committer
-from fencepost.flows.errors import StartRefused
+from fencepost.flows.errors import StartRefused, unfit
 from fencepost.flows.forwarder import Forwarder
 from fencepost.flows.graph import Flow
 from fencepost.flows.intake import SourceIntake, opened
@@ -56,6 +57,8 @@ class Post:
     ended: bool = False
     lost: bool = False
     error: str | None = None
+    asked_at: datetime | None = None
+    """The newest commit that operators have asked it for."""
     running: asyncio.Task[None] | None = None
     work: Task | Forwarder | None = None
 
@@ -93,6 +96,7 @@ class FlowWorker:
             self.settings.interval_seconds,
             self.settings.drain_seconds,
         )
+        self._edition = 0
         self._posts: dict[str, Post] = {}
         self._done: set[str] = set()
         self._seat: str | None = None
@@ -111,12 +115,6 @@ class FlowWorker:
 
     def _sights(self) -> list[Sight]:
         return [Sight(p.unit, p.lease, p.work) for p in self._posts.values() if p.work is not None]
-
-    def ask_to_commit(self) -> None:
-        """Commit soon, on demand."""
-        for post in self._posts.values():
-            if isinstance(post.work, Task):
-                post.work.ask_to_commit()
 
     async def run(self, stop: asyncio.Event | None = None, *, until_done: bool = False) -> None:
         """Until `stop`, or with `until_done` until every sender of a bounded flow has ended.
@@ -154,7 +152,7 @@ class FlowWorker:
             await sink.open(self._place)
             if isinstance(sink, TwoPhaseCommitSink):
                 await sink.rehearse(f"flow:{self.program.flow.name}")
-        await self._fp.run(ledger.register(self.program.flow.name, self.program.picture(), self.owner))
+        await self._register()
         settings = self.settings
 
         def lost(resource: str) -> None:
@@ -168,6 +166,13 @@ class FlowWorker:
             lost,
         )
         self._leasing.start()
+
+    async def _register(self) -> None:
+        plan = {**self.program.picture(), "shape": units.shape(self.program)}
+        try:
+            self._edition = await self._fp.run(ledger.register(self.program.flow.name, plan, self.owner))
+        except Mismatch as refusal:
+            raise StartRefused(unfit(self.program.flow.name, refusal.seen)) from None
 
     async def _close(self) -> None:
         for post in self._posts.values():
@@ -212,7 +217,9 @@ class FlowWorker:
         """Look who is there, and take or give up so much that everybody has his share."""
         await self._reap()
         flow = self.program.flow.name
-        if await self._fp.run(ledger.is_draining(flow)):
+        orders = await self._fp.run(ledger.orders(flow))
+        self._ask_to_commit(orders.commit_asked_at)
+        if orders.draining:
             for resource in list(self._posts):
                 await self._give_up(resource)
             return
@@ -228,6 +235,13 @@ class FlowWorker:
             if len(self._posts) < share and resource not in taken and resource not in self._posts:
                 await self._take(resource)
         self._metrics.tasks.labels(flow=flow).set(len(self._posts))
+
+    def _ask_to_commit(self, asked_at: datetime | None) -> None:
+        """Once a task for each time that it was asked for, also by a worker that has taken it since."""
+        for post in self._posts.values():
+            if asked_at is not None and post.asked_at != asked_at and isinstance(post.work, Task):
+                post.asked_at = asked_at
+                post.work.ask_to_commit()
 
     async def _sit_down(self) -> None:
         assert self._leasing is not None, "a worker sits down when it is open"
@@ -305,6 +319,8 @@ class FlowWorker:
                 self._metrics.refusals.labels(flow=flow, reason=refusal.reason).inc()
                 _log.warning("flow_commit_refused", resource=post.unit.resource, reason=refusal.reason)
                 announce("flows.refused")
+                if refusal.noun == "flow":
+                    raise StartRefused(unfit(flow, refusal.seen)) from None
                 if refusal.reason != "mismatch":
                     return
             except Exception as error:
@@ -349,7 +365,9 @@ class FlowWorker:
     async def _run_task(self, post: Post) -> None:
         unit = post.unit
         body = Body(self.program, senders=len(unit.senders))
-        committer = Committer(self._fp, post.lease, self.program.sinks, self.settings.keep_checkpoints)
+        committer = Committer(
+            self._fp, post.lease, self.program.sinks, self.settings.keep_checkpoints, self._edition
+        )
         frontier = await committer.restore(body)
         frontier.update({sender.name: opened(frontier.of(sender.name), sender) for sender in unit.senders})
         announce("flows.restored")

@@ -104,14 +104,15 @@ class City(Crowd):
 
     def _flow(self) -> None:
         with self._database.connect_admin() as connection:
-            run(connection, ledger.register(self.flow, Program(FLOW).picture(), OWNER))
+            edition = run(connection, ledger.register(self.flow, Program(FLOW).picture(), OWNER))
             held = run(connection, lease.acquire(f"flow:{self.flow}/part/values:0", OWNER, 3600))
             other = run(connection, lease.acquire(f"flow:{self.flow}/part/values:1", OWNER, 3600))
             at, token = held.resource, held.token
             frontier = {"values:0": {"at": 7, "watermark": None, "ended": False, "count": 7}}
-            run(
-                connection, ledger.commit(at, token, expected=None, frontier=frontier, state=b"s", whole=True)
+            commit = ledger.commit(
+                at, token, expected=None, frontier=frontier, state=b"s", whole=True, edition=edition
             )
+            run(connection, commit)
             failing = {"error": "ConnectionError: the sink is away", "failures": 3}
             run(connection, ledger.report([(at, token, ACTIVITY), (other.resource, other.token, failing)]))
             letters = [Failure(b"x", "ValueError: no number", "map-1")]

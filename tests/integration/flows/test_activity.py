@@ -100,25 +100,25 @@ async def test_progress_is_what_all_tasks_have_committed(scene: Scene, tmp_path:
         frontiers = await scene.fp.run(ledger.frontiers("bounded"))
         return progress_of(program, frontiers)
 
-    assert await progress() == [Progress("file:0", 0, 290, False), Progress("values:0", 0, 50, False)]
+    assert await progress() == [Progress("file:in.txt", 0, 290, False), Progress("values:0", 0, 50, False)]
     await scene.run(flow)
-    assert await progress() == [Progress("file:0", 290, 290, True), Progress("values:0", 50, 50, True)]
+    assert await progress() == [Progress("file:in.txt", 290, 290, True), Progress("values:0", 50, 50, True)]
 
 
 def test_bars_are_drawn_where_somebody_watches() -> None:
     screen = io.StringIO()
     with progress_bars(Console(file=screen, force_terminal=True, width=100)) as bars:
         assert bars.are_shown
-        bars.show([Progress("file:0", 145, 290, False)])
-        bars.show([Progress("file:0", 290, 290, True)])
+        bars.show([Progress("file:in.txt", 145, 290, False)])
+        bars.show([Progress("file:in.txt", 290, 290, True)])
 
-    assert "file:0" in screen.getvalue()
+    assert "file:in.txt" in screen.getvalue()
     assert "290/290" in screen.getvalue()
 
 
 def test_without_a_terminal_there_are_none() -> None:
     with progress_bars() as bars:
-        bars.show([Progress("file:0", 145, 290, False)])
+        bars.show([Progress("file:in.txt", 145, 290, False)])
         assert not bars.are_shown
 
 

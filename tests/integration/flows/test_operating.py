@@ -97,7 +97,7 @@ async def test_tasks_are_shown_with_their_frontiers(scene: Scene, command: Comma
     ]
     [task] = json.loads(shown)["tasks"]
     last: Any = scene.redis.xrevrange("in", count=1)
-    assert task["frontier"]["in:0"]["at"] == last[0][0]
+    assert task["frontier"]["in:in"]["at"] == last[0][0]
 
 
 def test_a_bounded_flow_runs_from_the_command_line(

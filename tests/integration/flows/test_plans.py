@@ -13,8 +13,11 @@ MORE_PAGES = 40
 
 BEGINNING: tuple[LiteralString, ...] = (
     "select fencepost.lease_acquire('flow:f/all', 'a/boot-1', '1 hour')",
-    "select fencepost.flow_register('f', '{\"nodes\": [], \"edges\": []}', 'a/boot-1')",
-    "select fencepost.flow_commit('flow:f/all', 1, null, '1', null, true)",
+    """
+    select fencepost.flow_register(
+      'f', '{"nodes": [], "edges": [], "shape": {"units": "all", "senders": {}}}', 'a/boot-1')
+    """,
+    "select fencepost.flow_commit('flow:f/all', 1, null, '1', null, true, 1)",
     "select fencepost.flow_bury('f', 'x', 'flow:f/all', 1, '{a, b}'::bytea[], '{a, b}', '{e, e}')",
     "select fencepost.outbox_put('c', null, '1')",
     "select fencepost.flow_gather('f', 's', 'c', 10)",
@@ -55,7 +58,12 @@ HISTORY: tuple[LiteralString, ...] = (
     """,
 )
 CALLS: dict[str, LiteralString] = {
-    "commit": "select fencepost.flow_commit('flow:f/all', 1, '1', '2', null, true)",
+    "commit": "select fencepost.flow_commit('flow:f/all', 1, '1', '2', null, true, 1)",
+    "registration": """
+        select fencepost.flow_register('f', '{"shape": {"units": "all", "senders": {}}}', 'a/boot-1')
+    """,
+    "stand": "select fencepost.flow_stand('flow:f/all', 1)",
+    "unanswered": "select * from fencepost.flow_unanswered('f', now())",
     "number": "select fencepost.flow_number('flow:f/all')",
     "frontiers": "select * from fencepost.flow_frontiers('f')",
     "holders": "select * from fencepost.flow_holders('f')",

@@ -12,18 +12,91 @@ create or replace function fencepost._flow_behind(p_name text) returns text
 language sql immutable
 as $$ select 'flow:' || p_name || '0' $$;
 
--- Make a flow known, or its plan anew. Takes the row's lock; served by the primary key.
-create or replace function fencepost.flow_register(p_name text, p_plan jsonb, p_by text) returns void
+-- Why a flow of one shape cannot go on as another, or null when it can. Its tasks' frontiers say how far each sender was taken
+-- by each unit: with other units, or with another thing behind a sender's name, they would say something untrue.
+create or replace function fencepost._flow_unfit(p_stored jsonb, p_given jsonb) returns jsonb
+language sql immutable
+as $$
+  select case
+    when p_stored is null or p_given is null then null
+    when p_stored - 'senders' is distinct from p_given - 'senders' then
+      jsonb_build_object('why', 'units', 'stored', p_stored - 'senders', 'given', p_given - 'senders')
+    else (
+      select u.unfit from (
+        select jsonb_build_object('why', 'sender', 'sender', g.key, 'stored', s.value, 'given', g.value) as unfit
+        from jsonb_each_text(p_stored -> 'senders') s join jsonb_each_text(p_given -> 'senders') g
+          on g.key = s.key and g.value <> s.value
+        union all
+        -- The same thing under another name would be read from its beginning.
+        select jsonb_build_object('why', 'name', 'stored', s.key, 'given', g.key, 'reads', s.value)
+        from jsonb_each_text(p_stored -> 'senders') s join jsonb_each_text(p_given -> 'senders') g
+          on g.value = s.value and g.key <> s.key
+        where not p_given -> 'senders' ? s.key and not p_stored -> 'senders' ? g.key
+      ) u order by u.unfit limit 1)
+  end
+$$;
+
+-- Make a flow known, or its plan anew; answers the edition under which its tasks commit. The plan's shape must fit what is stored:
+-- another one takes its place only while nothing is committed and nobody else holds anything of the flow, and ends the edition
+-- before it. Raises mismatch otherwise, with both. Takes the row's lock, and for another shape waits until every open commit has ended;
+-- served by the primary key.
+create or replace function fencepost.flow_register(p_name text, p_plan jsonb, p_by text) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
+declare
+  v_shape jsonb;
+  v_flow  fencepost.flow;
+  v_unfit jsonb;
+  v_held  text;
 begin
+  perform fencepost._require_read_committed();
   perform fencepost._check_text('name', p_name, 128);
   perform fencepost._check_json('plan', p_plan, 1048576);
   perform fencepost._check_text('by', p_by, 256);
-  insert into fencepost.flow (name, plan, registered_at, registered_by)
-  values (p_name, p_plan, fencepost.clock(), p_by)
-  on conflict (name) do update set plan = excluded.plan, registered_at = excluded.registered_at,
-    registered_by = excluded.registered_by;
+  v_shape := p_plan -> 'shape';
+  insert into fencepost.flow (name, plan, registered_at, registered_by, shape)
+  values (p_name, p_plan, fencepost.clock(), p_by, v_shape) on conflict (name) do nothing;
+  select * into v_flow from fencepost.flow f where f.name = p_name for no key update;
+  v_unfit := fencepost._flow_unfit(v_flow.shape, v_shape);
+  if v_unfit is not null then
+    perform pg_advisory_xact_lock(hashtextextended(p_name, 6092));
+    v_held := (select l.owner from fencepost.lease l
+               where l.resource >= fencepost._flow_prefix(p_name) and l.resource < fencepost._flow_behind(p_name)
+                 and l.owner is not null and l.owner <> p_by and l.expires_at > fencepost.clock()
+               order by l.resource limit 1);
+    if v_held is not null or exists (
+      select 1 from fencepost.checkpoint c where c.status in ('stored', 'committed')
+        and c.resource >= fencepost._flow_prefix(p_name) and c.resource < fencepost._flow_behind(p_name)) then
+      perform fencepost._refuse('mismatch', 'flow', p_name, jsonb_build_object('op', 'register', 'by', p_by),
+                                v_unfit || jsonb_build_object('held_by', v_held));
+    end if;
+    v_flow.edition := v_flow.edition + 1;
+  else
+    -- What a sender has read stays known, also when the graph does without it for a while.
+    v_shape := coalesce(jsonb_set(v_shape, '{senders}', coalesce(v_flow.shape -> 'senders', '{}') || (v_shape -> 'senders')),
+                        v_shape, v_flow.shape);
+  end if;
+  update fencepost.flow f set plan = p_plan, registered_at = fencepost.clock(), registered_by = p_by, shape = v_shape,
+    edition = v_flow.edition
+  where f.name = p_name;
+  return v_flow.edition;
+end $$;
+
+-- From here to the end of the transaction no other shape takes the flow's place. Raises mismatch when one has. Called behind the
+-- fence of the task's lease, which bounds how long a holder that stands still keeps it.
+create or replace function fencepost._flow_fence(p_resource text, p_edition bigint) returns void
+language plpgsql volatile
+as $$
+declare
+  v_name    text := split_part(substr(p_resource, 6), '/', 1);
+  v_edition bigint;
+begin
+  perform pg_advisory_xact_lock_shared(hashtextextended(v_name, 6092));
+  v_edition := (select f.edition from fencepost.flow f where f.name = v_name);
+  if v_edition is distinct from p_edition then
+    perform fencepost._refuse('mismatch', 'flow', v_name, jsonb_build_object('op', 'commit', 'edition', p_edition),
+                              jsonb_build_object('why', 'edition', 'edition', v_edition));
+  end if;
 end $$;
 
 -- Ask the workers of a flow to let go of it, or take that back. Raises not_found.
@@ -39,11 +112,41 @@ begin
   end if;
 end $$;
 
+-- Ask every task of a flow for a commit; answers when. Raises not_found.
+create or replace function fencepost.flow_ask(p_name text) returns timestamptz
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_at timestamptz;
+begin
+  perform fencepost._check_text('name', p_name, 128);
+  update fencepost.flow f set commit_asked_at = greatest(f.commit_asked_at, fencepost.clock()) where f.name = p_name
+  returning f.commit_asked_at into v_at;
+  if not found then
+    perform fencepost._refuse('not_found', 'flow', p_name, jsonb_build_object('op', 'ask'), null);
+  end if;
+  return v_at;
+end $$;
+
+-- The tasks that somebody holds and that have finished no commit since p_since. Forwarders commit nothing.
+create or replace function fencepost.flow_unanswered(p_name text, p_since timestamptz) returns setof text
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  return query
+  select h.resource from fencepost.flow_holders(p_name) h
+  left join fencepost.flow_frontiers(p_name) f on f.resource = h.resource and f.status = 'committed' and f.stored_at >= p_since
+  where h.held and not starts_with(h.resource, fencepost._flow_prefix(p_name) || 'seat/')
+    and not starts_with(h.resource, fencepost._flow_prefix(p_name) || 'source/') and f.resource is null
+  order by h.resource;
+end $$;
+
 -- A whole commit of a task: fence, a new checkpoint with state and frontier, flagged as committed. Called inside the
--- transaction that also writes the sinks' rows. Raises mismatch when another frontier than p_expected is durable.
--- Locks as checkpoint_store does. Answers the number.
+-- transaction that also writes the sinks' rows. Raises mismatch when another frontier than p_expected is durable, or another
+-- edition of the flow is registered. Locks as checkpoint_store does. Answers the number. A worker of the version before knows no
+-- edition: it goes on until the flow gets its second.
 create or replace function fencepost.flow_commit(
-  p_resource text, p_token bigint, p_expected jsonb, p_frontier jsonb, p_state bytea, p_whole boolean
+  p_resource text, p_token bigint, p_expected jsonb, p_frontier jsonb, p_state bytea, p_whole boolean, p_edition bigint default 1
 ) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -51,9 +154,22 @@ declare
   v_number bigint;
 begin
   v_number := fencepost.checkpoint_begin(p_resource, p_token);
+  perform fencepost._flow_fence(p_resource, p_edition);
   perform fencepost.checkpoint_store(p_resource, p_token, v_number, p_expected, p_frontier, p_state, '[]', p_whole);
   perform fencepost.checkpoint_commit(p_resource, p_token, v_number);
   return v_number;
+end $$;
+
+-- The same for a checkpoint that was begun and whose sinks follow it: it is durable when this commits.
+create or replace function fencepost.flow_store(
+  p_resource text, p_token bigint, p_number bigint, p_expected jsonb, p_frontier jsonb, p_state bytea, p_handles jsonb,
+  p_whole boolean, p_edition bigint
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  perform fencepost.checkpoint_store(p_resource, p_token, p_number, p_expected, p_frontier, p_state, p_handles, p_whole);
+  perform fencepost._flow_fence(p_resource, p_edition);
 end $$;
 
 -- The highest number that a task's checkpoints ever had, aborted ones too; 0 for none.
@@ -101,116 +217,5 @@ begin
   order by l.resource;
 end $$;
 
--- Copy the newest durable checkpoint of every task under a name. No barrier: each task's commit is consistent by itself
--- with the frontier that it carries, and that is what a restore needs. Raises duplicate for a name that is taken.
-create or replace function fencepost.flow_save(p_name text, p_savepoint text) returns bigint
-language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
-as $$
-declare
-  v_found record;
-  v_whole bigint;
-  v_count bigint := 0;
-begin
-  perform fencepost._check_text('name', p_name, 128);
-  perform fencepost._check_text('savepoint', p_savepoint, 128);
-  perform pg_advisory_xact_lock(hashtextextended(p_name || '/' || p_savepoint, 6090));
-  if exists (select 1 from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint) then
-    perform fencepost._refuse('duplicate', 'flow', p_name, jsonb_build_object('savepoint', p_savepoint), null);
-  end if;
-  for v_found in select f.resource, f.number from fencepost.flow_frontiers(p_name) f loop
-    v_whole := (select c.number from fencepost.checkpoint c where c.resource = v_found.resource and c.whole
-                and c.status in ('stored', 'committed') and c.number <= v_found.number order by c.number desc limit 1);
-    insert into fencepost.flow_savepoint (flow, savepoint, resource, number, whole, frontier, state, made_at)
-    select p_name, p_savepoint, c.resource, c.number, c.whole, c.frontier, c.state, fencepost.clock()
-    from fencepost.checkpoint c
-    where c.resource = v_found.resource and c.status in ('stored', 'committed') and c.number between v_whole and v_found.number;
-    v_count := v_count + 1;
-  end loop;
-  return v_count;
-end $$;
-
--- Put every task back to a savepoint: its rows become the newest checkpoints, whole chains and committed. Refused with
--- in_flight while anybody holds a task. Takes the leases' row locks, in order of resource, so nobody acquires meanwhile.
-create or replace function fencepost.flow_restore(p_name text, p_savepoint text) returns bigint
-language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
-as $$
-declare
-  v_held  fencepost.lease;
-  v_now   timestamptz;
-  v_row   fencepost.flow_savepoint;
-  v_count bigint := 0;
-begin
-  perform fencepost._require_read_committed();
-  perform fencepost._check_text('name', p_name, 128);
-  perform fencepost._check_text('savepoint', p_savepoint, 128);
-  perform 1 from fencepost.lease l
-  where l.resource >= fencepost._flow_prefix(p_name) and l.resource < fencepost._flow_behind(p_name)
-  order by l.resource for update;
-  v_now := fencepost.clock();
-  select * into v_held from fencepost.lease l
-  where l.resource >= fencepost._flow_prefix(p_name) and l.resource < fencepost._flow_behind(p_name)
-    and l.resource not like '%/seat/%' and l.owner is not null and l.expires_at > v_now
-  order by l.resource limit 1;
-  if found then
-    perform fencepost._refuse('in_flight', 'flow', p_name, jsonb_build_object('savepoint', p_savepoint),
-                              fencepost._lease_seen(v_held, v_now) || jsonb_build_object('resource', v_held.resource));
-  end if;
-  -- A task that the savepoint does not have begins anew: its checkpoints would be of another time.
-  delete from fencepost.checkpoint c
-  where c.resource >= fencepost._flow_prefix(p_name) and c.resource < fencepost._flow_behind(p_name)
-    and not exists (select 1 from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint
-                    and s.resource = c.resource);
-  for v_row in select * from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint
-               order by s.resource, s.number loop
-    insert into fencepost.checkpoint (resource, number, token, status, whole, frontier, state, begun_at, stored_at, committed_at)
-    select v_row.resource, fencepost.flow_number(v_row.resource) + 1, coalesce((select l.token from fencepost.lease l
-      where l.resource = v_row.resource), 1), 'committed', v_row.whole, v_row.frontier, v_row.state, v_now, v_now, v_now;
-    v_count := v_count + 1;
-  end loop;
-  if v_count = 0 then
-    perform fencepost._refuse('not_found', 'flow', p_name, jsonb_build_object('savepoint', p_savepoint), null);
-  end if;
-  return v_count;
-end $$;
-
--- Put a task back to an older checkpoint of its own, because a sink has lost what came after it. Answers the new number;
--- raises not_found when that checkpoint is no longer kept. p_number 0 begins anew.
-create or replace function fencepost.flow_rewind(p_resource text, p_token bigint, p_number bigint) returns bigint
-language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
-as $$
-declare
-  v_whole  bigint;
-  v_row    fencepost.checkpoint;
-  v_newest bigint;
-begin
-  perform fencepost.lease_fence(p_resource, p_token);
-  perform pg_advisory_xact_lock(hashtextextended(p_resource, 6089));
-  v_newest := fencepost.flow_number(p_resource);
-  if p_number = 0 then
-    insert into fencepost.checkpoint (resource, number, token, status, whole, frontier, begun_at, stored_at, committed_at)
-    values (p_resource, v_newest + 1, p_token, 'committed', true, '{}', fencepost.clock(), fencepost.clock(), fencepost.clock());
-    return v_newest + 1;
-  end if;
-  v_whole := (select c.number from fencepost.checkpoint c where c.resource = p_resource and c.whole
-              and c.status in ('stored', 'committed') and c.number <= p_number order by c.number desc limit 1);
-  if v_whole is null or not exists (select 1 from fencepost.checkpoint c where c.resource = p_resource
-                                    and c.number = p_number and c.status in ('stored', 'committed')) then
-    perform fencepost._refuse('not_found', 'checkpoint', p_resource || '#' || p_number,
-                              jsonb_build_object('token', p_token, 'op', 'rewind'), null);
-  end if;
-  for v_row in select * from fencepost.checkpoint c where c.resource = p_resource and c.number between v_whole and p_number
-               and c.status in ('stored', 'committed') order by c.number loop
-    v_newest := v_newest + 1;
-    insert into fencepost.checkpoint (resource, number, token, status, whole, frontier, state, begun_at, stored_at, committed_at)
-    values (p_resource, v_newest, p_token, 'committed', v_row.whole, v_row.frontier, v_row.state, fencepost.clock(),
-            fencepost.clock(), fencepost.clock());
-  end loop;
-  return v_newest;
-end $$;
-
 create or replace view fencepost.flows as
-  select f.name, f.plan, f.registered_at, f.registered_by, f.draining_at from fencepost.flow f;
-
-create or replace view fencepost.flow_savepoints as
-  select s.flow, s.savepoint, count(distinct s.resource) as tasks, sum(octet_length(s.state)) as state_bytes, min(s.made_at) as made_at
-  from fencepost.flow_savepoint s group by s.flow, s.savepoint;
+  select f.name, f.plan, f.registered_at, f.registered_by, f.draining_at, f.shape, f.commit_asked_at from fencepost.flow f;

@@ -59,7 +59,7 @@ class RedisSink(StagedSink):
         self._kind = kind
         self._source = acknowledges
         self._key = key
-        self._frontier_key = frontier_key or f"fencepost:frontier:{{{_tag(key)}}}"
+        self._frontier_key = frontier_key or beside("frontier", key)
         self._encode = encode
         self._url = url
         self._redis: Any = None
@@ -140,7 +140,7 @@ class RedisIdempotentList(StagedSink):
         url: str | None = None,
     ) -> None:
         self._key = key
-        self._seen_key = seen_key or f"fencepost:seen:{{{_tag(key)}}}"
+        self._seen_key = seen_key or beside("seen", key)
         self._ttl_seconds = ttl_seconds
         self._encode = encode
         self._url = url
@@ -182,11 +182,11 @@ def as_record(value: Any, checkpoint: CheckpointId, place: int) -> IdempotentRec
     return IdempotentRecord(f"{checkpoint.resource}#{checkpoint.number}/{place}", stored)
 
 
-def _tag(key: str) -> str:
-    """What Redis Cluster hashes of a key."""
+def beside(what: str, key: str) -> str:
+    """A key of its own for each key, in the same slot of a cluster: that hashes what stands in braces."""
     start = key.find("{")
     end = key.find("}", start + 1)
-    return key[start + 1 : end] if 0 <= start < end - 1 else key
+    return f"fencepost:{what}:{key}" if 0 <= start < end - 1 else f"fencepost:{what}:{{{key}}}"
 
 
 def _one_slot(*keys: str) -> None:

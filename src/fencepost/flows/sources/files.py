@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from fencepost.flows.errors import SourceTrimmed
+from fencepost.flows.errors import GraphRefused, SourceTrimmed
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.record import Offset
 from fencepost.flows.sinks.sink import Workplace
-from fencepost.flows.sources.source import Chunk
+from fencepost.flows.sources.source import Chunk, partition_name
 
 
 class FileLines:
-    """The lines of one or more files, as bytes; a partition a file. With `follow` it waits for more lines."""
+    """The lines of one or more files, as bytes; a partition a file. With `follow` it waits for more lines.
+
+    Positions are kept by the file's name, without its folder: files may be added, removed, moved together and
+    put in another order. Where two have one name, give a mapping from names of your own.
+    """
 
     promise = Promise(EXACTLY_ONCE, "a file can be read again from any position")
 
     def __init__(
-        self, paths: Path | str | Sequence[Path | str], *, follow: bool = False, name: str = "file"
+        self,
+        paths: Path | str | Sequence[Path | str] | Mapping[str, Path | str],
+        *,
+        follow: bool = False,
+        name: str = "file",
     ) -> None:
-        given = [paths] if isinstance(paths, Path | str) else list(paths)
-        self._paths = {str(number): Path(path) for number, path in enumerate(given)}
+        given = _named(paths)
+        self._paths = {partition_name(called): path for called, path in given}
+        if not given or len(self._paths) < len(given):
+            names = sorted(called for called, _ in given)
+            raise GraphRefused(
+                f"FileLines needs one or more files, each under a name of its own, and got {names}. "
+                "Give a mapping: FileLines({'eu': path, 'us': path})."
+            )
         self._follow = follow
         self.name = name
 
@@ -34,6 +48,9 @@ class FileLines:
     def extent(self, partition: str) -> int | None:
         return None if self._follow else self._paths[partition].stat().st_size
 
+    def reads(self, partition: str) -> str:
+        return f"file {partition}"
+
     async def open(self, place: Workplace, partition: str, after: Offset | None) -> FileReader:
         path = self._paths[partition]
         position = int(after or 0)
@@ -42,6 +59,15 @@ class FileLines:
         file = path.open("rb")
         file.seek(position)
         return FileReader(file, position, follow=self._follow)
+
+
+def _named(
+    paths: Path | str | Sequence[Path | str] | Mapping[str, Path | str],
+) -> list[tuple[str, Path]]:
+    if isinstance(paths, Mapping):
+        return [(called, Path(path)) for called, path in paths.items()]
+    given = [paths] if isinstance(paths, Path | str) else paths
+    return [(Path(path).name, Path(path)) for path in given]
 
 
 class FileReader:

@@ -45,6 +45,9 @@ class KafkaTopic:
     def partitions(self) -> Sequence[str]:
         return [str(number) for number in range(self._count)]
 
+    def reads(self, partition: str) -> str:
+        return f"kafka {self._topic}/{partition}"
+
     async def open(self, place: Workplace, partition: str, after: Offset | None) -> KafkaReader:
         kafka = client_library()
         consumer = kafka.Consumer(

@@ -59,6 +59,9 @@ class OutboxChannel:
     def partitions(self) -> Sequence[str]:
         return ["0"]
 
+    def reads(self, partition: str) -> str:
+        return f"outbox channel {self._channel}"
+
     async def open(self, place: Workplace, partition: str, after: Offset | None) -> OutboxReader:
         lowest, last = await place.fp.run(log_range(place.flow, self.name))
         if after is not None and (last if lowest is None else lowest - 1) > int(after):

@@ -53,6 +53,9 @@ class PostgresTable:
     def partitions(self) -> Sequence[str]:
         return ["0"]
 
+    def reads(self, partition: str) -> str:
+        return f"table {self._table.as_string(None)}"
+
     async def open(self, place: Workplace, partition: str, after: Offset | None) -> TableReader:
         names = {"id": self._id, "table": self._table}
         writers = _WRITERS.format(name=sql.Literal(self._table.as_string(None)))

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fencepost.flows.errors import SourceTrimmed, StartRefused
+from fencepost.flows.errors import GraphRefused, SourceTrimmed, StartRefused
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.record import IdempotentRecord, Offset, order
 from fencepost.flows.redis_link import connect_bytes, entries_of
 from fencepost.flows.sinks.sink import Workplace
-from fencepost.flows.sources.source import Chunk
+from fencepost.flows.sources.source import Chunk, partition_name
 from fencepost.flows.trail import traces_of
 from fencepost.tracing import TRACE_HEADERS
 
@@ -27,6 +27,7 @@ LEFT_AT_ONCE = 1000
 class RedisStreams:
     """Entries of one or more streams. A value is the bytes of one field, or all fields with `field=None`.
 
+    Offsets are kept by the stream's name: streams may be added, removed and put in another order.
     `with_id` makes each an IdempotentRecord under its x-original-message-id, or its entry id without one.
     `trim` removes entries from the stream once they are committed; the last one stays, as proof of the place.
     `group` is deferAckUntilCheckpoint: entries are pending there until their commit.
@@ -45,8 +46,12 @@ class RedisStreams:
         claim_idle_seconds: float = 60.0,
         name: str | None = None,
     ) -> None:
-        self._streams = [streams] if isinstance(streams, str) else list(streams)
-        self.name = name or self._streams[0].replace(":", "-").replace("/", "-")
+        given = [streams] if isinstance(streams, str) else list(streams)
+        self._streams = {partition_name(stream): stream for stream in given}
+        if not given or len(self._streams) < len(given):
+            raise GraphRefused(f"RedisStreams needs one or more streams, each once, and got {given}.")
+        # The same in whatever order they are given.
+        self.name = name or min(given).replace(":", "-").replace("/", "-")
         self._field = None if field is None else field.encode()
         self._with_id = with_id
         self._trim = trim
@@ -60,16 +65,19 @@ class RedisStreams:
     @property
     def streams(self) -> dict[str, str]:
         """By the name that a frontier has for each."""
-        return {f"{self.name}:{number}": stream for number, stream in enumerate(self._streams)}
+        return {f"{self.name}:{partition}": stream for partition, stream in self._streams.items()}
 
     @property
     def partitions(self) -> Sequence[str]:
-        return [str(number) for number in range(len(self._streams))]
+        return list(self._streams)
+
+    def reads(self, partition: str) -> str:
+        return f"redis stream {self._streams[partition]}"
 
     async def open(self, place: Workplace, partition: str, after: Offset | None) -> RedisStreamReader:
         self._check(place)
         redis = connect_bytes(place.redis_url, f"The source {self.name}")
-        stream = self._streams[int(partition)]
+        stream = self._streams[partition]
         reader = RedisStreamReader(
             redis, stream, str(after or "0"), self._field, self._group, with_id=self._with_id, trim=self._trim
         )

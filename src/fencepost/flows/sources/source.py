@@ -48,8 +48,10 @@ class Reader(Protocol):
 class Source(Protocol):
     """A place with partitions. A partition's records have one order, and offsets that grow.
 
-    Two things more may be there: `extent(partition)`, the offset at which it ends, for a progress bar; and
-    `timeless = True`, for one that holds no window open (nobody knows when it will speak next).
+    Three things more may be there: `extent(partition)`, the offset at which it ends, for a progress bar;
+    `timeless = True`, for one that holds no window open (nobody knows when it will speak next); and
+    `reads(partition)`, what its offsets are places in. A flow that finds another thing there than before, or
+    the same under another name, does not start.
     """
 
     name: str
@@ -63,8 +65,18 @@ class Source(Protocol):
         ...
 
 
+def partition_name(name: str) -> str:
+    """A name as part of a unit's: a slash divides those."""
+    return name.replace("%", "%25").replace("/", "%2F")
+
+
 def is_timeless(source: Source | None) -> bool:
     return getattr(source, "timeless", False)
+
+
+def reads_of(source: Source | None, partition: str) -> str | None:
+    reads = getattr(source, "reads", None)
+    return None if reads is None else reads(partition)
 
 
 def extent_of(source: Source | None, partition: str) -> int | None:
