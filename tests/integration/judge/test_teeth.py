@@ -14,8 +14,8 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes ne
 GROUPLESS = {
     "children have memory of their own": (
         "process_tree.c",
-        "count += children_of(pids[i], pids + count, TREE_MAX - count);",
-        "",
+        "resident_kb_of(pids[i]);\n    count += children_of(pids[i], pids + count, TREE_MAX - count);",
+        "resident_kb_of(pids[i]);",
         "memory_children",
     ),
     "what is shared is counted for each": (
