@@ -116,6 +116,7 @@ def resolve(
         str | None, typer.Option("--broker-order-id", help="Its id at the broker.", show_default=False)
     ] = None,
     actor: ActorOption = None,
+    json_output: JsonOption = False,
 ) -> None:
     """Decide about an order whose outcome only a person can find out.
 
@@ -132,7 +133,7 @@ def resolve(
     result = desk.result_by_hand(who, broker_order_id) if outcome == "sent" else None
     with job_desk.acting() as connection:
         run(connection, desk.resolve(order_id, expected, outcome, who, reason, result=result))
-    answer(f"order {order_id}: {outcome}")
+    _tell({"id": order_id, "status": outcome}, f"order {order_id}: {outcome}", json_output=json_output)
 
 
 @app.command()
@@ -143,10 +144,12 @@ def resend(
         Literal["dead", "parked"], typer.Option("--expected", help="The state you saw; another one refuses.")
     ] = "dead",
     actor: ActorOption = None,
+    json_output: JsonOption = False,
 ) -> None:
     """Send a dead or parked order again: a new order with a new key, linked to the old one.
 
-    A parked order may live at the broker. Look there first: this places another one.
+    A parked order may live at the broker. Look there first: this places another one. With --json the answer
+    has the new order's id as `resent_as`.
     """
     from fencepost.cli import job_desk  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
@@ -158,11 +161,14 @@ def resend(
         old = _there(run(connection, order.get(order_id=order_id)), order_id)
         call = desk.resend_of(old, expected, key_of, job_desk.somebody(actor), reason)
         new_id = run(connection, call)
-    answer(f"order {order_id}: resent as {new_id}")
+    told = {"id": order_id, "resent_as": new_id}
+    _tell(told, f"order {order_id}: resent as {new_id}", json_output=json_output)
 
 
 @app.command()
-def cancel(order_id: OrderId, reason: ReasonOption, actor: ActorOption = None) -> None:
+def cancel(
+    order_id: OrderId, reason: ReasonOption, actor: ActorOption = None, json_output: JsonOption = False
+) -> None:
     """Cancel an order that nobody has sent yet. One that may have left is cancelled at the broker."""
     from fencepost.cli import job_desk  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
@@ -170,7 +176,7 @@ def cancel(order_id: OrderId, reason: ReasonOption, actor: ActorOption = None) -
 
     with job_desk.acting() as connection:
         run(connection, desk.cancel(order_id, job_desk.somebody(actor), reason))
-    answer(f"order {order_id}: cancelled")
+    _tell({"id": order_id, "status": "dead"}, f"order {order_id}: cancelled", json_output=json_output)
 
 
 @app.command()
@@ -190,7 +196,11 @@ def brokers(json_output: JsonOption = False) -> None:
 
 @app.command()
 def halt(
-    broker: BrokerArgument, reason: ReasonOption, account: AccountOption = None, actor: ActorOption = None
+    broker: BrokerArgument,
+    reason: ReasonOption,
+    account: AccountOption = None,
+    actor: ActorOption = None,
+    json_output: JsonOption = False,
 ) -> None:
     """The kill switch: from now on nothing is sent. What is being sent cannot be called back."""
     from fencepost.cli import job_desk  # noqa: PLC0415 - As above.
@@ -199,12 +209,16 @@ def halt(
 
     with job_desk.acting() as connection:
         run(connection, desk.halt(broker, account, job_desk.somebody(actor), reason))
-    answer(f"{broker}{f' {account}' if account else ''}: halted")
+    _tell_switch(broker, account, is_halted=True, json_output=json_output)
 
 
 @app.command()
 def resume(
-    broker: BrokerArgument, reason: ReasonOption, account: AccountOption = None, actor: ActorOption = None
+    broker: BrokerArgument,
+    reason: ReasonOption,
+    account: AccountOption = None,
+    actor: ActorOption = None,
+    json_output: JsonOption = False,
 ) -> None:
     """The kill switch, off: what waited is sent, except what has expired."""
     from fencepost.cli import job_desk  # noqa: PLC0415 - As above.
@@ -213,7 +227,20 @@ def resume(
 
     with job_desk.acting() as connection:
         run(connection, desk.resume(broker, account, job_desk.somebody(actor), reason))
-    answer(f"{broker}{f' {account}' if account else ''}: resumed")
+    _tell_switch(broker, account, is_halted=False, json_output=json_output)
+
+
+def _tell(facts: dict[str, Any], line: str, *, json_output: bool) -> None:
+    if json_output:
+        answer_json(facts)
+    else:
+        answer(line)
+
+
+def _tell_switch(broker: str, account: str | None, *, is_halted: bool, json_output: bool) -> None:
+    whose = f"{broker} {account}" if account else broker
+    facts = {"broker": broker, "account": account, "halted": is_halted}
+    _tell(facts, f"{whose}: {'halted' if is_halted else 'resumed'}", json_output=json_output)
 
 
 def _there(found: dict[str, Any] | None, order_id: int) -> dict[str, Any]:

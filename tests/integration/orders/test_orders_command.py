@@ -90,3 +90,27 @@ def test_a_queued_order_is_cancelled_and_an_unknown_id_is_not_found(
     assert market.get(order_id)["last_error"] == "CANCELLED"
     assert fencepost("show", "999999").code == ExitCode.NOT_FOUND
     assert fencepost("cancel", "999999", "--reason", "x").code == ExitCode.PROBLEM
+
+
+def test_every_decision_has_an_answer_for_machines(fencepost: Fencepost, market: Market) -> None:
+    why = ("--reason", "a script says so", "--json")
+    order_id = market.accepted("first")
+    market.settle(market.take_one(), "dead", fate="not_this", code="BAD_REQUEST")
+    resent = fencepost("resend", str(order_id), *why).json
+    assert resent["id"] == order_id
+    assert market.get(resent["resent_as"])["resend_of"] == order_id
+
+    market.settle(market.take_one(), "parked", code="NETWORK_TIMEOUT")
+    resolved = fencepost("resolve", str(resent["resent_as"]), "dead", *why).json
+    assert resolved == {"id": resent["resent_as"], "status": "dead"}
+
+    queued = market.accepted("second")
+    assert fencepost("cancel", str(queued), *why).json == {"id": queued, "status": "dead"}
+    assert market.status(queued) == "dead"
+
+    assert fencepost("halt", "acme", *why).json == {"broker": "acme", "account": None, "halted": True}
+    assert fencepost("resume", "acme", "--account", "main", *why).json == {
+        "broker": "acme",
+        "account": "main",
+        "halted": False,
+    }
