@@ -1,0 +1,182 @@
+-- Savepoints, and putting tasks back: to a savepoint, because a person says so, or to where a sink stands that has lost something.
+
+-- Copy the newest committed checkpoint of every task under a name. No barrier: each task's commit is consistent by itself
+-- with the frontier that it carries, and that is what a restore needs. One whose sinks have not followed yet is left out: nobody could
+-- tell later whether they did. Raises duplicate for a name that is taken.
+create or replace function fencepost.flow_save(p_name text, p_savepoint text) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_found record;
+  v_whole bigint;
+  v_count bigint := 0;
+begin
+  perform fencepost._check_text('name', p_name, 128);
+  perform fencepost._check_text('savepoint', p_savepoint, 128);
+  perform pg_advisory_xact_lock(hashtextextended(p_name || '/' || p_savepoint, 6090));
+  if exists (select 1 from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint) then
+    perform fencepost._refuse('duplicate', 'flow', p_name, jsonb_build_object('savepoint', p_savepoint), null);
+  end if;
+  for v_found in
+    select f.resource, n.number from fencepost.flow_frontiers(p_name) f, lateral (
+      select c.number from fencepost.checkpoint c where c.resource = f.resource and c.status = 'committed'
+        and c.number <= f.number order by c.number desc limit 1) n
+  loop
+    v_whole := (select c.number from fencepost.checkpoint c where c.resource = v_found.resource and c.whole
+                and c.status in ('stored', 'committed') and c.number <= v_found.number order by c.number desc limit 1);
+    insert into fencepost.flow_savepoint (flow, savepoint, resource, number, whole, frontier, state, made_at)
+    select p_name, p_savepoint, c.resource, c.number, c.whole, c.frontier, c.state, fencepost.clock()
+    from fencepost.checkpoint c
+    where c.resource = v_found.resource and c.status in ('stored', 'committed') and c.number between v_whole and v_found.number;
+    v_count := v_count + 1;
+  end loop;
+  return v_count;
+end $$;
+
+-- Forget a savepoint; answers of how many tasks. Raises not_found.
+create or replace function fencepost.flow_drop(p_name text, p_savepoint text) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_count bigint;
+begin
+  perform fencepost._check_text('name', p_name, 128);
+  perform fencepost._check_text('savepoint', p_savepoint, 128);
+  perform pg_advisory_xact_lock(hashtextextended(p_name || '/' || p_savepoint, 6090));
+  with gone as (
+    delete from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint returning s.resource)
+  select count(distinct g.resource) into v_count from gone g;
+  if v_count = 0 then
+    perform fencepost._refuse('not_found', 'flow', p_name, jsonb_build_object('savepoint', p_savepoint), null);
+  end if;
+  return v_count;
+end $$;
+
+-- Put every task back to a savepoint: its rows become the newest checkpoints, whole chains and committed, and that it was a person's
+-- wish is written down for the sinks. Numbers only grow: a sink that remembers one would pass over a lower one. What was stored and
+-- not finished becomes begun again, so that recovery cancels it: its records come again. Refused with in_flight while anybody holds a
+-- task. Takes the leases' row locks, in order of resource, so nobody acquires meanwhile, and the savepoint's, so nobody drops it.
+create or replace function fencepost.flow_restore(p_name text, p_savepoint text) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_held   fencepost.lease;
+  v_now    timestamptz;
+  v_task   record;
+  v_row    fencepost.flow_savepoint;
+  v_number bigint;
+  v_count  bigint := 0;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('name', p_name, 128);
+  perform fencepost._check_text('savepoint', p_savepoint, 128);
+  perform pg_advisory_xact_lock(hashtextextended(p_name || '/' || p_savepoint, 6090));
+  perform 1 from fencepost.lease l
+  where l.resource >= fencepost._flow_prefix(p_name) and l.resource < fencepost._flow_behind(p_name)
+  order by l.resource for update;
+  v_now := fencepost.clock();
+  select * into v_held from fencepost.lease l
+  where l.resource >= fencepost._flow_prefix(p_name) and l.resource < fencepost._flow_behind(p_name)
+    and not starts_with(l.resource, fencepost._flow_prefix(p_name) || 'seat/') and l.owner is not null and l.expires_at > v_now
+  order by l.resource limit 1;
+  if found then
+    perform fencepost._refuse('in_flight', 'flow', p_name, jsonb_build_object('savepoint', p_savepoint),
+                              fencepost._lease_seen(v_held, v_now) || jsonb_build_object('resource', v_held.resource));
+  end if;
+  if not exists (select 1 from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint) then
+    perform fencepost._refuse('not_found', 'flow', p_name, jsonb_build_object('savepoint', p_savepoint), null);
+  end if;
+  update fencepost.checkpoint c set status = 'begun', frontier = null, state = null, stored_at = null
+  where c.status = 'stored' and c.resource >= fencepost._flow_prefix(p_name) and c.resource < fencepost._flow_behind(p_name);
+  for v_task in
+    select t.resource, max(t.origin) as origin, coalesce(max(l.token), 1) as token from (
+      select s.resource, s.number as origin from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint
+      union all
+      -- A task that the savepoint does not have begins anew: its checkpoints would be of another time.
+      select f.resource, 0 from fencepost.flow_frontiers(p_name) f
+    ) t left join fencepost.lease l on l.resource = t.resource
+    group by t.resource order by t.resource
+  loop
+    v_number := fencepost.flow_number(v_task.resource);
+    if v_task.origin = 0 then
+      v_number := v_number + 1;
+      insert into fencepost.checkpoint (resource, number, token, status, whole, frontier, begun_at, stored_at, committed_at)
+      values (v_task.resource, v_number, v_task.token, 'committed', true, '{}', v_now, v_now, v_now);
+    end if;
+    for v_row in select * from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint
+                 and s.resource = v_task.resource order by s.number loop
+      v_number := v_number + 1;
+      insert into fencepost.checkpoint (resource, number, token, status, whole, frontier, state, begun_at, stored_at, committed_at)
+      values (v_row.resource, v_number, v_task.token, 'committed', v_row.whole, v_row.frontier, v_row.state, v_now, v_now, v_now);
+      v_count := v_count + 1;
+    end loop;
+    -- In another database than the savepoint was made in, or after a restore from a backup, numbers may have begun anew.
+    insert into fencepost.flow_return (resource, number, origin, asked, at)
+    values (v_task.resource, v_number, least(v_task.origin, v_number - 1), true, v_now);
+  end loop;
+  return v_count;
+end $$;
+
+-- At which of its checkpoints a task stands for a sink that took p_position last. A sink that was never told of a restore stands at
+-- what was restored, if it has all that the savepoint has: what a person wished is no loss. It does not have it if it took less, or
+-- if the task was rewound since to before the savepoint and has gone only so far again. Served by the primary key.
+create or replace function fencepost.flow_stand(p_resource text, p_position bigint) returns bigint
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_stand  bigint := p_position;
+  v_return fencepost.flow_return;
+begin
+  for v_return in select * from fencepost.flow_return r where r.resource = p_resource and r.asked and r.number > p_position
+                  order by r.number loop
+    if v_stand >= v_return.origin and not exists (
+      select 1 from fencepost.flow_return w where w.resource = p_resource and not w.asked
+        and w.number > v_return.origin and w.number <= v_stand and w.origin < v_return.origin) then
+      v_stand := v_return.number;
+    end if;
+  end loop;
+  return v_stand;
+end $$;
+
+-- Put a task back to an older checkpoint of its own, because a sink has lost what came after it. Answers the new number;
+-- raises not_found when that checkpoint is no longer kept. p_number 0 begins anew.
+create or replace function fencepost.flow_rewind(p_resource text, p_token bigint, p_number bigint) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_whole  bigint;
+  v_row    fencepost.checkpoint;
+  v_newest bigint;
+begin
+  perform fencepost.lease_fence(p_resource, p_token);
+  perform pg_advisory_xact_lock(hashtextextended(p_resource, 6089));
+  v_newest := fencepost.flow_number(p_resource);
+  if p_number = 0 then
+    insert into fencepost.checkpoint (resource, number, token, status, whole, frontier, begun_at, stored_at, committed_at)
+    values (p_resource, v_newest + 1, p_token, 'committed', true, '{}', fencepost.clock(), fencepost.clock(), fencepost.clock());
+    insert into fencepost.flow_return (resource, number, origin, asked, at)
+    values (p_resource, v_newest + 1, 0, false, fencepost.clock());
+    return v_newest + 1;
+  end if;
+  v_whole := (select c.number from fencepost.checkpoint c where c.resource = p_resource and c.whole
+              and c.status in ('stored', 'committed') and c.number <= p_number order by c.number desc limit 1);
+  if v_whole is null or not exists (select 1 from fencepost.checkpoint c where c.resource = p_resource
+                                    and c.number = p_number and c.status in ('stored', 'committed')) then
+    perform fencepost._refuse('not_found', 'checkpoint', p_resource || '#' || p_number,
+                              jsonb_build_object('token', p_token, 'op', 'rewind'), null);
+  end if;
+  for v_row in select * from fencepost.checkpoint c where c.resource = p_resource and c.number between v_whole and p_number
+               and c.status in ('stored', 'committed') order by c.number loop
+    v_newest := v_newest + 1;
+    insert into fencepost.checkpoint (resource, number, token, status, whole, frontier, state, begun_at, stored_at, committed_at)
+    values (p_resource, v_newest, p_token, 'committed', v_row.whole, v_row.frontier, v_row.state, fencepost.clock(),
+            fencepost.clock(), fencepost.clock());
+  end loop;
+  insert into fencepost.flow_return (resource, number, origin, asked, at)
+  values (p_resource, v_newest, p_number, false, fencepost.clock());
+  return v_newest;
+end $$;
+
+create or replace view fencepost.flow_savepoints as
+  select s.flow, s.savepoint, count(distinct s.resource) as tasks, sum(octet_length(s.state)) as state_bytes, min(s.made_at) as made_at
+  from fencepost.flow_savepoint s group by s.flow, s.savepoint;
