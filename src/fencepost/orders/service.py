@@ -31,6 +31,7 @@ from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.relay import Pace, Relay
 from fencepost.outbox.settings import OutboxSettings
 from fencepost.transaction import Transaction
+from fencepost.upkeep import until_short
 
 CHORE_SECONDS = 5.0
 CHORE_BATCH = 1000
@@ -134,8 +135,10 @@ class Orders:
         await asyncio.to_thread(migrate.require, self._fp.database_url, "orders")
         for name, broker in self._brokers.items():
             await self._fp.run(desk.declare_broker(name, broker.strength))
+        # Before anything is taken: after an outage this is where yesterday's orders end, and are counted.
+        await self._end_what_expired()
         relays = self._relays() if self._settings.sending else []
-        chores = Loop("orders.chores", self._chores, self.metrics.loop_errors)
+        chores = Loop("orders.chores", self.chores, self.metrics.loop_errors)
         listener = Listener(self._fp.settings.listen_database_url or self._fp.database_url)
         for relay in relays:
             relay.start(listener)
@@ -206,10 +209,10 @@ class Orders:
             carried=lambda taken: taken.carried,
         )
 
-    async def _chores(self) -> float:
+    async def chores(self) -> float:
         """What has no hurry: the end of what expired, the pruning, and the figures."""
-        await self._fp.run(order.expire_due(CHORE_BATCH))
-        await self._fp.run(order.prune(self._settings.keep_days * 86_400, CHORE_BATCH))
+        await self._end_what_expired()
+        await until_short(self._fp, order.prune(self._settings.keep_days * 86_400, CHORE_BATCH), CHORE_BATCH)
         counts = await self._fp.run(order.counts())
         self.metrics.count(counts, sorted(self._brokers))
         followed = await self._fp.run(following.counts())
@@ -217,6 +220,13 @@ class Orders:
         for broker in await self._fp.run(desk.brokers()):
             self.metrics.show(broker)
         return CHORE_SECONDS
+
+    async def _end_what_expired(self) -> None:
+        """Batch after batch, for an outage may leave many. A take ends those that it meets by itself."""
+        while ended := await self._fp.run(order.expire_due(CHORE_BATCH)):
+            self.metrics.sends.labels(outcome="dead").inc(len(ended))
+            if len(ended) < CHORE_BATCH:
+                return
 
     def _judged(self, request: OrderRequest, answer: Accepted) -> Accepted:
         self.metrics.accepts.labels(outcome=answer.outcome).inc()

@@ -82,7 +82,7 @@ class Relay(Generic[M, S]):
         self._on_taken = on_taken
         self._carried = carried
         self._task_name = f"fencepost-{name}-delivery"
-        self._under_way: dict[asyncio.Task[None], M] = {}
+        self._under_way: dict[asyncio.Task[None], tuple[M, float]] = {}
         self._ended: list[S] = []
         self._intake = Loop(f"{name}.intake", self._take, errors)
         self._settlement = Loop(f"{name}.settlement", self._settle, errors)
@@ -124,10 +124,10 @@ class Relay(Generic[M, S]):
         crash_point("outbox.after_take")
         if self._on_taken is not None:
             self._on_taken.labels(result="taken" if messages else "empty").inc()
-        traced = self._carried is not None and is_traced()
+        traced, began = self._carried is not None and is_traced(), time.monotonic()
         for number, message in enumerate(messages, 1):
             task = asyncio.create_task(self._deliver(message, traced=traced), name=self._task_name)
-            self._under_way[task] = message
+            self._under_way[task] = message, began
             if number % START_TOGETHER == 0:
                 # A hundred that begin in one turn of the event loop hold up the database's answers.
                 await asyncio.sleep(0)
@@ -144,8 +144,9 @@ class Relay(Generic[M, S]):
             self._ended.append(settlement)
             self._settlement.wake()
         except asyncio.CancelledError as error:
-            # We leave, and the other side may have it: say so now instead of letting the take run out.
+            # We leave, or it hangs; the other side may have it: say so now, and let no take run out for it.
             self._ended.append(self._destination.failed(message, error))
+            self._settlement.wake()
             raise
         finally:
             self._under_way.pop(cast("asyncio.Task[None]", asyncio.current_task()), None)
@@ -164,7 +165,7 @@ class Relay(Generic[M, S]):
 
     async def _within_trace(self, message: M, *, traced: bool) -> S:
         """The delivery as a part of the trace that the message was written in."""
-        carried = {} if self._carried is None else self._carried(message)
+        carried: Mapping[str, Any] = {} if self._carried is None else self._carried(message)
         if not traced and carried.get("trace_id") is None:
             return await self._destination.deliver(message)
         about = {"message": message.id, "take": message.take}
@@ -213,7 +214,10 @@ class Relay(Generic[M, S]):
 
     async def _keep(self) -> float:
         began = time.monotonic()
-        messages = list(self._under_way.values())
+        self._give_up_on_what_hangs(began - self._pace.lease_seconds)
+        messages = [
+            message for message, since in self._under_way.values() if since > began - self._pace.lease_seconds
+        ]
         if messages:
             await self._box.renew(self._owner, self._pace.lease_seconds, messages)
         expired = await self._box.expire(EXPIRE_BATCH)
@@ -223,3 +227,11 @@ class Relay(Generic[M, S]):
             self._intake.wake()
         beat = min(self._pace.keep_seconds, self._pace.lease_seconds / 3)
         return max(0.01, beat - (time.monotonic() - began))
+
+    def _give_up_on_what_hangs(self, before: float) -> None:
+        """A delivery lasts as long as a take at most. One that does not even end now is not renewed: its take
+        runs out, and whoever is next asks first where that matters."""
+        for task, (message, since) in tuple(self._under_way.items()):
+            if since <= before:
+                _log.warning("delivery_hangs", relay=self.name, message=message.id)
+                task.cancel(f"no answer within {self._pace.lease_seconds:g} s")

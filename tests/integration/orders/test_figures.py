@@ -7,12 +7,14 @@ import pytest
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.orders import desk, order
-from fencepost.orders.broker import Promise
+from fencepost.orders.broker import Code, Promise
 from fencepost.orders.brokers import Broker
+from fencepost.orders.order import OrderSettlement
+from fencepost.orders.sender import OrderBox
 from fencepost.orders.service import Orders
 from fencepost.orders.settings import OrdersSettings
 from fencepost.testing import Clock
-from tests.integration.orders.market import BROKER, Market, request
+from tests.integration.orders.market import BROKER, RESULT, Market, request
 from tests.integration.orders.trading_floor import adapter_for
 
 NOWHERE = "http://127.0.0.1:1"
@@ -60,3 +62,74 @@ async def test_what_must_not_overtake_is_configured(
             await orders.place(request(key, account=account, symbol=symbol))
 
     assert [taken.idempotency_key for taken in market.take()] == at_once
+
+
+def lines(fp: Fencepost) -> set[str]:
+    return set(fp.metrics.page().body.decode().splitlines())
+
+
+OUTCOMES: dict[str, tuple[order.Outcome, Code | None]] = {
+    "success": ("sent", None),
+    "conflict_processed": ("sent", Code.CONFLICT_PROCESSED),
+    "retry": ("failed", Code.NETWORK_TIMEOUT),
+    "rate_limited": ("queued", Code.RATE_LIMITED),
+    "unknown": ("unknown", Code.BROKER_5XX),
+    "parked": ("parked", Code.UNKNOWN),
+    "dead": ("dead", Code.BAD_REQUEST),
+}
+
+
+async def test_every_outcome_is_counted_and_every_state_is_shown(database: Database, market: Market) -> None:
+    async with Fencepost(database.url) as fp:
+        broker = Broker(adapter_for(NOWHERE, Promise.NOTHING), desk.Strength(rate_per_second=250))
+        orders = Orders(fp, {BROKER: broker}, OrdersSettings(sending=False))
+        async with orders.running():
+            for name in (*OUTCOMES, "sending"):
+                market.accepted(name, symbol=name.upper())
+            box = OrderBox(fp, BROKER, orders.metrics)
+            taken = {one.idempotency_key: one for one in await box.take("me", 60, 10)}
+            ended = [
+                OrderSettlement(
+                    taken[name].id,
+                    taken[name].take,
+                    outcome,
+                    "none" if outcome == "dead" else "unproved",
+                    code,
+                    result=RESULT if outcome == "sent" else None,
+                )
+                for name, (outcome, code) in OUTCOMES.items()
+            ]
+            assert await box.settle("me", ended) == [None] * len(ended)
+            assert await box.settle("me", ended[:1]) != [None]
+            await orders.halt(BROKER, None, "ann", "enough")
+            await orders.chores()
+            shown = lines(fp)
+
+    assert {f'outbox_send_total{{outcome="{name}"}} 1.0' for name in OUTCOMES} <= shown
+    waiting = {"queued": 1, "failed": 1, "unknown": 1, "parked": 1, "sending": 1}
+    assert {
+        f'outbox_orders{{channel="acme",state="{state}"}} {count}.0' for state, count in waiting.items()
+    } <= shown
+    assert {
+        "outbox_inflight 1.0",
+        'outbox_halted{channel="acme"} 1.0',
+        'outbox_breaker_open{channel="acme"} 0.0',
+        'outbox_throttle_rate{channel="acme"} 250.0',
+        'outbox_settle_refused_total{reason="already_finished"} 1.0',
+    } <= shown
+    audited = [market.steps(taken[name].id)[-1][1:] for name in OUTCOMES]
+    assert audited == [(outcome, code) for outcome, code in OUTCOMES.values()]
+
+
+async def test_what_expired_while_nobody_was_there_is_counted_as_dead(
+    database: Database, market: Market, clock: Clock
+) -> None:
+    for number in range(3):
+        market.accepted(f"old-{number}", symbol=f"S{number}", expires_at="2030-01-01T12:00:01Z")
+    market.accepted("young", symbol="Y")
+    clock.advance(3600)
+    async with Fencepost(database.url) as fp:
+        broker = Broker(adapter_for(NOWHERE, Promise.NOTHING), desk.Strength())
+        async with Orders(fp, {BROKER: broker}, OrdersSettings(sending=False)).running():
+            assert 'outbox_send_total{outcome="dead"} 3.0' in lines(fp)
+    assert {row["status"] for row in market.run(order.listing(status="dead", limit=9))} == {"dead"}

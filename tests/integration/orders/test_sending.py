@@ -7,11 +7,13 @@ import pytest
 from fencepost.crashpoints import PlannedCrash
 from fencepost.embedded import Database
 from fencepost.errors import InFlight, Refusal
-from fencepost.orders.broker import Promise
+from fencepost.orders.broker import OutgoingOrder, Promise
+from fencepost.orders.http_broker import HttpBroker
+from fencepost.outbox.http import Reply
 from fencepost.testing import at_crash_point
 from fencepost.testing.broker import HostileBroker
 from fencepost.testing.broker_mood import FRIENDLY, Mood
-from tests.integration.orders.trading_floor import floor_with, order
+from tests.integration.orders.trading_floor import STUCK_SOON, adapter_for, floor_with, open_floor, order
 
 ALWAYS = 100.0
 PROVING = (Promise.FOREVER, Promise.WINDOW, Promise.WHILE_OPEN, Promise.NOTHING)
@@ -136,6 +138,28 @@ async def test_metrics_tell_what_happened(database: Database) -> None:
         "# TYPE outbox_inflight gauge",
     ):
         assert line in page, line
+
+
+class Hanging(HttpBroker):
+    """An adapter that passes the request on, and never comes back."""
+
+    async def send_order(self, order: OutgoingOrder) -> Reply:
+        await super().send_order(order)
+        never: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        return await never
+
+
+async def test_an_adapter_that_never_answers_does_not_hold_its_order_for_ever(database: Database) -> None:
+    """It is asked about, as after any lost answer, and found: the broker had taken it."""
+    with HostileBroker(Promise.FOREVER) as broker:
+        adapter = adapter_for(broker.url, Promise.FOREVER)
+        adapter.__class__ = Hanging
+        async with open_floor(database.url, adapter, outbox_settings=STUCK_SOON) as floor:
+            order_id = await floor.place("hangs")
+            await floor.until_status(order_id, "sent")
+            steps = await floor.steps(order_id)
+        assert ("sending", "unknown", "UNKNOWN") in steps
+        assert [one.client_id for one in broker.orders] == ["hangs"]
 
 
 async def test_a_sender_that_is_stopped_between_take_and_send_leaves_no_lost_order(

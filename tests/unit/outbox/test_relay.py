@@ -30,33 +30,45 @@ class Desk:
         self.may_settle = asyncio.Event()
         self.may_settle.set()
         self.settling = 0
+        self.reasons: list[str] = []
+        self.renewals = 0
+        self.is_deaf = False
+        self.cancelled = 0
 
-    async def take(self, _owner: str, _lease_seconds: float, limit: int) -> Sequence[Letter]:
+    async def take(self, owner: str, lease_seconds: float, limit: int) -> Sequence[Letter]:
         self.limits.append(limit)
         taken, self.waiting = self.waiting[:limit], self.waiting[limit:]
         return taken
 
-    async def settle(self, _owner: str, settlements: Sequence[int]) -> Sequence[str | None]:
+    async def settle(self, owner: str, settlements: Sequence[int]) -> Sequence[str | None]:
         self.settling += 1
         await self.may_settle.wait()
         self.settled += settlements
         return [None] * len(settlements)
 
-    async def renew(self, _owner: str, _lease_seconds: float, _messages: Sequence[Letter]) -> None:
-        pass
+    async def renew(self, owner: str, lease_seconds: float, messages: Sequence[Letter]) -> None:
+        self.renewals += 1
 
-    async def expire(self, _limit: int) -> int:
+    async def expire(self, limit: int) -> int:
         return 0
 
-    async def run(self, _call: Call[Any]) -> Any:
+    async def run(self, call: Call[Any]) -> Any:
         return None
 
     async def deliver(self, message: Letter) -> int:
         self.under_way[message.id] = asyncio.get_running_loop().create_future()
-        await self.under_way[message.id]
-        return message.id
+        while True:
+            try:
+                await asyncio.shield(self.under_way[message.id])
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                if not self.is_deaf:
+                    raise
+            else:
+                return message.id
 
-    def failed(self, message: Letter, _error: BaseException) -> int:
+    def failed(self, message: Letter, error: BaseException) -> int:
+        self.reasons.append(str(error))
         return -message.id
 
     def end(self, *letters: int) -> None:
@@ -135,3 +147,30 @@ async def test_a_relay_that_leaves_says_so_of_what_is_under_way_and_keeps_nothin
     await relay.stop()
     assert sorted(desk.settled) == [-1, 0]
     assert relay.in_flight == 0
+
+
+async def test_a_delivery_that_hangs_is_given_up_and_said_to_have_failed() -> None:
+    desk = Desk(2)
+    relay = relay_of(
+        desk, Pace(batch=1, in_flight_max=1, idle_seconds=60, lease_seconds=0.05, keep_seconds=0.01)
+    )
+    relay.start()
+    await until(lambda: -0 in desk.settled and 1 in desk.under_way)
+    assert "0.05 s" in desk.reasons[0]
+    await relay.stop()
+
+
+async def test_one_that_does_not_even_end_then_is_not_renewed() -> None:
+    desk = Desk(1)
+    desk.is_deaf = True
+    relay = relay_of(
+        desk, Pace(batch=1, in_flight_max=1, idle_seconds=60, lease_seconds=0.05, keep_seconds=0.01)
+    )
+    relay.start()
+    await until(lambda: desk.cancelled > 2)
+    renewals = desk.renewals
+    seen = desk.cancelled
+    await until(lambda: desk.cancelled > seen + 2)
+    assert desk.renewals == renewals
+    desk.is_deaf = False
+    await relay.stop()
