@@ -1,4 +1,6 @@
-"""What a reservation touches does not grow with the history. Counted in pages: no load can blur that."""
+"""What a reservation and the chores touch does not grow with the history. In pages: no load can blur that."""
+
+from typing import Any, LiteralString
 
 from tests.integration.kernel.caller import Caller
 from tests.integration.nonces.desk import CHAIN, RESERVE, SIGNER, Desk
@@ -13,26 +15,38 @@ OLD = """
 MORE_PAGES = 30
 
 
+CHORES: tuple[LiteralString, ...] = (
+    "select * from fencepost.nonce_measures()",
+    "select * from fencepost.nonce_unanswered('{1}', 20)",
+    "select fencepost.nonce_prune('1 second', 1000)",
+)
+
+
 def pages_of(admin: Caller, request_id: str) -> int:
     """Pages of tables and indexes that one reservation reads or writes, after its plans are made."""
-    explained = admin.row(
-        "explain (analyze, buffers, format json) " + RESERVE, CHAIN, SIGNER, "a/boot-1", 1, [request_id]
-    )
+    return pages(admin, RESERVE, CHAIN, SIGNER, "a/boot-1", 1, [request_id])
+
+
+def pages(admin: Caller, query: LiteralString, *values: Any) -> int:
+    explained = admin.row("explain (analyze, buffers, format json) " + query, *values)
     plan = explained["QUERY PLAN"][0]["Plan"]
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
 
 
-def test_a_long_history_costs_a_reservation_nothing(app: Caller, admin: Caller) -> None:
+def test_a_long_history_costs_a_reservation_and_the_chores_nothing(app: Caller, admin: Caller) -> None:
     Desk(app, "a/boot-1").acquire()
     for number in range(10):
         pages_of(admin, f"warm-{number}")
     before = min(pages_of(admin, f"before-{number}") for number in range(5))
+    chores = [min(pages(admin, query) for _ in range(3)) for query in CHORES]
     admin.execute(OLD)
     admin.execute("update fencepost.nonce_signer set next_nonce = 200000")
 
     after = min(pages_of(admin, f"after-{number}") for number in range(5))
 
     assert after <= before + MORE_PAGES, (before, after)
+    for query, few in zip(CHORES, chores, strict=True):
+        assert pages(admin, query) <= few + MORE_PAGES, query
 
 
 def test_a_scan_would_be_seen(app: Caller, admin: Caller) -> None:

@@ -2,9 +2,13 @@
 
 from typing import Any
 
+from fencepost.embedded import Database
+from fencepost.embedded.deadline import Deadline
+from fencepost.nonces.settings import NoncesSettings
 from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller
 from tests.integration.nonces.desk import CHAIN, SIGNER, Desk, statuses
+from tests.integration.nonces.test_http import served
 
 SUBMIT = "select * from fencepost.nonce_tx_submit(%s, %s, %s, 'digest', null, 0, 'contract', 50000)"
 PRUNE = "select fencepost.nonce_prune('30 minutes', %s)"
@@ -97,6 +101,23 @@ def test_the_bytes_of_a_transaction_that_is_followed_are_kept(
 
     assert app.value(PRUNE, 10) == 0
     assert admin.column("select nonce from fencepost.nonce_signature") == [0]
+
+
+def test_a_service_does_its_chores_by_itself(
+    app: Caller, admin: Caller, database: Database, clock: Clock
+) -> None:
+    """It watches, asks, and forgets, in this order: who has forgotten has done the rest too."""
+    node = desk(app)
+    node.reserve("a")
+    node.signing(0)
+    node.signed(0, "0xaa")
+    node.used(0)
+    clock.advance(86_400)
+
+    with served(database, NoncesSettings(keep_days=0.5)):
+        Deadline(60, "the bytes are forgotten").wait(
+            lambda: admin.column("select nonce from fencepost.nonce_signature") == []
+        )
 
 
 def test_pruning_is_done_in_portions(app: Caller, clock: Clock) -> None:

@@ -76,14 +76,16 @@ declare
 begin
   perform fencepost._check_duration('keep', p_keep, interval '100 years');
   perform fencepost._check_limit(p_limit);
-  -- Not of a transaction that is still followed: whose nonce somebody marked used by hand, say.
+  -- Each nonce is looked up by its key: as a join, planned on the first day, it walks the whole history of nonces. Not of a
+  -- transaction that is still followed: whose nonce somebody marked used by hand, say.
   delete from fencepost.nonce_signature n where n.ctid = any (array(
     select o.ctid from fencepost.nonce_signature o
-    join fencepost.nonce_allocation a on a.signer_id = o.signer_id and a.nonce = o.nonce
-    where o.created_at < v_before and a.status = 'CONSUMED' and a.updated_at < v_before
+    where o.created_at < v_before
+      and (select a.status = 'CONSUMED' and a.updated_at < v_before from fencepost.nonce_allocation a
+           where a.signer_id = o.signer_id and a.nonce = o.nonce)
       and not exists (select from fencepost.nonce_transaction t
                       where t.signer_id = o.signer_id and t.nonce = o.nonce and t.state in ('BOUND', 'MINED'))
-    order by o.created_at limit p_limit for update of o skip locked));
+    order by o.created_at limit p_limit for update skip locked));
   get diagnostics v_signatures = row_count;
   update fencepost.nonce_transaction t set data = ''
   where t.transaction_id = any (array(
