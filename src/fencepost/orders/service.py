@@ -161,6 +161,7 @@ class Orders:
             batch=pace.batch,
             in_flight_max=pace.batch,
             lease_seconds=self._settings.ask_lease_seconds,
+            delivery_seconds=self._settings.ask_lease_seconds,
             idle_seconds=pace.idle_seconds,
         )
         policy = Policy(

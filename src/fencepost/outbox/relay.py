@@ -46,6 +46,8 @@ class Pace:
     batch: int = 32
     in_flight_max: int = 128
     lease_seconds: float = 60.0
+    delivery_seconds: float = 600.0
+    """What lasts longer hangs."""
     idle_seconds: float = 0.2
     keep_seconds: float = 5.0
     drain_seconds: float = 35.0
@@ -214,10 +216,9 @@ class Relay(Generic[M, S]):
 
     async def _keep(self) -> float:
         began = time.monotonic()
-        self._give_up_on_what_hangs(began - self._pace.lease_seconds)
-        messages = [
-            message for message, since in self._under_way.values() if since > began - self._pace.lease_seconds
-        ]
+        in_time = began - self._pace.delivery_seconds
+        self._give_up_on_what_hangs(in_time)
+        messages = [message for message, since in self._under_way.values() if since > in_time]
         if messages:
             await self._box.renew(self._owner, self._pace.lease_seconds, messages)
         expired = await self._box.expire(EXPIRE_BATCH)
@@ -229,9 +230,9 @@ class Relay(Generic[M, S]):
         return max(0.01, beat - (time.monotonic() - began))
 
     def _give_up_on_what_hangs(self, before: float) -> None:
-        """A delivery lasts as long as a take at most. One that does not even end now is not renewed: its take
-        runs out, and whoever is next asks first where that matters."""
+        """One that does not even end now is not renewed: its take runs out, and whoever is next asks first,
+        where that matters."""
         for task, (message, since) in tuple(self._under_way.items()):
             if since <= before:
                 _log.warning("delivery_hangs", relay=self.name, message=message.id)
-                task.cancel(f"no answer within {self._pace.lease_seconds:g} s")
+                task.cancel(f"no answer within {self._pace.delivery_seconds:g} s")

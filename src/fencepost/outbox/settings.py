@@ -46,11 +46,12 @@ class OutboxSettings(LayeredSettings):
         return self
 
     def pace(self) -> Pace:
-        """`parallelism` batches are under way at once; a take lasts until it counts as stuck."""
+        """`parallelism` batches are under way at once; takes and deliveries last until they count as stuck."""
         return Pace(
             batch=self.batch_size,
             in_flight_max=self.batch_size * self.parallelism,
             lease_seconds=self.stuck_threshold_min * 60,
+            delivery_seconds=self.stuck_threshold_min * 60,
             idle_seconds=self.idle_sleep_ms / 1000,
         )
 

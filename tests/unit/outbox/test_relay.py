@@ -152,7 +152,7 @@ async def test_a_relay_that_leaves_says_so_of_what_is_under_way_and_keeps_nothin
 async def test_a_delivery_that_hangs_is_given_up_and_said_to_have_failed() -> None:
     desk = Desk(2)
     relay = relay_of(
-        desk, Pace(batch=1, in_flight_max=1, idle_seconds=60, lease_seconds=0.05, keep_seconds=0.01)
+        desk, Pace(batch=1, in_flight_max=1, idle_seconds=60, delivery_seconds=0.05, keep_seconds=0.01)
     )
     relay.start()
     await until(lambda: -0 in desk.settled and 1 in desk.under_way)
@@ -164,7 +164,7 @@ async def test_one_that_does_not_even_end_then_is_not_renewed() -> None:
     desk = Desk(1)
     desk.is_deaf = True
     relay = relay_of(
-        desk, Pace(batch=1, in_flight_max=1, idle_seconds=60, lease_seconds=0.05, keep_seconds=0.01)
+        desk, Pace(batch=1, in_flight_max=1, idle_seconds=60, delivery_seconds=0.05, keep_seconds=0.01)
     )
     relay.start()
     await until(lambda: desk.cancelled > 2)
