@@ -46,7 +46,7 @@ class OutboxSettings(LayeredSettings):
         return self
 
     def pace(self) -> Pace:
-        """`parallelism` batches are under way at once; takes and deliveries last until they count as stuck."""
+        """`parallelism` batches are under way; takes and deliveries last until they count as stuck."""
         return Pace(
             batch=self.batch_size,
             in_flight_max=self.batch_size * self.parallelism,
