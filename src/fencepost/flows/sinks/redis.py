@@ -3,7 +3,8 @@
 The values of a commit lie in the checkpoint before they are written, so that a repeat writes the same
 ones; and the script that writes them also writes down which checkpoint they were of, so that a repeat
 writes nothing. Redis loses its newest writes when it is restarted without an append-only file: then its
-frontier is behind the checkpoint, and the task goes back to where Redis stands.
+frontier is behind the checkpoint, or behind what this process has seen of it, and the task goes back to where
+Redis stands.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class RedisSink(StagedSink):
         self._url = url
         self._redis: Any = None
         self._take: Any = None
+        self._seen: dict[str, int] = {}
 
     @property
     def keyed(self) -> bool:  # type: ignore[override]
@@ -102,12 +104,14 @@ class RedisSink(StagedSink):
                 self._kind,
                 checkpoint.resource,
                 checkpoint.number,
+                self._seen.get(checkpoint.resource, 0),
                 group,
                 len(acknowledged),
                 *acknowledged.values(),
                 *cells,
             ],
         )
+        self._seen[checkpoint.resource] = checkpoint.number
 
     def _acknowledged(self, checkpoint: CheckpointId) -> dict[str, Offset]:
         """How far each stream is taken with this checkpoint."""
@@ -118,11 +122,13 @@ class RedisSink(StagedSink):
 
     async def position(self, resource: str) -> int | None:
         held = await self._redis.hget(self._frontier_key, resource)
+        self._seen[resource] = int(held or 0)
         return None if held is None else int(held)
 
     async def restored(self, resource: str, number: int) -> None:
         """Everything up to this checkpoint is here: also after a rewind, which has given it a new number."""
-        await self._take(keys=[self._key, self._frontier_key], args=[self._kind, resource, number, "", 0])
+        await self._take(keys=[self._key, self._frontier_key], args=[self._kind, resource, number, 0, "", 0])
+        self._seen[resource] = number
 
 
 class RedisIdempotentList(StagedSink):
