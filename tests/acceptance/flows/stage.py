@@ -3,11 +3,12 @@ give."""
 
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, LiteralString
 
 from psycopg import sql
+from redis.exceptions import ResponseError
 
 from fencepost.drive.connection import connect_sync
 from fencepost.embedded import Database
@@ -161,8 +162,9 @@ class Stage:
 
     def _wait_until_nothing_is_pending(self, within: float) -> None:
         def holds() -> bool:
-            with self._redis() as client:
+            with self._redis() as client, suppress(ResponseError):
                 return bool(client.xpending("arrivals", "crew")["pending"] == 0)
+            return False  # Nobody has read anything yet, so there is no group.
 
         Deadline(within, "nothing is pending in the source").wait(holds)
 

@@ -64,6 +64,28 @@ def test_redis_loses_all_that_is_not_the_source(own_stage: Stage, sink: str) -> 
     own_stage.settle()
 
 
+# What a list by event id has lost, nobody knows: it has no frontier.
+WITH_FRONTIER = ("redis", "redis-stream", "redis-hash", "redis-set", "redis-acknowledging")
+
+
+@pytest.mark.parametrize("sink", WITH_FRONTIER)
+@pytest.mark.parametrize("groups", [None, 3])
+def test_a_sink_in_redis_that_loses_everything_gets_everything_again(
+    own_stage: Stage, sink: str, groups: int | None
+) -> None:
+    source = "group" if sink == "redis-acknowledging" else "stream"
+    own_stage.play(sink, source=source, groups=groups)
+    for _ in range(3 if groups else 1):
+        own_stage.worker()
+    for _ in range(ROUNDS):
+        own_stage.arrive(100)
+        own_stage.settle()
+        own_stage.lose_all_but_the_source()
+    own_stage.arrive(100)
+
+    own_stage.settle()
+
+
 def test_redis_is_wiped_whole_when_the_source_is_elsewhere(
     own_stage: Stage, own_valkey: ValkeyServer
 ) -> None:

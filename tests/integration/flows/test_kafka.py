@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.flows import Flow
+from fencepost.flows import Flow, SourceTrimmed
 from fencepost.flows.sinks.kafka import KafkaSink
 from fencepost.flows.sinks.postgres import PostgresRows
 from fencepost.flows.sources.kafka import KafkaTopic, client_library
@@ -49,3 +49,20 @@ async def test_records_and_frontier_in_one_transaction(scene: Scene, broker: dic
         effects,
         points=["flows.commit.after_store", "flows.commit.before_flag"],
     )
+
+
+async def test_a_topic_that_has_lost_what_comes_next_is_refused(scene: Scene, broker: dict[str, Any]) -> None:
+    """A partition of this broker keeps 5 MB, and forgets the oldest."""
+    producer = client_library().Producer(broker)
+    source = KafkaTopic("short", broker, partitions=1)
+    for _ in range(90):
+        producer.produce("short", b"x" * 100_000, partition=0)
+        producer.flush()
+
+    with pytest.raises(SourceTrimmed, match=r"short/0 begins at \d+, and this flow has come to 3"):
+        await source.open(scene.place(), "0", 3)
+    reader = await source.open(scene.place(), "0", 88)
+    chunk = await reader.read(10, 5)
+    await reader.close()
+
+    assert list(chunk.offsets) == [89]

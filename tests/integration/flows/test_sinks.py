@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -82,6 +82,51 @@ async def test_a_redis_stream_with_its_frontier(scene: Scene, points: Points) ->
     await check_sink(
         scene.fp, lambda: RedisSink("stream", "out"), effects, redis_url=scene.redis_url, points=points
     )
+
+
+@pytest.mark.parametrize("kind", ["hash", "set"])
+@BOTH
+async def test_a_redis_hash_and_a_redis_set_with_their_frontier(
+    scene: Scene, points: Points, kind: Literal["hash", "set"]
+) -> None:
+    """Each run has names of its own: a set and a hash show a repetition only by them."""
+    client: Any = scene.redis
+
+    async def effects() -> list[int]:
+        found = client.hvals("out") if kind == "hash" else client.smembers("out")
+        return [int(value.rpartition(":")[2]) for value in found]
+
+    def value(point: str) -> Callable[[int], Any]:
+        return lambda n: (f"{point}:{n}", n) if kind == "hash" else f"{point}:{n}"
+
+    for point in points or PHASES:
+        await check_sink(
+            scene.fp,
+            lambda: RedisSink(kind, "out"),
+            effects,
+            value=value(point),
+            redis_url=scene.redis_url,
+            points=[point],
+        )
+        with scene.database.connect_admin() as connection:
+            connection.execute("delete from fencepost.checkpoint")
+        client.delete("fencepost:frontier:{out}")
+
+
+async def test_a_redis_that_loses_what_it_took_gets_it_again_while_the_task_runs(scene: Scene) -> None:
+    client: Any = scene.redis
+    flow = Flow("wiped").source(RedisStreams("in")).sink(RedisSink("list", "out"))
+
+    async with scene.running(scene.worker(flow)):
+        for first in (0, 50):
+            for n in range(first, first + 50):
+                client.xadd("in", {"data": str(n)})
+            await scene.until(
+                lambda last=first + 50: client.lrange("out", 0, -1) == [str(n) for n in range(last)]  # type: ignore[misc]
+            )
+            client.delete("out", "fencepost:frontier:{out}")
+        client.xadd("in", {"data": "100"})
+        await scene.until(lambda: client.lrange("out", 0, -1) == [str(n) for n in range(101)])
 
 
 async def test_a_script_that_also_acknowledges_what_it_took(
