@@ -57,7 +57,9 @@ class Load:
 
     @property
     def step(self) -> Step:
-        return self.work.single if self.batch == 1 else self.work.many
+        step = self.work.single if self.batch == 1 else self.work.many
+        assert step is not None, f"{self.work.name} has no plural"
+        return step
 
     @property
     def script(self) -> str:
@@ -178,6 +180,7 @@ def _loads(length: Length) -> list[Load]:
             Load(work, 1, CONNECTIONS, length.single_calls),
             Load(work, BATCH, CONNECTIONS, length.batch_calls),
         )
+        if load.batch == 1 or work.many is not None
     ]
     return [
         *functions,

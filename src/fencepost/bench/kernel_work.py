@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from fencepost.kernel import job, lease, marker, outbox
+from fencepost.kernel import checkpoint, job, lease, marker, outbox
 from fencepost.kernel.drivers import run
 
 Connection = psycopg.AsyncConnection[Any]
@@ -20,6 +20,7 @@ BATCH = 100
 OWNER = "owner"
 LEASE_SECONDS = 600
 PAYLOAD = {"n": 1}
+STATE = b"x" * 1000
 _LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -41,11 +42,11 @@ Step = Callable[[Connection, Turn], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A function in its two forms. `stock` names the rows that must be there before."""
+    """A function in its two forms, or in one. `stock` names the rows that must be there before."""
 
     name: str
     single: Step
-    many: Step
+    many: Step | None = None
     stock: str | None = None
 
 
@@ -84,6 +85,12 @@ def _job_submit_many(connection: Connection, turn: Turn) -> Awaitable[object]:
     return run(connection, job.submit_many("submitted", "kind", [PAYLOAD] * turn.batch))
 
 
+async def _job_dispatch(connection: Connection, turn: Turn) -> None:
+    async with connection.transaction():
+        due = [found.job_id for found in await run(connection, job.dispatch("bench", 1, turn.batch))]
+        await run(connection, job.dispatched(due, ["1-1"] * len(due), "bench"))
+
+
 def _job_claim(connection: Connection, turn: Turn) -> Awaitable[object]:
     return run(connection, job.claim(turn.first, OWNER))
 
@@ -100,6 +107,10 @@ def _job_renew_many(connection: Connection, turn: Turn) -> Awaitable[object]:
     return run(connection, job.renew_many(turn.ids, [1] * turn.batch, OWNER))
 
 
+def _job_progress(connection: Connection, turn: Turn) -> Awaitable[object]:
+    return run(connection, job.progress(turn.first, 1, OWNER, PAYLOAD))
+
+
 def _job_finish(connection: Connection, turn: Turn) -> Awaitable[object]:
     return run(connection, job.finish(job.Finish(turn.first, 1, result=PAYLOAD), OWNER))
 
@@ -112,12 +123,35 @@ def _lease(number: int) -> lease.Lease:
     return lease.Lease(f"lease-{number}", OWNER, 1, _LONG_AGO, _LONG_AGO, _LONG_AGO)
 
 
+def _lease_acquire(connection: Connection, turn: Turn) -> Awaitable[object]:
+    return run(connection, lease.acquire(f"new-{turn.first}", OWNER, LEASE_SECONDS))
+
+
+def _lease_acquire_many(connection: Connection, turn: Turn) -> Awaitable[object]:
+    return run(connection, lease.acquire_many([f"new-{n}" for n in turn.ids], OWNER, LEASE_SECONDS))
+
+
 def _lease_renew(connection: Connection, turn: Turn) -> Awaitable[object]:
     return run(connection, lease.renew(_lease(turn.first), LEASE_SECONDS))
 
 
 def _lease_renew_many(connection: Connection, turn: Turn) -> Awaitable[object]:
     return run(connection, lease.renew_many([_lease(number) for number in turn.ids], OWNER, LEASE_SECONDS))
+
+
+async def _checkpoint(connection: Connection, turn: Turn) -> None:
+    resource = f"lease-{turn.first}"
+    async with connection.transaction():
+        number = await run(connection, checkpoint.begin(resource, 1))
+        await run(
+            connection,
+            checkpoint.store(resource, 1, number, expected=None, frontier=PAYLOAD, state=STATE),
+        )
+        await run(connection, checkpoint.commit(resource, 1, number))
+
+
+def _checkpoint_restore(connection: Connection, turn: Turn) -> Awaitable[object]:
+    return run(connection, checkpoint.restore(f"lease-{turn.first}", 1))
 
 
 async def _job_life(connection: Connection, turn: Turn) -> None:
@@ -148,8 +182,13 @@ FUNCTIONS = (
     Work("outbox_deliver", _outbox_deliver, _outbox_deliver_many, stock="messages"),
     Work("job_submit", _job_submit, _job_submit_many),
     Work("job_claim", _job_claim, _job_claim_many, stock="waiting_jobs"),
+    Work("job_dispatch", _job_dispatch, _job_dispatch, stock="waiting_jobs"),
     Work("job_renew", _job_renew, _job_renew_many, stock="running_jobs"),
+    Work("job_progress", _job_progress, stock="running_jobs"),
     Work("job_finish", _job_finish, _job_finish_many, stock="running_jobs"),
+    Work("lease_acquire", _lease_acquire, _lease_acquire_many),
     Work("lease_renew", _lease_renew, _lease_renew_many, stock="leases"),
+    Work("checkpoint", _checkpoint, stock="leases"),
+    Work("checkpoint_restore", _checkpoint_restore, stock="checkpoints"),
 )
 LIFE = Work("job_life", _job_life, _job_life_many)
