@@ -53,10 +53,12 @@ def pages(stock: Stock) -> Iterator[str]:
     yield from (
         f"/jobs/{middle}",
         "/dead",
+        "/dead?queue=queue-0&cause=Error7",
         "/dead/preview?cause=Error7",
         "/schedules",
         "/leases",
         "/leases?after=signer:5",
+        "/leases?taken_before=1000",
     )
     yield from (
         "/leases/signer:7",
@@ -74,8 +76,10 @@ def pages(stock: Stock) -> Iterator[str]:
         "/nonces",
         "/nonces?state=recovering",
         "/nonces/1/signer-00007",
+        "/nonces/1/signer-00007?sent_before=1000",
         "/flows",
         "/flows/flow-07",
+        "/flows/flow-07?dead_after=10&after=flow:flow-07/part/2",
         "/checkpoints",
         "/refusals",
         "/reports",
