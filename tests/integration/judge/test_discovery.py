@@ -86,7 +86,7 @@ async def _kernel_office(request: pytest.FixtureRequest) -> AsyncGenerator[Offic
 @asynccontextmanager
 async def _etcd_office(request: pytest.FixtureRequest) -> AsyncGenerator[Office]:
     server: EtcdServer = request.getfixturevalue("etcd")
-    server.ask("/v3/kv/deleterange", {"key": _coded(PREFIX), "range_end": _coded(PREFIX[:-1] + "0")})
+    _empty(server)
 
     def expire(seat: Seat) -> None:
         server.ask("/v3/lease/revoke", {"ID": str(seat.token)})
@@ -232,6 +232,7 @@ async def test_what_is_no_card_is_refused(fp: Fencepost, database: Database) -> 
 async def test_etcd_is_reached_past_a_dead_endpoint_and_what_is_no_worker_is_passed_over(
     etcd: EtcdServer,
 ) -> None:
+    _empty(etcd)
     when = "2026-10-03T09:00:00"
     ours = {**asdict(CARD), **asdict(Load()), "entered_at": when, "seen_at": when, "expires_at": when}
     strange = {
@@ -287,6 +288,11 @@ async def test_a_user_of_etcd_logs_in_and_again_when_his_pass_is_over(tmp_path: 
             (seen,) = await directory.workers()
 
     assert seen.busy == 1
+
+
+def _empty(server: EtcdServer) -> None:
+    """Of those whom other tests left there."""
+    server.ask("/v3/kv/deleterange", {"key": _coded(PREFIX), "range_end": _coded(PREFIX[:-1] + "0")})
 
 
 def _coded(text: str) -> str:
