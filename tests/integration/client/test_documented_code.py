@@ -20,6 +20,7 @@ PAGES = {
     "how-to/django.md": 1,
     "how-to/flask-or-scripts.md": 2,
     "how-to/outbox-deliver.md": 3,
+    "how-to/take-over-a-lease.md": 2,
 }
 """With the least number of commands that each shows: a page that runs nothing shows nothing."""
 
