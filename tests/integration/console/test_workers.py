@@ -63,7 +63,7 @@ def test_an_idle_fleet_is_alive_and_who_leaves_is_not(stage: Stage) -> None:
 
 def test_who_died_is_not_seen_when_his_lease_is_over_and_his_place_is_taken_again(database: Database) -> None:
     with psycopg.connect(database.url, autocommit=True) as connection:
-        for life in range(30):
+        for life in range(12):
             # None of them leaves: each finds the places of the dead, and nobody has more than one.
             worker = Presence(f"worker-{life}", ttl_seconds=60)
             worker.keep(connection)
