@@ -23,6 +23,7 @@ from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.sources.postgres import PostgresTable
 from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.house import Fencepost
+from tests.acceptance.flows import kafka_model
 
 LEASE_SECONDS = 3.0
 SETTINGS = FlowSettings(
@@ -46,8 +47,6 @@ class Place(NamedTuple):
     folder: str
     http: str
     """The address of a service that honours idempotency keys."""
-    kafka: str
-    """Its brokers."""
 
 
 class Diary(CheckpointAwareSink[str]):
@@ -110,7 +109,9 @@ SINKS: Mapping[str, Kind] = {
     "parquet": Kind(lambda place: ParquetFiles(place.folder), lambda key, count: {"value": f"{key}-{count}"}),
     "http": Kind(lambda place: HttpSink(place.http, honours_keys=True), keeps="each"),
     "kafka": Kind(
-        lambda place: KafkaSink("effects", {"bootstrap.servers": place.kafka}, key=lambda value: value[:2])
+        lambda place: KafkaSink(
+            "effects", {"bootstrap.servers": place.admin_url}, key=lambda value: value[:2]
+        )
     ),
     "hooks": Kind(lambda place: Diary(place.folder)),
 }
@@ -146,6 +147,7 @@ async def work(
     url: str, redis_url: str, source: str, sinks: Sequence[str], groups: int | None, place: Sequence[str]
 ) -> None:
     """Run until SIGTERM."""
+    kafka_model.install()
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with Fencepost(url, redis_url=redis_url) as fp:

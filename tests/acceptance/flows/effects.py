@@ -10,7 +10,7 @@ from typing import Any, LiteralString
 from fencepost.embedded import Database
 from fencepost.flows.sinks.files import arrow_library
 from tests.acceptance.flows.crew import Keeps
-from tests.receivers import committed
+from tests.acceptance.flows.kafka_model import committed
 
 ByKey = dict[str, list[int]]
 
@@ -37,7 +37,6 @@ class Effects:
     folder: Path
     executed: Mapping[str, Any]
     """What the service has executed, by idempotency key."""
-    brokers: str
 
     def of(self, sink: str) -> Sequence[str]:
         if sink.startswith("redis"):
@@ -45,7 +44,7 @@ class Effects:
         if sink == "http":
             return list(self.executed.values())
         if sink == "kafka":
-            return committed(self.brokers, "effects")
+            return committed(self.database.admin_url, "effects")
         if sink in _FILES:
             suffix, read = _FILES[sink]
             # A key is of one task, whose files are named by the numbers of its checkpoints.

@@ -15,9 +15,9 @@ from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.testing import Child
 from fencepost.testing.errors import ChildFailed
-from tests.acceptance.flows import crew
+from tests.acceptance.flows import crew, kafka_model
 from tests.acceptance.flows.effects import ByKey, Effects, by_key, count_of
-from tests.receivers import kafka, service
+from tests.receivers import service
 
 SCHEMA: LiteralString = """
     create table arrival (id bigint generated always as identity primary key, key text not null);
@@ -53,6 +53,7 @@ class Stage:
     def set_up(self) -> None:
         with self.database.connect_admin() as connection:
             connection.execute(SCHEMA)
+            connection.execute(kafka_model.SCHEMA)
 
     def play(self, sinks: str, *, source: str | None = None, groups: int | None = None) -> None:
         """Which flow it is."""
@@ -60,9 +61,8 @@ class Stage:
         self._source = source or crew.SINKS[self.sinks[0]].source
         self._groups = groups
         http, executed = self._open.enter_context(service()) if "http" in self.sinks else ("", {})
-        brokers = self._open.enter_context(kafka()) if "kafka" in self.sinks else ""
-        self._place = crew.Place(self.database.admin_url, str(self._folder), http, brokers)
-        self._effects = Effects(self.database, self._redis, self._folder, executed, brokers)
+        self._place = crew.Place(self.database.admin_url, str(self._folder), http)
+        self._effects = Effects(self.database, self._redis, self._folder, executed)
 
     def worker(self, *, crash: str = "") -> Child:
         child = Child(

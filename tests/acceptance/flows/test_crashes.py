@@ -11,7 +11,7 @@ from tests.acceptance.flows.stage import HANG_SECONDS, Stage
 
 pytestmark = pytest.mark.timeout(900)
 FORWARDING = ("flows.forward.after_begin", "flows.forward.before_send", "flows.forward.after_send")
-NOWHERE = Place("", "", "http://localhost", "")
+NOWHERE = Place("", "", "http://localhost")
 WINDOWS: Mapping[str, tuple[str, ...]] = {
     **{sink: windows_of(kind.make(NOWHERE)) for sink, kind in SINKS.items()},
     # One after the other of two sinks is committed, whatever the two are.
