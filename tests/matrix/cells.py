@@ -8,10 +8,11 @@ from tests.matrix.servers import SEARCH_PATH, Server, pgbouncer, postgres_server
 
 POSTGRES_VERSIONS = (15, 16, 17, 18)
 TESTS = Path(__file__).parents[1]
-KERNEL = ("integration/kernel", "isolation", "security", "integration/jobs")
-DRIVE = ("integration/drive", "integration/jobs")
+JOBS = ("integration/jobs", "integration/job_features")
+KERNEL = ("integration/kernel", "isolation", "security", *JOBS)
+DRIVE = ("integration/drive", *JOBS)
 # The stories of tests/isolation name backends and stop them in the middle: they need sessions.
-POOLED = ("integration/kernel", "integration/client", "integration/jobs")
+POOLED = ("integration/kernel", "integration/client", *JOBS)
 
 POSTGRES_REMEDY = {
     15: "Debian 12: postgresql-15",
