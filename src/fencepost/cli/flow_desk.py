@@ -42,10 +42,32 @@ def show_one(name: str, *, as_json: bool) -> None:
     _table(name, tasks, ("task", "owner", "checkpoint", "status", "state_bytes", "frontier"))
 
 
-def save(name: str, savepoint: str) -> None:
+def save(name: str, savepoint: str, *, within: float) -> None:
     with acting() as connection:
+        if within > 0:
+            _commit_now(connection, name, within)
         tasks = run(connection, ledger.save(name, savepoint))
     answer(f"{savepoint}: {tasks} tasks of {name}.")
+
+
+def drop(name: str, savepoint: str) -> None:
+    with acting() as connection:
+        tasks = run(connection, ledger.drop(name, savepoint))
+    answer(f"{savepoint} of {name} is gone: {tasks} tasks.")
+
+
+def _commit_now(connection: Reader, name: str, within: float) -> None:
+    """Ask the workers for a commit, and wait until each task that is held has made one."""
+    asked_at = run(connection, ledger.ask(name))
+    deadline = time.monotonic() + within
+    while waiting := run(connection, ledger.unanswered(name, asked_at)):
+        if time.monotonic() > deadline:
+            raise Complaint(
+                f"No commit came within {within:g} s from {', '.join(waiting)}; nothing was kept. "
+                f"`fencepost flows show {name}` tells who holds them; --within 0 keeps the commits that "
+                "there are."
+            )
+        time.sleep(LOOK_SECONDS)
 
 
 def restore(name: str, savepoint: str) -> None:

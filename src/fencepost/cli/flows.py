@@ -93,16 +93,31 @@ def show(name: Name, json_output: JsonOption = False) -> None:
 
 
 @app.command()
-def savepoint(name: Name, savepoint: Savepoint) -> None:
-    """Keep the newest commit of every task under a name. The flow goes on meanwhile.
+def savepoint(
+    name: Name,
+    savepoint: Savepoint,
+    within: Annotated[
+        float, typer.Option("--within", min=0, help="Wait so many seconds for a commit of every task.")
+    ] = 60,
+    drop: Annotated[bool, typer.Option("--drop", help="Forget the savepoint of this name.")] = False,
+) -> None:
+    """Ask the workers for a commit, and keep it under a name. The flow goes on meanwhile.
+
+    \b
+    Nothing is kept if a task that somebody holds makes none in time. With --within 0 nobody is asked, and the
+    newest commits that there are are kept.
 
     \b
     Examples:
       fencepost flows savepoint totals before-v2
+      fencepost flows savepoint totals before-v2 --drop
     """
     from fencepost.cli import flow_desk  # noqa: PLC0415 - As above.
 
-    flow_desk.save(name, savepoint)
+    if drop:
+        flow_desk.drop(name, savepoint)
+    else:
+        flow_desk.save(name, savepoint, within=within)
 
 
 @app.command()

@@ -119,9 +119,12 @@ class Stream(Generic[T]):
         return Stream(self._flow, self._next("flat_map", lambda: steps.FlatMap(function)))
 
     def json(self, kind: Any = Any) -> Stream[Any]:
-        """Read each value, bytes or text, as JSON; with a type, checked and converted."""
+        """Read each value, bytes or text, as JSON; with a type, checked and converted.
+
+        Of an IdempotentRecord it reads the value, and keeps the id.
+        """
         decode = msgspec.json.Decoder(kind).decode
-        return Stream(self._flow, self._next("json", lambda: steps.Map(decode)))
+        return Stream(self._flow, self._next("json", lambda: steps.ReadJson(decode)))
 
     def enrich(self, function: Callable[[T], Awaitable[U]], *, concurrency: int = 64) -> Stream[U]:
         """Await a function for each record, so many at once; the order stays."""

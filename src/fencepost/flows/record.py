@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
 
@@ -29,12 +30,24 @@ def is_after(offset: Offset, other: Offset | None) -> bool:
     return other is None or order(offset) > order(other)
 
 
-@dataclass(frozen=True, slots=True)
-class IdempotentRecord(Generic[T]):
-    """A value with the id by which a sink recognises it when it comes again."""
+class IdempotentRecord(msgspec.Struct, Generic[T], frozen=True, tag_field="fencepost", tag="record"):
+    """A value with the id by which a sink recognises it when it comes again.
+
+    As plain data, in a checkpoint or a channel, it has a mark of its own: a user's document with an id and a
+    value is not one.
+    """
 
     id: str
     value: T
+
+    @classmethod
+    def of(cls, plain: Any) -> IdempotentRecord[Any] | None:
+        """The record that plain data was made of; None if it is something else."""
+        if isinstance(plain, cls):
+            return plain
+        if isinstance(plain, dict) and plain.keys() == {"fencepost", "id", "value"}:  # pyright: ignore[reportUnknownMemberType]
+            return msgspec.convert(plain, IdempotentRecord[Any])
+        return None
 
 
 class WindowResult(NamedTuple):

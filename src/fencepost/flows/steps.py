@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from fencepost.flows.record import Failure, Record
+from fencepost.flows.record import Failure, IdempotentRecord, Record
 from fencepost.flows.state import KeyedState
 
 Batch = list[Record]
@@ -93,8 +93,21 @@ class Map(Step):
         try:
             mapped: Batch = [(f(v), k, t, a) for v, k, t, a in records]
         except Exception:
-            mapped = await self.each(records, lambda r: [(f(r[0]), r[1], r[2], r[3])])
+            mapped = await self.each(records, lambda r: [(self.one(r[0]), r[1], r[2], r[3])])
         await self.emit(mapped)
+
+    def one(self, value: Any) -> Any:
+        return self._function(value)
+
+
+class ReadJson(Map):
+    """A map that reads the value inside an IdempotentRecord. These are no bytes, so a batch of them fails."""
+
+    def one(self, value: Any) -> Any:
+        record = IdempotentRecord[Any].of(value)
+        if record is None:
+            return self._function(value)
+        return IdempotentRecord(record.id, self._function(record.value))
 
 
 class Filter(Step):

@@ -71,6 +71,7 @@ class Task:
         returns."""
         reading: asyncio.Task[list[Arrival]] | None = None
         asked = asyncio.create_task(self._asked.wait())
+        told = asyncio.create_task(stopping.wait())
         try:
             while not self.ended and not stopping.is_set():
                 reading = reading or self._read()
@@ -78,7 +79,9 @@ class Task:
                     asked = asyncio.create_task(self._asked.wait())
                 with self._clock.idle():
                     await asyncio.wait(
-                        [reading, asked], timeout=self._patience(), return_when=asyncio.FIRST_COMPLETED
+                        [reading, asked, told],
+                        timeout=self._patience(),
+                        return_when=asyncio.FIRST_COMPLETED,
                     )
                 if reading.done():
                     arrivals, reading = reading.result(), None
@@ -92,6 +95,7 @@ class Task:
                 await self._commit()
         finally:
             asked.cancel()
+            told.cancel()
             if reading is not None:
                 reading.cancel()
                 with suppress(asyncio.CancelledError, Exception):

@@ -21,6 +21,7 @@ from fencepost.flows.sinks.sink import CheckpointId, Workplace
 
 Connection = psycopg.AsyncConnection[Any]
 MARKERS = sql.Identifier("fencepost_prepared")
+_FORGET = sql.SQL("delete from {} where starts_with(gid, %s) and gid <> %s").format(MARKERS)
 
 
 class PreparedRows(TwoPhaseCommitSink[Any, dict[str, Any]]):
@@ -47,7 +48,8 @@ class PreparedRows(TwoPhaseCommitSink[Any, dict[str, Any]]):
                 raise StartRefused(
                     "max_prepared_transactions of the sink's PostgreSQL is 0, so nothing can be "
                     "prepared there. Set "
-                    "it to at least the number of tasks and restart that server, or use PostgresUpsert."
+                    "it to at least the number of tasks and restart that server, or use "
+                    "PostgresElsewhere, which prepares nothing."
                 )
             await connection.execute(
                 sql.SQL(
@@ -82,6 +84,8 @@ class PreparedRows(TwoPhaseCommitSink[Any, dict[str, Any]]):
         async with await self._connect() as connection:
             try:
                 await connection.execute(sql.SQL("commit prepared {}").format(sql.Literal(txn["gid"])))
+                # Of the checkpoints before this one nobody will ask any more: they are flagged.
+                await connection.execute(_FORGET, (_task_of(txn["gid"]), txn["gid"]))
             except UndefinedObject:
                 query = sql.SQL("select 1 from {} where gid = %s").format(MARKERS)
                 if not await _answers(connection, query, (txn["gid"],)):
@@ -134,6 +138,11 @@ async def _answers(
     connection: Connection, query: sql.SQL | sql.Composed, arguments: Sequence[Any] = ()
 ) -> list[Any]:
     return await (await connection.execute(query, arguments)).fetchall()
+
+
+def _task_of(gid: str) -> str:
+    """What the transactions of one task have in common."""
+    return gid.rpartition(":")[0] + ":"
 
 
 def _prefix(resource: str) -> str:

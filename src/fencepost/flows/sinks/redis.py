@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from redis.crc import key_slot
@@ -36,7 +36,39 @@ def as_bytes(value: Any) -> bytes:
     return value.encode() if isinstance(value, str) else _json(value)
 
 
-class RedisSink(StagedSink):
+class RedisScriptSink(StagedSink):
+    """What is written by one script, which also writes down the checkpoint that it was of."""
+
+    numbered = True
+    script: ClassVar[str]
+
+    def __init__(self, key: str, frontier_key: str | None, url: str | None) -> None:
+        self._key = key
+        self._frontier_key = frontier_key or beside("frontier", key)
+        self._url = url
+        self._redis: Any = None
+        self._take: Any = None
+        self._seen: dict[str, int] = {}
+
+    async def open(self, place: Workplace) -> None:
+        self._redis = connect_bytes(self._url or place.redis_url, f"The sink {self._key}")
+        self._take = self._redis.register_script((_FOLDER / self.script).read_text(encoding="utf-8"))
+
+    async def close(self) -> None:
+        if self._redis is not None:
+            await self._redis.aclose()
+
+    async def position(self, resource: str) -> int | None:
+        held = await self._redis.hget(self._frontier_key, resource)
+        self._seen[resource] = int(held or 0)
+        return None if held is None else int(held)
+
+    async def restored(self, resource: str, number: int) -> None:
+        """Everything up to this checkpoint is here: also after a rewind, which has given it a new number."""
+        await self.deliver(CheckpointId(resource, 0, number), ())
+
+
+class RedisSink(RedisScriptSink):
     """A list, set, hash or stream, with its frontier beside it in one script.
 
     A hash takes (field, value) pairs. `frontier_key` is derived from `key` so that both lie in one slot.
@@ -44,7 +76,7 @@ class RedisSink(StagedSink):
     key groups nobody but the source knows what all of them have taken, and acknowledges it.
     """
 
-    numbered = True
+    script = "take.lua"
     promise = Promise(EXACTLY_ONCE, "one script writes the values and the frontier")
 
     def __init__(
@@ -57,15 +89,10 @@ class RedisSink(StagedSink):
         acknowledges: RedisStreams | None = None,
         url: str | None = None,
     ) -> None:
+        super().__init__(key, frontier_key, url)
         self._kind = kind
         self._source = acknowledges
-        self._key = key
-        self._frontier_key = frontier_key or beside("frontier", key)
         self._encode = encode
-        self._url = url
-        self._redis: Any = None
-        self._take: Any = None
-        self._seen: dict[str, int] = {}
 
     @property
     def keyed(self) -> bool:  # type: ignore[override]
@@ -80,12 +107,7 @@ class RedisSink(StagedSink):
                 f"The sink {self._key} is to acknowledge entries of {self._source.name}, which has no group. "
                 "Give RedisStreams a group, or leave acknowledges out."
             )
-        self._redis = connect_bytes(self._url or place.redis_url, f"The sink {self._key}")
-        self._take = self._redis.register_script((_FOLDER / "take.lua").read_text(encoding="utf-8"))
-
-    async def close(self) -> None:
-        if self._redis is not None:
-            await self._redis.aclose()
+        await super().open(place)
 
     async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
         if self._kind == "hash":
@@ -120,21 +142,16 @@ class RedisSink(StagedSink):
         reached = checkpoint.reached
         return {stream: reached.get(sender) or "" for sender, stream in self._source.streams.items()}
 
-    async def position(self, resource: str) -> int | None:
-        held = await self._redis.hget(self._frontier_key, resource)
-        self._seen[resource] = int(held or 0)
-        return None if held is None else int(held)
 
-    async def restored(self, resource: str, number: int) -> None:
-        """Everything up to this checkpoint is here: also after a rewind, which has given it a new number."""
-        await self._take(keys=[self._key, self._frontier_key], args=[self._kind, resource, number, 0, "", 0])
-        self._seen[resource] = number
+class RedisIdempotentList(RedisScriptSink):
+    """A list that takes each record once, and of two IdempotentRecords with one id only the first.
 
+    That a repeat after a crash changes nothing rests on the frontier, however late it comes. Ids are
+    remembered for `ttl_seconds`: they keep out what the source itself has twice.
+    """
 
-class RedisIdempotentList(StagedSink):
-    """A list that takes each IdempotentRecord once, by its id, for as long as ids are remembered."""
-
-    promise = Promise(EXACTLY_ONCE, "an id that was taken within the time to live is not taken again")
+    script = "take_once.lua"
+    promise = Promise(EXACTLY_ONCE, "one script writes the values, their ids and the frontier")
 
     def __init__(
         self,
@@ -143,18 +160,16 @@ class RedisIdempotentList(StagedSink):
         ttl_seconds: float,
         encode: Callable[[Any], bytes] = as_bytes,
         seen_key: str | None = None,
+        frontier_key: str | None = None,
         url: str | None = None,
     ) -> None:
-        self._key = key
+        super().__init__(key, frontier_key, url)
         self._seen_key = seen_key or beside("seen", key)
         self._ttl_seconds = ttl_seconds
         self._encode = encode
-        self._url = url
-        self._redis: Any = None
-        self._take: Any = None
 
     async def open(self, place: Workplace) -> None:
-        _one_slot(self._key, self._seen_key)
+        _one_slot(self._key, self._frontier_key, self._seen_key)
         if self._ttl_seconds < place.replay_seconds_max:
             raise StartRefused(
                 f"ttl_seconds of {self._key} is {self._ttl_seconds}, and a record may come again for up to "
@@ -162,30 +177,24 @@ class RedisIdempotentList(StagedSink):
                 f"taken twice. "
                 "Raise it above that."
             )
-        self._redis = connect_bytes(self._url or place.redis_url, f"The sink {self._key}")
-        self._take = self._redis.register_script((_FOLDER / "take_once.lua").read_text(encoding="utf-8"))
-
-    async def close(self) -> None:
-        if self._redis is not None:
-            await self._redis.aclose()
+        await super().open(place)
 
     async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
         cells: list[Any] = []
         for place, value in enumerate(values):
             record = as_record(value, checkpoint, place)
             cells += [record.id, self._encode(record.value)]
-        await self._take(keys=[self._key, self._seen_key], args=[round(self._ttl_seconds * 1000), *cells])
+        await self._take(
+            keys=[self._key, self._frontier_key, self._seen_key],
+            args=[checkpoint.resource, checkpoint.number, round(self._ttl_seconds * 1000), *cells],
+        )
 
 
 def as_record(value: Any, checkpoint: CheckpointId, place: int) -> IdempotentRecord[Any]:
     """The record's own id, also when it comes out of a checkpoint; or one that its place gives it for
     ever."""
-    if isinstance(value, IdempotentRecord):
-        return value  # pyright: ignore[reportUnknownVariableType]
-    stored: Any = value
-    if isinstance(value, dict) and stored.keys() == {"id", "value"}:
-        return IdempotentRecord(str(stored["id"]), stored["value"])
-    return IdempotentRecord(f"{checkpoint.resource}#{checkpoint.number}/{place}", stored)
+    record = IdempotentRecord[Any].of(value)
+    return record or IdempotentRecord(f"{checkpoint.resource}#{checkpoint.number}/{place}", value)
 
 
 def beside(what: str, key: str) -> str:

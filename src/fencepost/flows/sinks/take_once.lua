@@ -1,16 +1,26 @@
--- Append values whose ids were not seen within the time to live.
+-- Take the values of one checkpoint of one task, once, and of these only those whose ids were not seen within the time to live.
 --
 -- KEYS[1]  the list
--- KEYS[2]  sorted set: id -> when it was seen, in milliseconds
--- ARGV     time to live in milliseconds, then id and value by turns
+-- KEYS[2]  hash: resource of a task -> number of the last checkpoint that was taken
+-- KEYS[3]  sorted set: id -> when it was seen, in milliseconds
+-- ARGV     resource, number, time to live in milliseconds, then id and value by turns
+--
+-- The number keeps a repeat out however late it comes; ids, records that the source has twice.
+local resource, number = ARGV[1], tonumber(ARGV[2])
+if number <= tonumber(redis.call('HGET', KEYS[2], resource) or '0') then
+  return 0
+end
+local found = redis.call('TYPE', KEYS[1]).ok
+if found ~= 'none' and found ~= 'list' then
+  return redis.error_reply('WRONGTYPE ' .. KEYS[1] .. ' is a ' .. found .. ', not a list')
+end
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) * 1000 + math.floor(tonumber(clock[2]) / 1000)
-redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - tonumber(ARGV[1]))
-local taken = 0
-for i = 2, #ARGV, 2 do
-  if redis.call('ZADD', KEYS[2], 'NX', now, ARGV[i]) == 1 then
+redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', now - tonumber(ARGV[3]))
+for i = 4, #ARGV, 2 do
+  if redis.call('ZADD', KEYS[3], 'NX', now, ARGV[i]) == 1 then
     redis.call('RPUSH', KEYS[1], ARGV[i + 1])
-    taken = taken + 1
   end
 end
-return taken
+redis.call('HSET', KEYS[2], resource, number)
+return 1

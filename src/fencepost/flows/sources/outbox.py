@@ -23,6 +23,7 @@ from fencepost.kernel.call import Call, Json, each, one, parsed, scalar, text
 from fencepost.kernel.lease import Lease
 
 TRIMMED_AT_ONCE = 10_000
+ORIGINAL_ID = "x-original-message-id"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,9 @@ class Letter:
 class OutboxChannel:
     """The payloads of a channel's messages, in order for each key.
 
-    `with_id` makes each an IdempotentRecord under its message's id. `trim` removes messages from the log once
-    they are committed; then a savepoint from before cannot be restored.
+    `with_id` makes each an IdempotentRecord under its header x-original-message-id, or its message's id
+    without one. `trim` removes messages from the log once they are committed; then a savepoint from before
+    cannot be restored.
     """
 
     promise = Promise(
@@ -129,7 +131,10 @@ class OutboxReader:
 
     def _value(self, letter: Letter) -> Any:
         if self._with_id:
-            return IdempotentRecord(f"outbox-{letter.message_id}", letter.payload)
+            headers: Any = letter.headers
+            return IdempotentRecord(
+                str(headers.get(ORIGINAL_ID, f"outbox-{letter.message_id}")), letter.payload
+            )
         return letter.payload
 
 

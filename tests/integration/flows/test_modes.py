@@ -1,0 +1,210 @@
+"""Ways to process: acknowledged after the commit, on demand, and by the id of the message itself."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from fencepost.cli.exits import ExitCode
+from fencepost.crashpoints import PlannedCrash
+from fencepost.flows import Flow, IdempotentRecord, IterableSource, ledger
+from fencepost.flows.sinks.postgres import PostgresRows
+from fencepost.flows.sinks.prepared import PreparedRows
+from fencepost.flows.sinks.redis import RedisIdempotentList, as_record
+from fencepost.flows.sinks.sink import CheckpointId
+from fencepost.flows.sources.outbox import OutboxChannel
+from fencepost.flows.sources.redis_streams import RedisStreams
+from fencepost.flows.task import Task
+from fencepost.kernel import outbox
+from fencepost.testing import crash_at
+from tests.integration.flows.scene import Command, Scene
+
+SLOW: dict[str, Any] = {"interval_seconds": 600, "drain_seconds": 5}
+"""So seldom that whatever is committed was asked for."""
+
+
+def deferring() -> Flow:
+    source = RedisStreams("in", group="g", claim_idle_seconds=3600)
+    return Flow("deferring").source(source).json().sink(PostgresRows("line", ["value"]))
+
+
+def pending(scene: Scene) -> int:
+    client: Any = scene.redis
+    groups = client.xinfo_groups("in")
+    return int(groups[0]["pending"]) if groups else -1
+
+
+def lines(scene: Scene) -> int:
+    return int(scene.rows("select count(*) from line")[0][0])
+
+
+def send(scene: Scene, count: int) -> None:
+    for n in range(count):
+        scene.redis.xadd("in", {"data": str(n)})
+
+
+async def test_entries_are_pending_until_their_commit(scene: Scene) -> None:
+    send(scene, 5)
+    async with scene.running(scene.worker(deferring(), **SLOW)):
+        await scene.until(lambda: pending(scene) == 5)
+        assert lines(scene) == 0
+
+        await scene.fp.run(ledger.ask("deferring"))
+
+        await scene.until(lambda: lines(scene) == 5)
+        await scene.until(lambda: pending(scene) == 0)
+
+
+async def test_what_was_read_is_committed_at_shutdown_however_seldom_commits_are(scene: Scene) -> None:
+    send(scene, 5)
+    async with scene.running(scene.worker(deferring(), **SLOW)):
+        await scene.until(lambda: pending(scene) == 5)
+
+    assert (lines(scene), pending(scene)) == (5, 0)
+
+
+async def test_a_commit_that_never_was_acknowledges_nothing(scene: Scene) -> None:
+    send(scene, 5)
+    with crash_at("flows.commit.before_commit"), pytest.raises(PlannedCrash):
+        await scene.worker(deferring()).run()
+
+    assert (pending(scene), lines(scene)) == (5, 0)
+
+
+async def test_an_acknowledgement_before_the_commit_would_be_seen(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = Task._commit  # pyright: ignore[reportPrivateUsage]
+
+    async def early(task: Any) -> None:
+        await task._intake.acknowledge(task._frontier)
+        await right(task)
+
+    monkeypatch.setattr(Task, "_commit", early)
+    with pytest.raises(AssertionError):
+        await test_a_commit_that_never_was_acknowledges_nothing(scene)
+
+
+async def test_a_savepoint_asks_for_a_commit_first(scene: Scene, command: Command) -> None:
+    send(scene, 5)
+    async with scene.running(scene.worker(deferring(), **SLOW)):
+        await scene.until(lambda: pending(scene) == 5)
+        said = await asyncio.to_thread(command, "flows", "savepoint", "deferring", "now")
+
+        assert said == (ExitCode.OK, "now: 1 tasks of deferring.\n")
+        assert lines(scene) == 5
+        # Nothing has come since: it is asked for all the same, and answered.
+        said = await asyncio.to_thread(command, "flows", "savepoint", "deferring", "again")
+        assert said == (ExitCode.OK, "again: 1 tasks of deferring.\n")
+    [(at,)] = scene.rows(
+        "select frontier->'in:in'->>'at' from fencepost.flow_savepoint where savepoint = 'now'"
+    )
+    last: Any = scene.redis.xrevrange("in", count=1)
+    assert at == last[0][0]
+
+
+async def test_a_savepoint_without_an_answer_is_not_made(scene: Scene, command: Command) -> None:
+    send(scene, 1)
+    worker = scene.worker(deferring(), balance_seconds=600, **SLOW)
+    async with scene.running(worker):
+        await scene.until(lambda: pending(scene) == 1)
+        code, _ = await asyncio.to_thread(
+            command, "flows", "savepoint", "deferring", "now", "--within", "0.1"
+        )
+        assert code == ExitCode.PROBLEM
+        assert scene.rows("select * from fencepost.flow_savepoint") == []
+
+
+async def test_a_savepoint_of_a_flow_that_nobody_runs(scene: Scene, command: Command) -> None:
+    send(scene, 2)
+    async with scene.running(scene.worker(deferring())):
+        await scene.until(lambda: lines(scene) == 2)
+    said = await asyncio.to_thread(command, "flows", "savepoint", "deferring", "now")
+    assert said == (ExitCode.OK, "now: 1 tasks of deferring.\n")
+
+    said = await asyncio.to_thread(command, "flows", "savepoint", "deferring", "now", "--drop")
+
+    assert said == (ExitCode.OK, "now of deferring is gone: 1 tasks.\n")
+    code, _ = await asyncio.to_thread(command, "flows", "savepoint", "deferring", "now", "--drop")
+    assert code == ExitCode.PROBLEM
+
+
+def listed(scene: Scene, key: str = "out") -> list[str]:
+    client: Any = scene.redis
+    return list(client.lrange(key, 0, -1))
+
+
+async def test_messages_with_one_original_id_are_taken_once(scene: Scene) -> None:
+    client: Any = scene.redis
+    for n, original in ((1, "m-1"), (1, "m-1"), (2, "m-2")):
+        client.xadd("in", {"data": f'{{"n": {n}}}', "x-original-message-id": original})
+    client.xadd("in", {"data": '{"n": 3}'})
+    read = Flow("by-id").source(RedisStreams("in", with_id=True)).json()
+    flow = read.sink(RedisIdempotentList("out", ttl_seconds=600))
+
+    async with scene.running(scene.worker(flow)):
+        await scene.until(lambda: listed(scene)[-1:] == ['{"n":3}'])
+    assert listed(scene) == ['{"n":1}', '{"n":2}', '{"n":3}']
+
+
+async def test_messages_of_the_outbox_with_one_original_id_are_taken_once(scene: Scene) -> None:
+    original = {"x-original-message-id": "m-1"}
+    await scene.fp.run(outbox.put("c", {"n": 1}, headers=original))
+    await scene.fp.run(outbox.put("c", {"n": 1}, headers=original))
+    await scene.fp.run(outbox.put("c", {"n": 1}))
+    flow = (
+        Flow("by-id")
+        .source(OutboxChannel("c", with_id=True))
+        .sink(RedisIdempotentList("out", ttl_seconds=600))
+    )
+
+    async with scene.running(scene.worker(flow)):
+        await scene.until(lambda: len(listed(scene)) >= 2)
+        await scene.fp.run(outbox.put("c", {"n": 2}))
+        await scene.until(lambda: listed(scene)[-1:] == ['{"n":2}'])
+    assert listed(scene) == ['{"n":1}', '{"n":1}', '{"n":2}']
+
+
+async def test_a_repeat_after_the_time_to_live_changes_nothing(scene: Scene) -> None:
+    """A task that is down for longer than ids are remembered: the frontier keeps the repeat out."""
+    flow = (
+        Flow("down")
+        .source(IterableSource(list(range(5))))
+        .map(lambda n: IdempotentRecord(str(n), n))
+        .sink(RedisIdempotentList("out", ttl_seconds=60))
+    )
+    with crash_at("flows.commit.before_flag"), pytest.raises(PlannedCrash):
+        await scene.run(flow)
+    client: Any = scene.redis
+    assert client.delete("fencepost:seen:{out}") == 1
+
+    await scene.run(flow)
+
+    assert listed(scene) == ["0", "1", "2", "3", "4"]
+
+
+async def test_documents_with_an_id_and_a_value_are_documents(scene: Scene) -> None:
+    """Readings of one sensor, which nobody has called the same."""
+    readings = [{"id": "s1", "value": 20}, {"id": "s1", "value": 21}]
+    flow = Flow("readings").source(IterableSource(readings))
+    await scene.run(flow.sink(RedisIdempotentList("out", ttl_seconds=600)))
+
+    assert listed(scene) == ['{"id":"s1","value":20}', '{"id":"s1","value":21}']
+
+
+def test_a_record_comes_out_of_a_checkpoint_as_it_was() -> None:
+    from fencepost.flows.state import pack, unpack
+
+    stored = unpack(pack(IdempotentRecord("a", {"n": 1})))
+
+    assert as_record(stored, CheckpointId("r", 1, 1), 0) == IdempotentRecord("a", {"n": 1})
+
+
+async def test_markers_of_prepared_transactions_do_not_pile_up(scene: Scene) -> None:
+    flow = Flow("marked").source(IterableSource(list(range(40))))
+    rows = PreparedRows(scene.database.admin_url, "line", ["value"])
+    await scene.run(flow.sink(rows), batch=5, records_max=5)
+
+    assert lines(scene) == 40
+    assert len(scene.rows("select number from fencepost.checkpoint where status = 'committed'")) > 1
+    assert len(scene.rows("select gid from fencepost_prepared")) == 1
