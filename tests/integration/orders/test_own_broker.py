@@ -1,6 +1,7 @@
 """An adapter of somebody else's is named in the settings, and orders go through it."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ def described(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, dict
     module, settings = blocks(PAGE)[:2]
     (tmp_path / module.file_name).write_text(module.body, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     brokers: dict[str, dict[str, str]] = yaml.safe_load(settings.body)["orders"]["brokers"]
     return brokers
 
