@@ -253,6 +253,7 @@ begin
   end if;
 end $$;
 
+-- Let go of a lease. Fenced by owner and token; the token stays where it is, so the next one is higher.
 create or replace function fencepost.lease_release(p_resource text, p_owner text, p_token bigint) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
