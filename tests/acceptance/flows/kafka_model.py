@@ -14,7 +14,6 @@ from typing import Any, LiteralString
 
 import psycopg
 
-END_OF_PARTITION = -191
 SCHEMA: LiteralString = """
     create table kafka_producer (name text primary key, epoch bigint not null);
     create table kafka_message (
@@ -64,7 +63,6 @@ class Message:
     where: int
     its_key: str | None
     its_value: str
-    problem: Any = None
 
     def offset(self) -> int:
         return self.where
@@ -75,8 +73,8 @@ class Message:
     def value(self) -> bytes:
         return self.its_value.encode()
 
-    def error(self) -> Any:
-        return self.problem
+    def error(self) -> None:
+        """There is none."""
 
 
 def _text(value: bytes | str | None) -> str | None:
@@ -122,6 +120,9 @@ class Producer(Client):
     def poll(self, timeout: float) -> None:
         """What is produced is there at once."""
 
+    def flush(self, timeout: float) -> None:
+        """The same."""
+
     def commit_transaction(self, timeout: float) -> None:
         self._fenced(_COMMIT)
 
@@ -141,15 +142,10 @@ class Consumer(Client):
         at = self._at
         found = self._ask(_READ, topic=at.topic, part=at.partition, after=self._after)
         self._after = found[-1][0] if found else self._after
-        end = Message(self._after, None, "", SimpleNamespace(code=lambda: END_OF_PARTITION))
-        return [*(Message(*row) for row in found), end]
+        return [Message(*row) for row in found]
 
     def close(self) -> None:
         """Every question has a connection of its own."""
-
-
-class KafkaError:
-    _PARTITION_EOF = END_OF_PARTITION
 
 
 @dataclass(frozen=True)

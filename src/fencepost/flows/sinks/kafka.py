@@ -63,7 +63,8 @@ class KafkaSink(StagedSink):
     async def position(self, resource: str) -> int | None:
         """Fence whoever wrote for this task before, then read what is committed: nothing can follow it."""
         await asyncio.to_thread(self._open_producer, resource)
-        found = await asyncio.to_thread(self._read_frontier, resource)
+        mark = await asyncio.to_thread(self._mark, resource)
+        found = await asyncio.to_thread(self._read_frontier, resource, mark)
         self._positions[resource] = found
         return found or None
 
@@ -93,7 +94,25 @@ class KafkaSink(StagedSink):
             self._positions.pop(resource, None)
             raise
 
-    def _read_frontier(self, resource: str) -> int:
+    def _mark(self, resource: str) -> int:
+        """Write a message, and answer where. A reader of committed messages gets nothing behind an open
+        transaction, of whichever task: when it gets this one, it has got everything before it."""
+        marks: list[int] = []
+        producer = self._producers[resource]
+        producer.begin_transaction()
+        producer.produce(
+            self._frontier_topic,
+            b"0",
+            # Not under the name of the task: a compacted topic keeps the newest message only.
+            key=f"{resource}/mark".encode(),
+            partition=0,
+            on_delivery=lambda error, message: marks.append(message.offset()),
+        )
+        producer.flush(ANSWER_SECONDS)
+        producer.commit_transaction(ANSWER_SECONDS)
+        return marks[0]
+
+    def _read_frontier(self, resource: str, mark: int) -> int:
         kafka = client_library()
         consumer = kafka.Consumer(
             {
@@ -101,28 +120,24 @@ class KafkaSink(StagedSink):
                 "group.id": f"fencepost-frontier-{resource}",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
-                "enable.partition.eof": True,
             }
         )
         try:
-            if (
-                not consumer.list_topics(self._frontier_topic, ANSWER_SECONDS)
-                .topics[self._frontier_topic]
-                .partitions
-            ):
-                return 0
             consumer.assign([kafka.TopicPartition(self._frontier_topic, 0, 0)])
             newest = 0
             deadline = time.monotonic() + ANSWER_SECONDS
             while time.monotonic() < deadline:
                 for message in consumer.consume(1000, LOOK_SECONDS):
                     if message.error() is not None:
-                        if message.error().code() == kafka.KafkaError._PARTITION_EOF:
-                            return newest
                         raise FlowError(f"Kafka: {message.error()}")
+                    if message.offset() >= mark:
+                        return newest
                     if message.key() == resource.encode():
                         newest = max(newest, int(message.value()))
             # What was not read to its end may hold a newer one: to go on would repeat it.
-            raise FlowError(f"{self._frontier_topic} could not be read to its end in {ANSWER_SECONDS:g} s.")
+            raise FlowError(
+                f"{self._frontier_topic} could not be read to its end in {ANSWER_SECONDS:g} s: a transaction "
+                "of another task is open there. Kafka ends it after its transaction.timeout.ms."
+            )
         finally:
             consumer.close()
