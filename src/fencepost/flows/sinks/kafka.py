@@ -98,6 +98,10 @@ class KafkaSink(StagedSink):
         """Write a message, and answer where. A reader of committed messages gets nothing behind an open
         transaction, of whichever task: when it gets this one, it has got everything before it."""
         marks: list[int] = []
+
+        def delivered(_: Any, message: Any) -> None:
+            marks.append(message.offset())
+
         producer = self._producers[resource]
         producer.begin_transaction()
         producer.produce(
@@ -106,7 +110,7 @@ class KafkaSink(StagedSink):
             # Not under the name of the task: a compacted topic keeps the newest message only.
             key=f"{resource}/mark".encode(),
             partition=0,
-            on_delivery=lambda error, message: marks.append(message.offset()),
+            on_delivery=delivered,
         )
         producer.flush(ANSWER_SECONDS)
         producer.commit_transaction(ANSWER_SECONDS)
