@@ -10,6 +10,7 @@ import pytest
 
 from fencepost.embedded import Database, PostgresServer, ValkeyServer
 from fencepost.kernel.migrate import migrate
+from tests.acceptance.flows.crew import SINKS
 from tests.acceptance.flows.stage import Stage
 from tests.places import server_directory
 
@@ -64,11 +65,10 @@ def test_redis_loses_all_that_is_not_the_source(own_stage: Stage, sink: str) -> 
     own_stage.settle()
 
 
-# What a list by event id has lost, nobody knows: it has no frontier.
-WITH_FRONTIER = ("redis", "redis-stream", "redis-hash", "redis-set", "redis-acknowledging")
+IN_REDIS = [sink for sink in SINKS if sink.startswith("redis")]
 
 
-@pytest.mark.parametrize("sink", WITH_FRONTIER)
+@pytest.mark.parametrize("sink", IN_REDIS)
 @pytest.mark.parametrize("groups", [None, 3])
 def test_a_sink_in_redis_that_loses_everything_gets_everything_again(
     own_stage: Stage, sink: str, groups: int | None

@@ -113,9 +113,14 @@ async def test_a_redis_hash_and_a_redis_set_with_their_frontier(
         client.delete("fencepost:frontier:{out}")
 
 
-async def test_a_redis_that_loses_what_it_took_gets_it_again_while_the_task_runs(scene: Scene) -> None:
+@pytest.mark.parametrize(
+    "sink", [RedisSink("list", "out"), RedisIdempotentList("out", ttl_seconds=600)], ids=["list", "by-id"]
+)
+async def test_a_redis_that_loses_what_it_took_gets_it_again_while_the_task_runs(
+    scene: Scene, sink: Sink
+) -> None:
     client: Any = scene.redis
-    flow = Flow("wiped").source(RedisStreams("in")).sink(RedisSink("list", "out"))
+    flow = Flow("wiped").source(RedisStreams("in")).sink(sink)
 
     async with scene.running(scene.worker(flow)):
         for first in (0, 50):
@@ -124,7 +129,7 @@ async def test_a_redis_that_loses_what_it_took_gets_it_again_while_the_task_runs
             await scene.until(
                 lambda last=first + 50: client.lrange("out", 0, -1) == [str(n) for n in range(last)]  # type: ignore[misc]
             )
-            client.delete("out", "fencepost:frontier:{out}")
+            client.delete("out", "fencepost:frontier:{out}", "fencepost:seen:{out}")
         client.xadd("in", {"data": "100"})
         await scene.until(lambda: client.lrange("out", 0, -1) == [str(n) for n in range(101)])
 

@@ -186,8 +186,15 @@ class RedisIdempotentList(RedisScriptSink):
             cells += [record.id, self._encode(record.value)]
         await self._take(
             keys=[self._key, self._frontier_key, self._seen_key],
-            args=[checkpoint.resource, checkpoint.number, round(self._ttl_seconds * 1000), *cells],
+            args=[
+                checkpoint.resource,
+                checkpoint.number,
+                self._seen.get(checkpoint.resource, 0),
+                round(self._ttl_seconds * 1000),
+                *cells,
+            ],
         )
+        self._seen[checkpoint.resource] = checkpoint.number
 
 
 def as_record(value: Any, checkpoint: CheckpointId, place: int) -> IdempotentRecord[Any]:
