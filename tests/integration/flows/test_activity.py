@@ -67,7 +67,7 @@ async def test_what_waits_in_a_stream_is_counted_also_when_it_was_trimmed_before
     scene.redis.xtrim("in", maxlen=20, approximate=False)
     source = RedisStreams("in")
     place: Any = scene.place()
-    reader = await source.open(place, "0", None)
+    reader = await source.open(place, "in", None)
     chunk = await reader.read(5, 0)
 
     assert (chunk.skipped, await reader.lag(chunk.skipped + 5)) == (10, 15)
