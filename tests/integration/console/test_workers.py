@@ -14,6 +14,7 @@ from fencepost.house import Fencepost
 from fencepost.jobs.job import Job
 from fencepost.jobs.presence import Presence
 from fencepost.jobs.settings import JobSettings
+from tests.integration.console.crowd import OWNER, Crowd
 from tests.integration.console.stage import Stage
 
 # Some beats after the first would take longer than the test may: it must be seen at once.
@@ -78,6 +79,14 @@ def test_who_died_is_not_seen_when_his_lease_is_over_and_his_place_is_taken_agai
             assert workers(database) == []
     [[places]] = fetched(database, "select count(*) from fencepost.lease")
     assert places <= 8
+
+
+def test_who_holds_a_job_is_seen_as_long_as_its_lease_lasts(database: Database) -> None:
+    Crowd(database)
+    assert workers(database) == [(OWNER, 1, False)]
+    with database.connect_admin() as admin:
+        admin.execute("update fencepost.job_running set expires_at = claimed_at")
+    assert workers(database) == []
 
 
 def test_one_whose_place_was_taken_finds_another(database: Database) -> None:

@@ -171,8 +171,8 @@ returns table (at timestamptz, resource text, owner text, token bigint, detail j
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$ select t.at, t.resource, t.owner, t.token, t.detail from fencepost.console_takeover_page(null, p_limit) t $$;
 
--- The workers of jobs: those that say that they are there, idle or not, under a lease of their own; and whoever holds a job, of a
--- version that does not say so. Served by the lease's primary key and by the table of running jobs.
+-- The workers of jobs: those that say that they are there, idle or not, under a lease of their own; and whoever holds a job
+-- under a lease that lasts, of a version that does not say so. Served by the lease's primary key and by the table of running jobs.
 create or replace function fencepost.console_workers()
 returns table (owner text, jobs bigint, oldest_at timestamptz, renewed_at timestamptz, since timestamptz)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -187,7 +187,7 @@ begin
         where l.resource >= 'job-worker:' and l.resource < 'job-worker;' and l.owner is not null and l.expires_at > v_now
         group by l.owner) p
   full join (select n.owner, count(*) as jobs, min(n.claimed_at) as oldest_at, max(n.renewed_at) as renewed_at
-             from fencepost.job_running n group by n.owner) r on r.owner = p.owner
+             from fencepost.job_running n where n.expires_at > v_now group by n.owner) r on r.owner = p.owner
   order by 1 limit 10000;
 end $$;
 
