@@ -33,13 +33,17 @@ def show_one(name: str, *, as_json: bool) -> None:
                 f"There is no flow {name} here. `fencepost flows list` names them.", ExitCode.NOT_FOUND
             )
         tasks = _tasks(connection, name)
+        rows = connection.execute(_SAVEPOINTS, (name,)).fetchall()
+    kept: list[dict[str, Any]] = [dict(zip(_SAVEPOINT_COLUMNS, row, strict=True)) for row in rows]
     if as_json:
-        answer_json({"name": name, "plan": found[0][0], "tasks": tasks})
+        answer_json({"name": name, "plan": found[0][0], "tasks": tasks, "savepoints": kept})
         return
     for task in tasks:
         marks: dict[str, Any] = task["frontier"] or {}
         task["frontier"] = ", ".join(f"{sender} {mark['at']}" for sender, mark in marks.items())
     _table(name, tasks, ("task", "owner", "checkpoint", "status", "state_bytes", "frontier"))
+    if kept:
+        _table("savepoints", kept, _SAVEPOINT_COLUMNS)
 
 
 def save(name: str, savepoint: str, *, within: float) -> None:
@@ -178,4 +182,8 @@ _DEAD = """
     select id, step, died_at, error, preview, resource from fencepost.flow_dead_letters
     where flow = %s and replay is null and (%s::text is null or step = %s) order by id limit %s"""
 _DEAD_COLUMNS = ("id", "step", "died_at", "error", "preview", "resource")
+_SAVEPOINTS = """
+    select savepoint, tasks, state_bytes, made_at from fencepost.flow_savepoints
+    where flow = %s order by made_at, savepoint"""
+_SAVEPOINT_COLUMNS = ("savepoint", "tasks", "state_bytes", "made_at")
 _PLAN = "select plan from fencepost.flows where name = %s"

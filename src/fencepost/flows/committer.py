@@ -257,7 +257,7 @@ class Committer:
         One that has lost more makes the task go back to where it stands: then None, to begin again from
         there. One that a person's restore has overtaken has lost nothing.
         """
-        lacking: set[int] = set()
+        stands: dict[int, int] = {}
         if not durable:
             return frozenset()
         newest = durable[-1]
@@ -274,29 +274,38 @@ class Committer:
                     f"back too, "
                     "or remove its frontier key to accept what it has."
                 )
-            stands = await self._fp.run(ledger.stand(self._resource, position))
-            if stands == newest.number:
-                continue
-            if stands != (previous or 0):
+            stands[place] = await self._fp.run(ledger.stand(self._resource, position))
+        for place, number in stands.items():
+            if number not in (newest.number, previous or 0):
                 await self._rewind(place, stands, newest.number)
                 return None
-            lacking.add(place)
-        return frozenset(lacking)
+        return frozenset(place for place, number in stands.items() if number != newest.number)
 
-    async def _rewind(self, place: int, stands: int, newest: int) -> None:
-        sink = self._sinks[place]
+    async def _rewind(self, place: int, stands: dict[int, int], newest: int) -> None:
+        """Go back to where a sink stands. Whatever does not stand there too, and replaces nothing, would take
+        what came since a second time."""
+        lost = (
+            f"{type(self._sinks[place]).__name__} stands at checkpoint {stands[place]} of {self._resource} "
+            f"and PostgreSQL at {newest}: the sink has lost what came between, and "
+        )
+        remedy = (
+            f"Restore a savepoint of checkpoint {stands[place]} or before (fencepost flows restore), or set "
+            f"its frontier key to {newest} to accept the loss."
+        )
+        doubled = [
+            type(sink).__name__
+            for other, sink in enumerate(self._sinks)
+            if not sink.keyed and stands.get(other) != stands[place]
+        ]
+        if doubled:
+            raise StartRefused(f"{lost}{', '.join(doubled)} would take it twice. {remedy}")
         try:
-            number = await self._fp.run(ledger.rewind(self._resource, self._token, stands))
+            number = await self._fp.run(ledger.rewind(self._resource, self._token, stands[place]))
         except NotFound:
-            raise StartRefused(
-                f"{type(sink).__name__} stands at checkpoint {stands} of {self._resource} and "
-                f"PostgreSQL at "
-                f"{newest}: the sink has lost what came between, and checkpoint {stands} is no longer "
-                f"kept. "
-                f"Restore a savepoint of checkpoint {stands} or before (fencepost flows restore), or set its "
-                "frontier key to accept the loss."
-            ) from None
-        await sink.restored(self._names[place], number)
+            raise StartRefused(f"{lost}checkpoint {stands[place]} is no longer kept. {remedy}") from None
+        for other, number_then in stands.items():
+            if number_then == stands[place]:
+                await self._sinks[other].restored(self._names[other], number)
 
     def _idents(self, number: int, frontier: Frontier) -> list[CheckpointId]:
         """The checkpoint as each sink knows it."""

@@ -1,6 +1,7 @@
 """Ways to process: acknowledged after the commit, on demand, and by the id of the message itself."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -121,6 +122,9 @@ async def test_a_savepoint_of_a_flow_that_nobody_runs(scene: Scene, command: Com
         await scene.until(lambda: lines(scene) == 2)
     said = await asyncio.to_thread(command, "flows", "savepoint", "deferring", "now")
     assert said == (ExitCode.OK, "now: 1 tasks of deferring.\n")
+
+    _, shown = await asyncio.to_thread(command, "flows", "show", "deferring", "--json")
+    assert [kept["savepoint"] for kept in json.loads(shown)["savepoints"]] == ["now"]
 
     said = await asyncio.to_thread(command, "flows", "savepoint", "deferring", "now", "--drop")
 

@@ -7,8 +7,9 @@ import pytest
 
 from fencepost.crashpoints import PlannedCrash
 from fencepost.errors import InFlight, NotFound
-from fencepost.flows import Flow, Sink, ledger
+from fencepost.flows import Flow, Sink, StartRefused, ledger
 from fencepost.flows.sinks.elsewhere import PostgresElsewhere
+from fencepost.flows.sinks.postgres import PostgresRows
 from fencepost.flows.sinks.redis import RedisSink
 from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.testing import crash_at
@@ -172,6 +173,28 @@ async def test_a_sink_that_lost_its_last_writes_gets_them_again(scene: Scene, lo
     assert [int(value) for value in client.lrange("out", 0, -1)] == [0, 1, 2, 3, 4]
 
 
+async def test_a_loss_of_one_sink_does_not_double_what_another_has(scene: Scene) -> None:
+    numbers = Flow("list").source(RedisStreams("in")).json()
+    both = numbers.sink(RedisSink("list", "out")).also(numbers.sink(PostgresRows("line", ["value"])))
+    client: Any = scene.redis
+    async with scene.running(scene.worker(both)):
+        await append(scene, 0)
+    older = client.hgetall(FRONTIER)
+    await scene.fp.run(ledger.save("list", "early"))
+    async with scene.running(scene.worker(both)):
+        await append(scene, 1, 2)
+    client.ltrim("out", 0, 0)
+    client.hset(FRONTIER, mapping=older)
+
+    with pytest.raises(StartRefused, match=r"PostgresRows would take it twice\. Restore"):
+        await scene.worker(both).run()
+    assert sorted(scene.rows("select value from line")) == [(0,), (1,), (2,)]
+    # What a person asks for is done.
+    await scene.fp.run(ledger.restore("list", "early"))
+    async with scene.running(scene.worker(both)):
+        await scene.until(lambda: client.llen("out") == 3)
+
+
 async def test_a_sink_that_lost_more_than_the_savepoint_has_goes_back_further(scene: Scene) -> None:
     client: Any = scene.redis
     async with scene.running(scene.worker(listed())):
@@ -219,3 +242,26 @@ async def test_a_savepoint_is_dropped(scene: Scene) -> None:
     with pytest.raises(NotFound):
         await scene.fp.run(ledger.drop("list", "s"))
     assert scene.rows("select * from fencepost.flow_savepoint") == []
+
+
+async def test_where_a_sink_stands_is_told_by_what_became_of_the_task(scene: Scene) -> None:
+    """Checkpoint 7 was restored as 11 by a person; before that, 3 was rewound to as 5, and 12 as 14 since."""
+    scene.rows("""
+        insert into fencepost.flow_return (resource, number, origin, asked, at)
+        values ('r', 5, 3, false, now()), ('r', 11, 7, true, now()), ('r', 14, 12, false, now())
+        returning number""")
+
+    stands = [await scene.fp.run(ledger.stand("r", position)) for position in range(16)]
+
+    assert stands == [0, 1, 2, 5, 4, 5, 6, 11, 11, 11, 11, 11, 14, 13, 14, 15]
+
+
+async def test_a_task_that_was_rewound_does_not_have_what_it_had(scene: Scene) -> None:
+    """Savepoint of 7; rewound from 8 to 3, as 9; restored as 11: at 9 and 10 the sink lacks 4 to 7."""
+    scene.rows("""
+        insert into fencepost.flow_return (resource, number, origin, asked, at)
+        values ('r', 9, 3, false, now()), ('r', 11, 7, true, now()) returning number""")
+
+    stands = [await scene.fp.run(ledger.stand("r", position)) for position in range(7, 12)]
+
+    assert stands == [11, 11, 9, 10, 11]

@@ -119,7 +119,8 @@ end $$;
 
 -- At which of its checkpoints a task stands for a sink that took p_position last. A sink that was never told of a restore stands at
 -- what was restored, if it has all that the savepoint has: what a person wished is no loss. It does not have it if it took less, or
--- if the task was rewound since to before the savepoint and has gone only so far again. Served by the primary key.
+-- if the task was rewound since to before the savepoint and has gone only so far again. One that was never told of a rewind to just
+-- where it is stands at the copy. Served by the primary key.
 create or replace function fencepost.flow_stand(p_resource text, p_position bigint) returns bigint
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -127,9 +128,11 @@ declare
   v_stand  bigint := p_position;
   v_return fencepost.flow_return;
 begin
-  for v_return in select * from fencepost.flow_return r where r.resource = p_resource and r.asked and r.number > p_position
+  for v_return in select * from fencepost.flow_return r where r.resource = p_resource and r.number > p_position
                   order by r.number loop
-    if v_stand >= v_return.origin and not exists (
+    if v_stand = v_return.origin then
+      v_stand := v_return.number;
+    elsif v_return.asked and v_stand > v_return.origin and not exists (
       select 1 from fencepost.flow_return w where w.resource = p_resource and not w.asked
         and w.number > v_return.origin and w.number <= v_stand and w.origin < v_return.origin) then
       v_stand := v_return.number;
