@@ -87,8 +87,8 @@ def _whereabouts_of(pair: Pair, settings: Settings) -> Whereabouts:
 
 
 def _migrate_elsewhere(settings: Settings, place: Whereabouts) -> None:
-    """A schema that fits is left alone: the services' own role may not renew it, and need not."""
-    if settings.migration_database_url is None and schema.compare(place.migration_url).fits:
+    """A schema that lacks nothing is left alone: the services' own role may not renew it, and need not."""
+    if settings.migration_database_url is None and schema.compare(place.migration_url).is_complete:
         return
     with progress("Migrating"):
         schema.bring_up(place.migration_url)

@@ -23,6 +23,11 @@ class Comparison:
     renew: tuple[str, ...]
 
     @property
+    def is_complete(self) -> bool:
+        """Whether every step of this code is there: enough to work, whatever a later version has added."""
+        return self.found is not None and not self.pending
+
+    @property
     def fits(self) -> bool:
         return self.found == self.wanted and not self.pending and not self.renew
 

@@ -64,7 +64,8 @@ def test_what_is_there_is_not_made_again_and_what_has_changed_is(
     changed = replace(first, grants=first.grants + "-- changed")
     for module in (schema, migrating):
         monkeypatch.setattr(module, "components", lambda: (changed, *others))
-    assert schema.compare(bare.admin_url).renew == ("kernel",)
+    found = schema.compare(bare.admin_url)
+    assert (found.renew, found.is_complete, found.fits) == (("kernel",), True, False)
     assert schema.bring_up_unless_it_fits(bare.admin_url) is not None
     assert made() != before
     assert schema.bring_up_unless_it_fits(bare.admin_url) is None

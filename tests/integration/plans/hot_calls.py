@@ -33,6 +33,7 @@ MARKERS = (
         lambda _: [("select fencepost.claim_ordered('scope', %s)", (time_ordered_key(1),))],
     ),
     HotCall("marker_clean", "select * from fencepost.marker_clean('1 hour', %s)", plain(BATCH)),
+    HotCall("marker_lag", "select * from fencepost.marker_lag('1 hour')", plain()),
 )
 
 OUTBOX = (

@@ -179,9 +179,10 @@ create or replace function fencepost.marker_lag(p_keep interval) returns double 
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
+  v_before timestamptz := fencepost.clock() - p_keep;
   v_oldest timestamptz;
 begin
   perform fencepost._check_duration('keep', p_keep, interval '10 years');
-  select m.claimed_at into v_oldest from fencepost.marker m order by m.claimed_at limit 1;
-  return coalesce(greatest(0, extract(epoch from fencepost.clock() - v_oldest - p_keep)), 0);
+  select m.claimed_at into v_oldest from fencepost.marker m where m.claimed_at < v_before order by m.claimed_at limit 1;
+  return coalesce(extract(epoch from v_before - v_oldest), 0);
 end $$;
