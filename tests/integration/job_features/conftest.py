@@ -9,7 +9,9 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
+from fencepost.embedded.database import SERVICE
 from fencepost.jobs.settings import JobSettings
+from fencepost.settings import Settings
 from fencepost.testing import Clock
 from tests.integration.job_features.eyes import Eyes
 from tests.looking import Looker
@@ -33,9 +35,16 @@ def quick(**changes: Any) -> JobSettings:
     return JobSettings(**(values | changes))
 
 
+def listening(database: Database) -> Settings:
+    """LISTEN needs a session: where a pooler stands before the server, it goes around it."""
+    return Settings(listen_database_url=database.server.url(database.name, SERVICE))
+
+
 @pytest.fixture
 async def fp(database: Database, redis_url: str) -> AsyncIterator[Fencepost]:
-    async with Fencepost(database.url, redis_url=redis_url, job_settings=quick()) as fp:
+    async with Fencepost(
+        database.url, redis_url=redis_url, job_settings=quick(), settings=listening(database)
+    ) as fp:
         yield fp
 
 
@@ -45,7 +54,9 @@ async def anywhere(
 ) -> AsyncIterator[Fencepost]:
     """The same test with Redis driving, and with PostgreSQL alone."""
     url = redis_url if request.param == "with Redis" else None
-    async with Fencepost(database.url, redis_url=url, job_settings=quick()) as fp:
+    async with Fencepost(
+        database.url, redis_url=url, job_settings=quick(), settings=listening(database)
+    ) as fp:
         yield fp
 
 

@@ -9,7 +9,7 @@ from fencepost import Cancelled, Fencepost, Job, JobFailed, NotFound, PermanentE
 from fencepost.embedded import Database
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import outcome
-from tests.integration.job_features.conftest import Working
+from tests.integration.job_features.conftest import Working, listening
 from tests.integration.job_features.eyes import Eyes
 
 OWNER = "worker"
@@ -109,7 +109,8 @@ def test_the_sync_form_waits_and_raises_alike(
 ) -> None:
     monkeypatch.setattr("fencepost.jobs.results.FIRST_POLL_SECONDS", 1000)
     monkeypatch.setattr("fencepost.jobs.results.POLL_SECONDS_MAX", 1000)
-    with Fencepost(database.url).sync() as fp, ThreadPoolExecutor(1) as threads:
+    client = Fencepost(database.url, settings=listening(database))
+    with client.sync() as fp, ThreadPoolExecutor(1) as threads:
         job = fp.run(kernel_job.claim(fp.run(kernel_job.submit("work", "one", {})).job_id, OWNER))
         waiting = threads.submit(fp.result, job.job_id, within=2000)
         asyncio.run(eyes.until("it listens", lambda: eyes.value(SLEEPERS) == 1))
