@@ -1,5 +1,6 @@
 """Every sink through the conformance suite, and what each refuses at start."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -21,7 +22,7 @@ from fencepost.flows import (
 from fencepost.flows.sinks.elsewhere import PostgresElsewhere
 from fencepost.flows.sinks.files import JsonLines, ParquetFiles, arrow_library
 from fencepost.flows.sinks.http import HttpSink
-from fencepost.flows.sinks.postgres import OutboxSink, PostgresRows
+from fencepost.flows.sinks.postgres import Merge, OutboxSink, PostgresRows
 from fencepost.flows.sinks.prepared import PreparedRows
 from fencepost.flows.sinks.redis import RedisIdempotentList, RedisSink
 from fencepost.flows.sources.redis_streams import RedisStreamReader, RedisStreams
@@ -252,6 +253,34 @@ async def test_an_older_checkpoint_does_not_replace_newer_rows_elsewhere(scene: 
 
     assert scene.rows("select * from total") == [("a", 8)]
     assert await sink.position("flow:x/all") == 8
+
+
+async def test_a_worker_that_stands_still_in_its_transaction_elsewhere_holds_nobody_up(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = scene.database.admin_url
+    zombie, successor = (PostgresElsewhere(url, "total", ["key"], ["value"]) for _ in range(2))
+    await zombie.open(scene.place())
+    inside = asyncio.Event()
+
+    async def stand_still(*_: Any) -> None:
+        inside.set()
+        await asyncio.Event().wait()
+
+    checkpoint = CheckpointId("flow:x/all", 1, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Merge, "write", stand_still)
+        frozen = asyncio.create_task(zombie.deliver(checkpoint, [("a", 1)]))
+        await inside.wait()
+
+    async with asyncio.timeout(30):
+        assert await successor.position("flow:x/all") is None
+        await successor.deliver(checkpoint, [("a", 1)])
+
+    frozen.cancel()
+    await asyncio.gather(frozen, return_exceptions=True)
+    assert scene.rows("select * from total") == [("a", 1)]
+    assert await successor.position("flow:x/all") == 1
 
 
 async def test_requests_with_idempotency_keys(scene: Scene) -> None:

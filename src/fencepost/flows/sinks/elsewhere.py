@@ -3,10 +3,15 @@
 The values lie in the checkpoint before they are written, so that a repeat writes the same ones; and that
 database remembers the number of the last checkpoint that it took of each task, so that neither a repeat nor a
 zombie writes older rows over newer ones. Nothing is prepared: max_prepared_transactions may be 0.
+
+A worker that stands still in the middle of its transaction would keep its successor waiting for the row's
+lock, for as long as it stands. So sessions carry the name of their task, and whoever takes it over ends those
+before it.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +27,10 @@ from fencepost.flows.sinks.sink import CheckpointId, Workplace
 Connection = psycopg.AsyncConnection[Any]
 CONNECT_SECONDS = 10
 _MAKE = "create table if not exists fencepost_frontier (resource text primary key, number bigint not null)"
+# A login may end sessions of its own.
+_END_OTHERS = """
+    select count(pg_terminate_backend(pid, 5000)) from pg_stat_activity
+    where application_name = %s and usename = current_user and pid <> pg_backend_pid()"""
 _POSITION = "select number from fencepost_frontier where resource = %s"
 # The row's lock makes a zombie wait, and then it is not newer.
 _ADVANCE = """
@@ -68,12 +77,14 @@ class PostgresElsewhere(StagedSink):
             ) from error
 
     async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
-        async with await self._connect() as connection, connection.transaction():
+        name = _session_of(checkpoint.resource)
+        async with await self._connect(name) as connection, connection.transaction():
             if await _answers(connection, _ADVANCE, (checkpoint.resource, checkpoint.number)) and values:
                 await self._merge.write(connection, values)
 
     async def position(self, resource: str) -> int | None:
         async with await self._connect() as connection:
+            await _answers(connection, _END_OTHERS, (_session_of(resource),))
             position: int | None = await _answers(connection, _POSITION, (resource,))
             return position
 
@@ -82,10 +93,19 @@ class PostgresElsewhere(StagedSink):
         async with await self._connect() as connection:
             await connection.execute(_ADVANCE, (resource, number))
 
-    async def _connect(self) -> Connection:
+    async def _connect(self, name: str = "fencepost") -> Connection:
         return await psycopg.AsyncConnection.connect(
-            self._url, autocommit=True, prepare_threshold=None, connect_timeout=CONNECT_SECONDS
+            self._url,
+            autocommit=True,
+            prepare_threshold=None,
+            connect_timeout=CONNECT_SECONDS,
+            application_name=name,
         )
+
+
+def _session_of(resource: str) -> str:
+    """The name of an application has at most 63 bytes, and a resource up to 512."""
+    return f"fencepost:{hashlib.sha256(resource.encode()).hexdigest()[:32]}"
 
 
 async def _answers(connection: Connection, query: Any, arguments: Sequence[Any] = ()) -> Any:
