@@ -47,6 +47,19 @@ async def test_a_batch_of_pruning_is_bounded_and_takes_the_oldest(
         await fp.run(outcome.prune_excess(-1, 2))
 
 
+async def test_of_jobs_that_ended_at_one_moment_as_many_are_kept(fp: Fencepost, eyes: Eyes) -> None:
+    """A batch finishes with one statement, and so with one time."""
+    jobs = await fp.run(kernel_job.submit_many("work", "one", [None] * 10))
+    answers = await fp.run(kernel_job.claim_many([job.job_id for job in jobs], OWNER))
+    finishes = [kernel_job.Finish(a.running.job_id, a.running.attempt) for a in answers if a.running]
+    await fp.run(kernel_job.finish_many(finishes, OWNER))
+    assert eyes.value("select count(distinct finished_at) from fencepost.job_finished") == 1
+    assert await fp.run(outcome.prune_excess(4, 5)) == 5
+    assert await fp.run(outcome.prune_excess(4, 5)) == 1
+    assert await fp.run(outcome.prune_excess(4, 5)) == 0
+    assert eyes.column("select job_id from fencepost.jobs order by 1") == [job.job_id for job in jobs[6:]]
+
+
 async def test_a_worker_keeps_so_many(fp: Fencepost, clock: Clock, eyes: Eyes, working: Working) -> None:
     @fp.job("another")
     async def idle(job: Job) -> None: ...

@@ -55,12 +55,14 @@ begin
 end $$;
 
 -- Forget finished and cancelled jobs past the p_keep newest, at most p_limit; dead ones stay for a person. Walks the
--- newest p_keep entries of job_finished_by_time, so a loop calls it once a minute, not once a second.
+-- newest p_keep entries of job_finished_by_time, so a loop calls it once a minute, not once a second. The jobs of one
+-- batch end at one moment, so what is newer is a matter of the id too: sorted within each moment, as the index comes.
 create or replace function fencepost.job_prune_excess(p_keep bigint, p_limit integer) returns bigint
-language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off set enable_bitmapscan = off
 as $$
 declare
-  v_before timestamptz;
+  v_newest fencepost.job_finished;
   v_ids    bigint[];
 begin
   if p_keep is null or p_keep < 0 then
@@ -68,12 +70,15 @@ begin
       using errcode = 'ZF100', detail = '{"field": "keep"}';
   end if;
   perform fencepost._check_limit(p_limit);
-  select f.finished_at into v_before from fencepost.job_finished f where f.state <> 'dead'
-  order by f.finished_at desc offset p_keep limit 1;
+  -- The newest that goes.
+  select f.finished_at, f.job_id into v_newest.finished_at, v_newest.job_id from fencepost.job_finished f where f.state <> 'dead'
+  order by f.finished_at desc, f.job_id desc offset p_keep limit 1;
   with gone as (
     delete from fencepost.job_finished f where f.ctid = any (array(
-      select o.ctid from fencepost.job_finished o where o.finished_at <= v_before and o.state <> 'dead'
-      order by o.finished_at limit p_limit for update skip locked))
+      select o.ctid from fencepost.job_finished o
+      where o.finished_at <= v_newest.finished_at and (o.finished_at, o.job_id) <= (v_newest.finished_at, v_newest.job_id)
+        and o.state <> 'dead'
+      order by o.finished_at, o.job_id limit p_limit for update skip locked))
     returning f.job_id
   )
   select coalesce(array_agg(g.job_id), '{}') into v_ids from gone g;
