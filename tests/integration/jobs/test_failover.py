@@ -22,8 +22,9 @@ def own_group() -> Iterator[Watched]:
 
 
 def entries_added(scene: Scene) -> int:
-    """To the stream of the default queue, on whichever server is the primary."""
-    return int(scene.redis.xinfo_stream(scene.fp.job_settings.stream_key)["entries-added"])
+    """To the stream of the default queue, on whichever server is the primary: it may have none yet."""
+    stream = scene.fp.job_settings.stream_key
+    return int(scene.redis.xinfo_stream(stream)["entries-added"]) if scene.redis.exists(stream) else 0
 
 
 async def test_a_primary_that_dies_in_the_middle_of_jobs(database: Database, own_group: Watched) -> None:
