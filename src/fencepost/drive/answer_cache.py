@@ -103,7 +103,7 @@ class AnswerCache:
         )
         if seen is _FAILED:
             return NothingKnown()
-        return Announced(token) if seen is None else _read(str(seen), name, now_ms)
+        return Announced(token) if seen is None else _read(str(seen), name, now_ms, self._pending_ms)
 
     async def complete(self, name: RequestName, response: Any) -> None:
         """Keep the answer of what has committed. An answer lost here is found in PostgreSQL."""
@@ -133,14 +133,16 @@ class AnswerCache:
 _FAILED = object()
 
 
-def _read(seen: str, name: RequestName, now_ms: int) -> Finding:
+def _read(seen: str, name: RequestName, now_ms: int, pending_ms: int) -> Finding:
     """What stands there, believed only as far as it names the request that was asked for.
 
     Another digest is another request under the same key: PostgreSQL will say so.
     """
     if seen.startswith(_PENDING):
         _, _, ends = seen.rpartition(" ")
-        return UnderWay(max(0.0, (int(ends) - now_ms) / 1000)) if ends.isdigit() else NothingKnown()
+        left_ms = int(ends) - now_ms if ends.isdigit() and len(ends) < 20 else -1
+        # Nobody announces himself for longer than he may; clocks may differ by as much again.
+        return UnderWay(left_ms / 1000) if 0 <= left_ms <= 2 * pending_ms else NothingKnown()
     try:
         document: Any = json.loads(seen.removeprefix(_DONE)) if seen.startswith(_DONE) else None
     except (ValueError, RecursionError):

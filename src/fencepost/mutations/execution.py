@@ -36,7 +36,8 @@ CONFLICT = "ZF110"
 UNFIT = "ZF111"
 STALE = "ZF112"
 # Waited too long for a row, was chosen to end a deadlock, or met a stricter isolation: nothing was written.
-LOST_RACES = frozenset({"55P03", "40P01", "40001"})
+DEADLOCK = "40P01"
+LOST_RACES = frozenset({"55P03", DEADLOCK, "40001"})
 PAUSE_SECONDS_MAX = 0.05
 
 
@@ -65,6 +66,8 @@ class Execution(Generic[P]):
     tries_max: int
     on_conflict: Callable[[], None]
     ferry: Ferry[P] | None = None
+    is_joined: bool = False
+    """Inside somebody's transaction, which keeps what it has locked whatever a savepoint undoes."""
     keep: bool = True
 
     async def settle(self, version: int | None) -> Executed:
@@ -124,6 +127,12 @@ class Execution(Generic[P]):
         if error.sqlstate == CONFLICT:
             self.on_conflict()
             return _Again("contention", detail_of(error).get("version"))
+        if error.sqlstate == DEADLOCK and self.is_joined:
+            raise Aborted(
+                "Another transaction holds what this one waits for, and waits for what this one holds. Begin "
+                "yours again, and touch several players in order of their ids.",
+                reason="deadlock",
+            ) from error
         if error.sqlstate in LOST_RACES:
             self.on_conflict()
             return _Again("contention", version)

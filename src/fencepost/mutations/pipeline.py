@@ -226,6 +226,7 @@ class Pipeline(Generic[S, P]):
                 self._count_conflict(ticket),
                 # Somebody's transaction is nobody else's.
                 self._ferry if sender is self._database else None,
+                is_joined=sender is not self._database,
             )
             return _answer(await execution.settle(seen.version))
 

@@ -33,6 +33,11 @@ class Change:
 
     resources: Counter[str] = field(default_factory=Counter[str])
     stacks: Counter[str] = field(default_factory=Counter[str])
+    paid: dict[str, Counter[str]] = field(
+        default_factory=lambda: {"resources": Counter[str](), "stacks": Counter[str]()}
+    )
+    """What was taken before anything was given. It must be there, whatever comes back: else who has nothing
+    asks until the dice pay for it."""
     pieces_removed: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
     pieces_added: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
     heroes: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
@@ -43,8 +48,13 @@ class Change:
     def take(self, cost: Cost, times: int = 1) -> None:
         for name, amount in cost.resources.items():
             self.resources[name] -= amount * times
+            self.paid["resources"][name] += amount * times
         for name, count in cost.items.items():
-            self.stacks[name] -= count * times
+            self.take_item(name, count * times)
+
+    def take_item(self, name: str, count: int) -> None:
+        self.stacks[name] -= count
+        self.paid["stacks"][name] += count
 
     def give(self, rewards: Iterable[Reward], dice: Dice) -> list[dict[str, Any]]:
         """Add the rewards, and tell what was given, in their order."""
@@ -80,7 +90,13 @@ class Change:
         parts: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
         for counted in ("resources", "stacks"):
             parts[counted] = {name: delta for name, delta in sorted(parts[counted].items()) if delta}
+        parts["paid"] = {kind: paid for kind in ("resources", "stacks") if (paid := self._paid(kind))}
         return {name: part for name, part in parts.items() if part}
+
+    def _paid(self, kind: str) -> dict[str, int]:
+        """Where nothing of it comes back, the change itself says what must be there."""
+        net: Counter[str] = getattr(self, kind)
+        return {name: amount for name, amount in sorted(self.paid[kind].items()) if net[name] != -amount}
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def use_item(snapshot: PlayerSnapshot, request: requests.UseItem, dice: Dice) ->
         )
     change = Change()
     if request.piece_id is None:
-        change.stacks[request.item] -= request.count
+        change.take_item(request.item, request.count)
     else:
         change.pieces_removed.append(snapshot.piece(str(request.piece_id), request.item))
     rewards = [reward for _ in range(request.count) for reward in _opened(item.rewards, item.box, dice)]
@@ -66,6 +66,8 @@ def grant_items(snapshot: PlayerSnapshot, request: requests.GrantItems, dice: Di
     """Grant items and amounts; the answer is in the order of the request."""
     change = Change()
     rewards = [_granted(snapshot, grant) for grant in request.items]
+    if sum(reward.count for reward in rewards if reward.piece is not None) > requests.PIECES_MAX:
+        raise InvalidArgument(f"At most {requests.PIECES_MAX} pieces at once.", argument="items.count")
     granted = change.give(rewards, dice)
     granted += change.give([Reward(resource=name, count=n) for name, n in request.resources.items()], dice)
     return _plan(request, change, {"granted": granted}, source=request.source)
@@ -79,8 +81,6 @@ def _granted(snapshot: PlayerSnapshot, grant: requests.ItemGrant) -> Reward:
                 argument="items.metadata",
             )
         return Reward(item=grant.item, count=grant.count)
-    if grant.count > requests.PIECES_MAX:
-        raise InvalidArgument(f"At most {requests.PIECES_MAX} pieces at once.", argument="items.count")
     return Reward(
         piece=grant.item,
         count=grant.count,

@@ -194,3 +194,17 @@ def test_a_planted_bug_is_noticed(table: Table, database: Database, bug: str) ->
     mutate(database, AMOUNTS, right, wrong)
     with pytest.raises(AssertionError):
         check(table)
+
+
+GIVES_ITSELF = {"stacks": {"potion": 4}, "paid": {"stacks": {"potion": 1}}}
+PAYS_BACK = {"resources": {"gold": 5}, "paid": {"resources": {"gold": 11}}}
+
+
+@pytest.mark.parametrize("change", [GIVES_ITSELF, PAYS_BACK, {"paid": PAYS_BACK["paid"]}])
+def test_what_is_paid_must_be_there_whatever_comes_back(table: Table, change: dict[str, Any]) -> None:
+    assert table.bring(Wish("ann", change), Wish("bob")) == [None, "claimed"]
+    assert table.bring(Wish("cat", {"resources": {"gold": 1}, "stacks": {"potion": 1}})) == ["claimed"]
+
+    assert table.bring(Wish("cat", change, key="k2")) == ["claimed"]
+
+    assert table.holds_together()

@@ -114,6 +114,8 @@ LIES = (
     "pending",
     "pending token soon",
     "pending token 1",
+    "pending token 99999999999999",
+    "pending token " + "9" * 5000,
     "done {",
     "done []",
     "done " + json.dumps({"scope": "player:bob", "key": "r1", "digest": "d", "response": {"version": 9}}),

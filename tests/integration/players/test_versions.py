@@ -203,3 +203,26 @@ async def test_the_bound_holds_for_a_joined_mutation_too(players: Players) -> No
 
 def test_the_call_that_bumps_names_its_function() -> None:
     assert bump("ann").function == "player_bump"
+
+
+async def test_two_transactions_that_meet_crosswise_end_and_one_is_told_to_begin_again(
+    players: Players,
+) -> None:
+    for name in ("ann", "bob"):
+        await enrol(players, name)
+    both_hold = asyncio.Barrier(2)
+
+    async def both(first: str, second: str, key: str) -> str:
+        try:
+            async with players.fp.transaction() as tx:
+                await players.join(tx, GrantItems(player_id=first, resources={"gold": 1}), request_id=key)
+                await both_hold.wait()
+                await players.join(tx, GrantItems(player_id=second, resources={"gold": 1}), request_id=key)
+        except Aborted as error:
+            return str(error.meta["reason"])
+        return "done"
+
+    ended = await asyncio.gather(both("ann", "bob", "k1"), both("bob", "ann", "k2"))
+
+    assert sorted(ended) == ["deadlock", "done"]
+    assert await balances(players, "ann") == await balances(players, "bob") == {"gold": 1}

@@ -40,7 +40,7 @@ def test_a_plan_is_a_function_of_snapshot_request_and_seed() -> None:
 def test_what_is_taken_and_given_of_one_thing_is_one_change() -> None:
     lucky = Item(stackable=True, rewards=(Reward(item="coin", count=3),))
     plan = rules.use_item.plan(snapshot(coin=lucky), UseItem(player_id="ann", item="coin"), Dice(1))
-    assert plan.parties[0].change.as_json() == {"stacks": {"coin": 2}}
+    assert plan.parties[0].change.as_json() == {"stacks": {"coin": 2}, "paid": {"stacks": {"coin": 1}}}
 
 
 def test_pieces_are_granted_in_the_order_of_the_request_with_their_metadata() -> None:

@@ -4,6 +4,7 @@
 -- A change is a JSON object; each part may be missing:
 --   resources       {name: signed amount}
 --   stacks          {item: signed count}
+--   paid            {resources: {name: amount}, stacks: {item: count}}   taken before anything is given; must be held
 --   pieces_removed  [{piece_id, item, enhance_level, quality, metadata}]   exactly as they must be found
 --   pieces_added    [{piece_id, item, enhance_level, quality, metadata}]
 --   heroes          [{hero, from, to}]
@@ -21,7 +22,7 @@ declare
   v_now   timestamptz := fencepost.clock();
   v_unfit record;
 begin
-  if p_change ?| array['resources', 'stacks'] then
+  if p_change ?| array['resources', 'stacks', 'paid'] then
     select * into v_unfit from fencepost._player_amounts_unfit(array[p_player], array[p_change]) u
     order by u.kind desc, u.name limit 1;
     if found then
@@ -57,7 +58,8 @@ begin
   on conflict (player_id, item) do update set count = excluded.count;
 end $$;
 
--- Amounts of unknown things, and those that would fall below zero or past what 64 bits hold. In numeric, which has no end.
+-- Amounts of unknown things, those that would fall below zero or past what 64 bits hold, and those that are to be paid and
+-- are not there, whatever comes back for them. In numeric, which has no end.
 create or replace function fencepost._player_amounts_unfit(p_players text[], p_changes jsonb[])
 returns table (kind text, name text, had numeric, delta numeric, is_unknown boolean)
 language sql stable
@@ -74,6 +76,16 @@ as $$
   left join fencepost.player_catalog c on c.kind = 'item' and c.name = d.key
   where not coalesce((c.definition -> 'stackable')::boolean, false)
      or coalesce(s.count, 0) + d.value::numeric not between 0 and 9223372036854775807
+  union all
+  select 'resource', d.key, coalesce(r.balance, 0), -d.value::numeric, false
+  from unnest(p_players, p_changes) f (player, change) cross join jsonb_each_text(f.change #> '{paid,resources}') d
+  left join fencepost.player_resource r on r.player_id = f.player and r.resource = d.key
+  where coalesce(r.balance, 0) < d.value::numeric
+  union all
+  select 'item', d.key, coalesce(s.count, 0), -d.value::numeric, false
+  from unnest(p_players, p_changes) f (player, change) cross join jsonb_each_text(f.change #> '{paid,stacks}') d
+  left join fencepost.player_stack s on s.player_id = f.player and s.item = d.key
+  where coalesce(s.count, 0) < d.value::numeric
 $$;
 
 create or replace function fencepost._player_refuse_amount(

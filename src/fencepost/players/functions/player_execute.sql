@@ -123,7 +123,7 @@ begin
               from unnest(p_keys, p_versions, p_plans) with ordinality a (key, version, plan, place)
               where a.key is not null and a.version is not null and not coalesce((a.plan -> 'create')::boolean, false)
                 and jsonb_array_length(a.plan -> 'parties') = 1) f
-        where f.change - '{resources,stacks}'::text[] = '{}'
+        where f.change - '{resources,stacks,paid}'::text[] = '{}'
         order by f.player, f.place) f;
   if v_places is null then
     return '{}';
