@@ -10,12 +10,13 @@ import base64
 import json
 from contextlib import suppress
 
+import psycopg
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from fencepost.drive.lanes import stream_of
-from fencepost.drive.stream import Streams
-from fencepost.errors import Refusal, ServerUnavailable
+from fencepost.drive.stream import Dispatched, Streams
+from fencepost.errors import FencepostError, IndeterminateCommit, Refusal, ServerUnavailable
 from fencepost.jobs.job import Database
 from fencepost.jobs.settings import JobSettings
 from fencepost.jobs.submission import Submission
@@ -25,6 +26,7 @@ from fencepost.logs import get_logger
 
 _log = get_logger(__name__)
 ACTOR = "direct submission"
+DATABASE_ERRORS = (FencepostError, psycopg.Error, OSError)
 
 
 def envelope(payload: Json) -> str:
@@ -45,7 +47,9 @@ def payload_ref(job_id: int) -> str:
 
 
 class DirectPath:
-    """Submits one job: its row, its payload, its entry. An error means that it will not run."""
+    """Submits one job: its row, its payload, its entry. An error means that it will not run, except
+    `IndeterminateCommit`: PostgreSQL went away before the job could be taken back, so it may run.
+    """
 
     def __init__(self, database: Database, redis: Redis, settings: JobSettings) -> None:
         self._database = database
@@ -57,36 +61,58 @@ class DirectPath:
         submitted = await self._database.run(submission.call())
         if submitted.created and submission.run_at is None and submission.delay_seconds is None:
             try:
-                await self._drive(submission, submitted.job_id)
+                sent = await self._drive(submission, submitted.job_id)
             except (RedisError, OSError) as error:
                 await self._give_up(submission, submitted.job_id, error)
+            else:
+                await self._record(submission, submitted.job_id, sent)
         return submitted
 
-    async def _drive(self, submission: Submission, job_id: int) -> None:
+    async def _drive(self, submission: Submission, job_id: int) -> Dispatched:
         await self._redis.set(
             payload_ref(job_id), envelope(submission.payload), ex=self._settings.payload_ttl_seconds
         )
         stream = stream_of(self._settings.stream_key, submission.queue, submission.lane)
-        sent = await self._streams.dispatch(stream, submission.lane, [job_id], self._settings.stream_maxlen)
-        # So that no dispatcher drives it again. One that was faster has written an entry of its own, and the
-        # claim refuses the second.
-        await self._database.run(kernel_job.dispatched([job_id], sent.entry_ids, sent.incarnation))
+        return await self._streams.dispatch(stream, submission.lane, [job_id], self._settings.stream_maxlen)
+
+    async def _record(self, submission: Submission, job_id: int, sent: Dispatched) -> None:
+        """So that no dispatcher drives it again. One that was faster has written an entry of its own, and the
+        claim refuses the second.
+
+        The job is committed, so it will run whatever comes of this, and no error is answered: whoever is told
+        one submits again. What a full stream did not take, a dispatcher brings on its way when there is room.
+        """
+        if not sent.entry_ids:
+            self._warn("direct_submission_waits", submission, job_id, reason="stream_full")
+            return
+        try:
+            await self._database.run(kernel_job.dispatched([job_id], sent.entry_ids, sent.incarnation))
+        except DATABASE_ERRORS as error:
+            self._warn(
+                "direct_submission_not_recorded",
+                submission,
+                job_id,
+                reason="database_error",
+                error=str(error),
+            )
+
+    def _warn(self, event: str, submission: Submission, job_id: int, **why: str) -> None:
+        _log.warning(event, job_id=job_id, trace_id=submission.headers.get("trace_id"), **why)
 
     async def _give_up(self, submission: Submission, job_id: int, error: Exception) -> None:
         """Take the payload and the job back. A job that somebody drives already has been submitted."""
         with suppress(RedisError, OSError):
             await self._redis.delete(payload_ref(job_id))
-        _log.warning(
-            "direct_submission_failed",
-            job_id=job_id,
-            trace_id=submission.headers.get("trace_id"),
-            reason="redis_error",
-            error=str(error),
-        )
+        self._warn("direct_submission_failed", submission, job_id, reason="redis_error", error=str(error))
         try:
             await self._database.run(kernel_job.cancel(job_id, ACTOR, expected="pending"))
         except Refusal:
             return
+        except DATABASE_ERRORS as lost:
+            raise IndeterminateCommit(
+                f"Redis did not take job {job_id} ({error}), and PostgreSQL did not cancel it ({lost}): "
+                "it may run. Ask for the job before you submit it again."
+            ) from lost
         raise ServerUnavailable(
             f"Redis did not take job {job_id}, so it was cancelled: {error}. With OUTBOX_ENABLED=true, which "
             "is the default, a submission needs PostgreSQL alone."

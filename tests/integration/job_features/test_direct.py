@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from fencepost import Fencepost, Job, ServerUnavailable
+from fencepost import Fencepost, IndeterminateCommit, Job, ServerUnavailable
 from fencepost.drive.connection import connect_sync
-from fencepost.drive.stream import Streams
+from fencepost.drive.stream import Dispatched, Streams
 from fencepost.embedded import Database
 from fencepost.jobs.direct import envelope
 from fencepost.jobs.handler import Handler
@@ -103,6 +103,57 @@ async def test_a_job_that_somebody_drives_already_was_submitted(
     monkeypatch.setattr(Streams, "dispatch", fail)
     job = await direct.submit(declare(direct).submission("hello"))
     assert eyes.state(job.job_id) == "dispatched"
+
+
+async def test_what_a_full_stream_does_not_take_is_submitted_and_runs_once(
+    direct: Fencepost, eyes: Eyes, monkeypatch: pytest.MonkeyPatch, working: Working
+) -> None:
+    """An error would make the caller submit again a job that runs."""
+
+    async def full(*_: Any) -> Dispatched:
+        return Dispatched("life", [])
+
+    one = declare(direct)
+    with monkeypatch.context() as patch:
+        patch.setattr(Streams, "dispatch", full)
+        job = await direct.submit(one.submission("hello"))
+    assert eyes.state(job.job_id) == "pending"
+    async with working(direct):
+        assert await direct.result(job, within=60) == "HELLO"
+    assert eyes.column("select attempt from fencepost.jobs") == [1]
+
+
+async def test_an_entry_that_could_not_be_recorded_is_no_failure(
+    direct: Fencepost, eyes: Eyes, redis: Any, working: Working
+) -> None:
+    one = declare(direct)
+    eyes.plant(
+        "alter function fencepost.job_dispatched rename to kept;"
+        " create function fencepost.job_dispatched(bigint[], text[], text) returns bigint language plpgsql"
+        " as $$ begin raise exception 'no room on the device' using errcode = '53100'; end $$"
+    )
+    job = await direct.submit(one.submission("hello"))
+    assert eyes.state(job.job_id) == "pending"
+    assert redis.xlen("deepoj:jobs") == 1
+    eyes.plant(
+        "drop function fencepost.job_dispatched; alter function fencepost.kept rename to job_dispatched"
+    )
+    async with working(direct):
+        assert await direct.result(job, within=60) == "HELLO"
+    assert eyes.column("select attempt from fencepost.jobs") == [1]
+
+
+async def test_a_job_that_could_not_be_taken_back_is_no_plain_error(
+    direct: Fencepost, eyes: Eyes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: Any) -> Any:
+        eyes.plant("drop function fencepost.job_cancel")
+        raise RedisConnectionError("gone")
+
+    monkeypatch.setattr(Streams, "dispatch", fail)
+    with pytest.raises(IndeterminateCommit, match="it may run"):
+        await direct.submit(declare(direct).submission("hello"))
+    assert eyes.column("select state from fencepost.jobs") == ["pending"]
 
 
 async def test_a_delayed_job_is_left_to_the_outbox(direct: Fencepost, eyes: Eyes, redis: Any) -> None:
