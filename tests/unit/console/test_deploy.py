@@ -57,6 +57,11 @@ def test_the_compose_file_waits_for_what_it_needs_and_gives_the_owners_login_to_
         "migrate"
     ]
     assert services["api"]["ports"] == ["127.0.0.1:8080:8080"]
+    # Reached by whoever watches in that network, and by nobody outside of it.
+    assert services["worker"]["environment"]["METRICS_ADDRESS"] == "0.0.0.0"  # noqa: S104 - Compared.
+    assert "ports" not in services["worker"]
+    for name in ("api", "worker"):
+        assert "/readyz" in services[name]["healthcheck"]["test"][-1], name
 
 
 def test_promtool_accepts_the_rules_and_they_fire_when_they_should() -> None:
@@ -68,6 +73,19 @@ def test_promtool_accepts_the_rules_and_they_fire_when_they_should() -> None:
             [promtool, *command], cwd=DEPLOY / "prometheus", capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_alert_has_a_case_in_which_it_fires() -> None:
+    """promtool tests what it is given, and says nothing of an alert without a case."""
+    silent: set[str] = set()
+    for rules in sorted((DEPLOY / "prometheus").glob("*.yml")):
+        if rules.stem.endswith("_test"):
+            continue
+        groups = yaml.safe_load(rules.read_text())["groups"]
+        cases = yaml.safe_load(rules.with_stem(f"{rules.stem}_test").read_text())["tests"]
+        fires = {one["alertname"] for case in cases for one in case["alert_rule_test"] if one["exp_alerts"]}
+        silent |= {rule["alert"] for group in groups for rule in group["rules"]} - fires
+    assert silent == set()
 
 
 OTLP = ("environment[0].name=OTEL_EXPORTER_OTLP_ENDPOINT", "environment[0].value=http://c:4318")
@@ -142,6 +160,14 @@ def test_workers_follow_the_backlog_and_are_watched_where_the_operator_is(helm: 
     assert scaling["metrics"][0]["external"]["metric"]["name"] == "fencepost_jobs_waiting"
     assert "replicas" not in made["Deployment", "x-worker"]["spec"], "or each upgrade would undo the scaling"
     assert ("PodMonitor", "x-worker") in made
+    [watched] = made["PodMonitor", "x-api"]["spec"]["podMetricsEndpoints"]
+    assert watched["authorization"]["credentials"] == {"name": "fencepost", "key": "http-token"}
+    for name in ("x-api", "x-worker"):
+        [container] = made["Deployment", name]["spec"]["template"]["spec"]["containers"]
+        probes = [container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")]
+        assert probes == ["/healthz", "/readyz"], name
+        monitored = made["PodMonitor", name]["spec"]["podMetricsEndpoints"][0]["port"]
+        assert monitored in {port["name"] for port in container["ports"]}
     fixed = templated(helm, "worker.application=shop", "worker.autoscaling.enabled=false")
     assert [one["spec"].get("replicas") for one in fixed if one["kind"] == "Deployment"] == [2, 1]
     assert {one["metadata"]["name"] for one in templated(helm)} == {"x-api", "x-migrate"}, (
