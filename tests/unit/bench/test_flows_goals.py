@@ -16,7 +16,8 @@ def test_a_peer_that_was_not_measured_is_a_goal_that_is_not_met() -> None:
 
 
 def test_a_peer_that_was_measured_is_compared() -> None:
-    rows: list[Row] = [OURS, *({"system": f"{peer} 1.0", "records/CPU s": 20_000} for peer in TIMES)]
+    peers: list[Row] = [{"system": f"{peer} 1.0", "records/CPU s": 20_000} for peer in TIMES]
+    rows = [OURS, *peers]
 
     assert {goal.name: goal.measured for goal in goals(rows)[1:]} == {f"times {peer}": 10 for peer in TIMES}
     assert all(goal.met for goal in goals(rows))
