@@ -51,7 +51,8 @@ def test_what_is_there_is_not_made_again_and_what_has_changed_is(
         """When each function was last made: by which transaction."""
         with bare.connect_admin() as connection:
             return connection.execute(
-                "select oid, xmin::text from pg_proc where pronamespace = 'fencepost'::regnamespace order by 1"
+                "select oid, xmin::text from pg_proc"
+                " where pronamespace = 'fencepost'::regnamespace order by 1"
             ).fetchall()
 
     assert schema.bring_up_unless_it_fits(bare.admin_url) is not None
