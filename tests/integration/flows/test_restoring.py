@@ -234,6 +234,11 @@ async def test_a_task_that_the_savepoint_does_not_have_begins_anew(scene: Scene)
         await scene.until(lambda: client.smembers("out") == {"2", "3"})
 
 
+async def test_nothing_is_no_savepoint(scene: Scene) -> None:
+    with pytest.raises(NotFound):
+        await scene.fp.run(ledger.save("list", "s"))
+
+
 async def test_a_savepoint_is_dropped(scene: Scene) -> None:
     async with scene.running(scene.worker(listed())):
         await append(scene, 0)

@@ -2,7 +2,7 @@
 
 -- Copy the newest committed checkpoint of every task under a name. No barrier: each task's commit is consistent by itself
 -- with the frontier that it carries, and that is what a restore needs. One whose sinks have not followed yet is left out: nobody could
--- tell later whether they did. Raises duplicate for a name that is taken.
+-- tell later whether they did. Raises duplicate for a name that is taken, and not_found when nothing is committed.
 create or replace function fencepost.flow_save(p_name text, p_savepoint text) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -30,6 +30,9 @@ begin
     where c.resource = v_found.resource and c.status in ('stored', 'committed') and c.number between v_whole and v_found.number;
     v_count := v_count + 1;
   end loop;
+  if v_count = 0 then
+    perform fencepost._refuse('not_found', 'flow', p_name, jsonb_build_object('savepoint', p_savepoint, 'op', 'save'), null);
+  end if;
   return v_count;
 end $$;
 
