@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,7 @@ def clock(database: Database) -> Iterator[Clock]:
 
 
 async def listed(judging: Judging, wanted: Callable[[list[str]], bool]) -> list[Worker]:
-    def is_it(workers: Sequence[Worker]) -> bool:
+    def is_it(workers: Iterable[Worker]) -> bool:
         return wanted([one.state for one in workers])
 
     return list(await found("the right ones are listed", judging.workers, is_it))

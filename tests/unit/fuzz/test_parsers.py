@@ -95,7 +95,7 @@ def read_reply(data: bytes) -> wire.Reply | None:
 
 
 def read_answer(text: str) -> object:
-    return answer_cache._read(text, answer_cache.RequestName("s", "k", "d"), 0)  # pyright: ignore[reportPrivateUsage]
+    return answer_cache._read(text, answer_cache.RequestName("s", "k", "d"), 0, 5000)  # pyright: ignore[reportPrivateUsage]
 
 
 def read_files(text: bytes) -> None:
