@@ -262,6 +262,8 @@ CENSUS = {
     "flow: a commit meets a rewind": 12,
     "flow: a commit meets a savepoint": 18,
     "flow: two savepoints of one name": 12,
+    "flow: a commit meets another shape": 12,
+    "flow: a restore meets a drop": 12,
     "flow: a restore meets a worker": 12,
     "flow: two restores": 12,
     "flow: two replays": 12,
