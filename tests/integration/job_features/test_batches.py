@@ -200,6 +200,44 @@ async def test_a_claim_waits_for_the_transaction_that_makes_the_batch(
     assert await is_due(fp, callback)
 
 
+async def test_a_replayed_callback_waits_for_its_batch_again(fp: Fencepost, eyes: Eyes) -> None:
+    jobs, callback = await submitted(fp, 2)
+    await fp.run(kernel_job.cancel(callback, "alice"))
+    await fp.run(kernel_job.replay(callback, "alice", expected="cancelled"))
+    await finish(fp, jobs[:1])
+    assert not await is_due(fp, callback), "one job is still to come"
+    running = eyes.value("select attempt from fencepost.job_running where job_id = %s", jobs[1])
+    await fp.run(kernel_job.finish(kernel_job.Finish(jobs[1], running), OWNER))
+    assert await is_due(fp, callback)
+
+
+async def test_a_callback_that_is_replayed_after_its_batch_knows_how_it_ended(
+    fp: Fencepost, eyes: Eyes
+) -> None:
+    jobs, callback = await submitted(fp, 2)
+    await fp.run(kernel_job.cancel(callback, "alice"))
+    await finish(fp, jobs)
+    await fp.run(kernel_job.replay(callback, "alice", expected="cancelled"))
+    assert await is_due(fp, callback)
+    [(batch,)] = eyes.rows("select headers -> 'batch' from fencepost.jobs where job_id = %s", callback)
+    assert (batch["finished"], batch["dead"], batch["cancelled"]) == (2, 0, 0)
+
+
+async def test_a_replay_of_the_callback_and_the_last_finish_at_once_leave_it_due(
+    fp: Fencepost, database: Database, eyes: Eyes
+) -> None:
+    """The replay is open while the last job ends: that one waits, and then finds the callback."""
+    jobs, callback = await submitted(fp, 1)
+    await fp.run(kernel_job.cancel(callback, "alice"))
+    async with fp.transaction() as tx:
+        await tx.run(kernel_job.replay(callback, "alice", expected="cancelled"))
+        finishing = asyncio.create_task(finish(fp, jobs))
+        blocked = "select count(*) from pg_stat_activity where datname = %s and wait_event_type = 'Lock'"
+        await eyes.until("the finish waits", lambda: eyes.value(blocked, database.name) == 1)
+    await finishing
+    assert await is_due(fp, callback)
+
+
 async def test_a_cancelled_callback_is_not_called(fp: Fencepost, eyes: Eyes) -> None:
     jobs, callback = await submitted(fp, 1)
     await fp.run(kernel_job.cancel(callback, "alice"))

@@ -134,7 +134,7 @@ begin
 end $$;
 
 -- The last job has ended: the callback is due, and its headers tell how the others ended. One that was cancelled
--- meanwhile is not called.
+-- meanwhile is not called; it is told all the same, for a person may replay it.
 create or replace function fencepost._batch_complete(p_batch bigint, p_now timestamptz) returns void
 language plpgsql volatile
 as $$
@@ -143,13 +143,13 @@ declare
   v_queue    text;
 begin
   update fencepost.job_batch b set completed_at = p_now where b.batch_id = p_batch returning b.callback_job_id into v_callback;
+  update fencepost.job j set headers = j.headers || jsonb_build_object('batch', (
+    select jsonb_build_object('batch_id', p_batch, 'finished', coalesce(sum(p.finished), 0), 'dead', coalesce(sum(p.dead), 0),
+                              'cancelled', coalesce(sum(p.cancelled), 0))
+    from fencepost.job_batch_part p where p.batch_id = p_batch))
+  where j.job_id = v_callback;
   update fencepost.job_waiting w set run_at = p_now where w.job_id = v_callback returning w.queue into v_queue;
   if found then
-    update fencepost.job j set headers = j.headers || jsonb_build_object('batch', (
-      select jsonb_build_object('batch_id', p_batch, 'finished', coalesce(sum(p.finished), 0), 'dead', coalesce(sum(p.dead), 0),
-                                'cancelled', coalesce(sum(p.cancelled), 0))
-      from fencepost.job_batch_part p where p.batch_id = p_batch))
-    where j.job_id = v_callback;
     perform fencepost._wake('job:' || v_queue);
   end if;
 end $$;

@@ -55,7 +55,8 @@ begin
 end $$;
 
 -- Run a dead or cancelled job again: its tries begin anew, its attempt goes on growing. A unique key that another live
--- job holds by now refuses it as duplicate.
+-- job holds by now refuses it as duplicate. The callback of an open batch waits for it again. Locks the finished row, then
+-- that batch, found by job_batch_callback_key.
 create or replace function fencepost.job_replay(p_id bigint, p_actor text, p_expected text default 'dead') returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -63,6 +64,7 @@ declare
   v_now      timestamptz;
   v_job      fencepost.job;
   v_finished fencepost.job_finished;
+  v_batch    fencepost.job_batch;
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('actor', p_actor, 256);
@@ -80,11 +82,14 @@ begin
         (select jsonb_build_object('job_id', u.job_id) from fencepost.job_unique u where u.unique_key = v_job.unique_key));
     end if;
   end if;
+  -- Whoever completes the batch comes before, or finds the waiting row after us: else nobody would make it due.
+  select * into v_batch from fencepost.job_batch b where b.callback_job_id = p_id for share;
   with gone as (delete from fencepost.job_finished f where f.job_id = p_id returning f.*)
   insert into fencepost.job_waiting (job_id, queue, lane, run_at, attempt, tries, concurrency_key)
   -- Above the floor: what ended before a backup was made may have run again in the time that its restore lost.
-  select g.job_id, v_job.queue, v_job.lane, v_now, greatest(g.attempt, (select f.floor from fencepost.token_floor f)), 0,
-         v_job.concurrency_key from gone g;
+  select g.job_id, v_job.queue, v_job.lane,
+         case when v_batch.batch_id is not null and v_batch.completed_at is null then fencepost._batch_never() else v_now end,
+         greatest(g.attempt, (select f.floor from fencepost.token_floor f)), 0, v_job.concurrency_key from gone g;
   perform fencepost._event(v_now, 'job', p_id::text, 'replayed', p_actor, v_finished.attempt,
     jsonb_build_object('from', p_expected, 'error', v_finished.error, 'finished_at', v_finished.finished_at));
   perform fencepost._wake('job:' || v_job.queue);
