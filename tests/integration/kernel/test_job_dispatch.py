@@ -1,5 +1,6 @@
 """Driving jobs to a stream: entries are recorded, and driven again when they are lost."""
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -159,12 +160,46 @@ def test_every_lane_is_dispatched_at_once_the_urgent_one_first(app: Caller) -> N
     ]  # fmt: skip
 
 
+LANES = "select lane from fencepost.job_dispatch_lanes('mail', 100)"
+FILL = """select fencepost.job_submit_many(
+  'mail', 'send', array_fill('{}'::jsonb, array[%s::int]), p_lane => %s)"""
+
+
 def test_all_lanes_together_stay_inside_the_rate_of_their_queue(app: Caller) -> None:
     app.execute("select fencepost.queue_rate('mail', 1, 3, 'carol')")
     for lane in (0, 0, 1, 1, 2):
         app.execute("select fencepost.job_submit('mail', 'send', '{}', p_lane => %s)", lane)
 
-    assert app.column("select lane from fencepost.job_dispatch_lanes('mail', 10)") == [0, 0, 1]
+    assert len(app.column(LANES)) == 3
+
+
+def test_lanes_share_the_room_that_a_rate_leaves(app: Caller) -> None:
+    app.execute("select fencepost.queue_rate('mail', 1, 30, 'carol')")
+    for lane in range(4):
+        app.execute(FILL, 40, lane)
+
+    assert Counter(app.column(LANES)) == {0: 16, 1: 8, 2: 4, 3: 2}
+
+
+def test_lanes_share_what_another_one_does_not_need(app: Caller) -> None:
+    app.execute("select fencepost.queue_rate('mail', 1, 30, 'carol')")
+    for lane, count in enumerate((2, 0, 40, 5)):
+        app.execute(FILL, count, lane)
+
+    assert Counter(app.column(LANES)) == {0: 2, 2: 23, 3: 5}
+
+
+def test_no_lane_starves_where_a_rate_gives_one_place_at_a_time(app: Caller) -> None:
+    app.execute("select fencepost.queue_rate('mail', 1, 1, 'carol')")
+    for lane in (0, 3):
+        app.execute(FILL, 3, lane)
+    app.execute("select setseed(0.5)")
+
+    # Each of these forgets what the one before took, so all of them choose among the same jobs.
+    given = Counter(lane for _ in range(150) for lane in app.column(LANES))
+
+    assert given.total() == 150
+    assert 5 <= given[3] <= 35, "one in nine"
 
 
 def test_an_idle_dispatcher_is_ended_after_half_its_patience(app: Caller) -> None:

@@ -168,20 +168,64 @@ begin
   order by w.run_at, w.job_id limit least(p_limit, fencepost._rate_room(p_queue, v_now, true)) for update skip locked;
 end $$;
 
--- The same for every lane of a queue, the urgent one first and at most p_limit of each: one round trip where there
--- would be four, most of them for nothing. All lanes together stay inside the queue's rate.
-create or replace function fencepost.job_dispatch_lanes(p_queue text, p_limit integer, p_patience interval default '30 seconds')
-returns table (lane integer, job_id bigint)
-language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+-- Share places among lanes by 8, 4, 2 and 1; what a lane has no jobs for goes to the others, in the same way. A place that
+-- cannot be divided falls to one of them by lot: given to the urgent one each time, the others would starve wherever
+-- places come one by one. Each lane gets its share on average, and never differs from it by a whole place.
+create or replace function fencepost._lane_parts(p_places integer, p_wanted integer[]) returns integer[]
+language plpgsql volatile
 as $$
 declare
-  v_room  integer := fencepost._rate_room(p_queue, fencepost.clock(), true);
-  v_count integer;
+  c_shares constant integer[] := array[8, 4, 2, 1];
+  v_parts  integer[] := array[0, 0, 0, 0];
+  v_left   integer := p_places;
+  v_total  integer;
+  v_places integer;
+  v_below  integer;
+  v_lot    double precision;
+  v_part   integer;
 begin
+  loop
+    v_total := (select sum(c_shares[l]) from generate_series(1, 4) l where p_wanted[l] > v_parts[l]);
+    exit when v_left <= 0 or v_total is null;
+    v_places := v_left;
+    v_below := 0;
+    v_lot := random();
+    for l in 1 .. 4 loop
+      continue when p_wanted[l] <= v_parts[l];
+      v_part := floor((v_below + c_shares[l])::double precision * v_places / v_total + v_lot)
+                - floor(v_below::double precision * v_places / v_total + v_lot);
+      v_part := least(v_part, v_left, p_wanted[l] - v_parts[l]);
+      v_parts[l] := v_parts[l] + v_part;
+      v_left := v_left - v_part;
+      v_below := v_below + c_shares[l];
+    end loop;
+  end loop;
+  return v_parts;
+end $$;
+
+-- The same for every lane of a queue, at most p_limit of each: one round trip where there would be four, most of them for
+-- nothing. All lanes together stay inside the queue's rate, and share the room that it leaves.
+create or replace function fencepost.job_dispatch_lanes(p_queue text, p_limit integer, p_patience interval default '30 seconds')
+returns table (lane integer, job_id bigint)
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off set enable_bitmapscan = off
+as $$
+#variable_conflict use_column
+declare
+  v_now   timestamptz := fencepost.clock();
+  v_room  integer := fencepost._rate_room(p_queue, v_now, true);
+  v_parts integer[] := array[p_limit, p_limit, p_limit, p_limit];
+begin
+  if v_room is not null and p_limit >= 0 then
+    v_parts := fencepost._lane_parts(v_room, array(
+      select (select count(*) from (
+        select 1 from fencepost.job_waiting w
+        where w.queue = p_queue and w.lane = l and w.dispatched_at is null and w.run_at <= v_now
+        limit least(p_limit, v_room)) due)::integer
+      from generate_series(0, 3) l order by l));
+  end if;
   for v_lane in 0 .. 3 loop
-    return query select v_lane, d.job_id from fencepost.job_dispatch(p_queue, v_lane, least(p_limit, v_room), p_patience) d;
-    get diagnostics v_count = row_count;
-    v_room := v_room - v_count;
+    return query select v_lane, d.job_id from fencepost.job_dispatch(p_queue, v_lane, v_parts[v_lane + 1], p_patience) d;
   end loop;
 end $$;
 
