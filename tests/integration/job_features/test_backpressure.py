@@ -32,6 +32,20 @@ async def test_a_full_queue_refuses_with_its_figures_and_writes_nothing(fp: Fenc
     assert eyes.value("select count(*) from fencepost.job") == 3
 
 
+async def test_many_at_once_have_room_all_or_none(fp: Fencepost, eyes: Eyes) -> None:
+    one = declare(fp)
+    await fp.run(queue.bound("work", 3, "test"))
+    await fp.submit(one.submission(0))
+    with pytest.raises(
+        Backpressure, match="has 1 waiting jobs, and 3 more were submitted at once; at most 3"
+    ):
+        async with fp.transaction() as tx:
+            await one.submit_many(tx, [{"n": n} for n in range(3)])
+    assert eyes.value("select count(*) from fencepost.job") == 1
+    async with fp.transaction() as tx:
+        assert len(await one.submit_many(tx, [{"n": n} for n in range(2)])) == 2
+
+
 async def test_the_bound_holds_although_no_worker_counts(fp: Fencepost) -> None:
     """The backlog grows when workers are gone: that is when a bound is needed."""
     one = declare(fp)

@@ -87,7 +87,7 @@ declare
   v_kept  boolean[];
 begin
   perform fencepost._job_check_terms(p_queue, p_kind, p_lane, p_tries_max, p_lease);
-  perform fencepost._queue_check_bound(p_queue);
+  perform fencepost._queue_check_room(p_queue, v_count);
   perform fencepost._check_moment('run_at', p_run_at);
   perform fencepost._check_lengths('unique_keys', v_count, coalesce(cardinality(p_unique_keys), v_count));
   perform fencepost._check_lengths('concurrency_keys', v_count, coalesce(cardinality(p_concurrency_keys), v_count));

@@ -1,6 +1,10 @@
 -- The bound of a queue. Workers count its waiting jobs every few seconds, and a submission reads the count. When no worker
 -- has counted for a while, nobody takes jobs away either: then each submission counts for itself, up to the bound. That is
 -- slower, which is what a full queue asks for, and writes nothing, so that a long transaction keeps nobody else waiting.
+--
+-- So it is a brake, no invariant. A count is as old as the last sweep, and does not see what other transactions have not
+-- committed: between two counts every submission that fits beside the count alone is let in, and together they may pass
+-- the bound. One submission never passes it by itself.
 
 -- How many jobs of a queue wait, not counting past p_limit. Served by the two indexes over waiting rows.
 create or replace function fencepost._queue_waiting(p_queue text, p_limit bigint) returns bigint
@@ -13,8 +17,9 @@ as $$
                              limit p_limit) dispatched))
 $$;
 
--- Raise when a queue is full.
-create or replace function fencepost._queue_check_bound(p_queue text) returns void
+-- Raise when a queue has no room for so many more. Jobs whose unique key is taken are counted too: whether it is, is not
+-- known before they are written.
+create or replace function fencepost._queue_check_room(p_queue text, p_count integer) returns void
 language plpgsql volatile
 as $$
 declare
@@ -27,8 +32,9 @@ begin
   if v_queue.counted_at < fencepost.clock() - interval '30 seconds' then
     v_queue.waiting_now := fencepost._queue_waiting(p_queue, v_queue.waiting_max);
   end if;
-  if v_queue.waiting_now >= v_queue.waiting_max then
-    raise exception 'queue % has % waiting jobs; at most % may wait.', p_queue, v_queue.waiting_now, v_queue.waiting_max
-      using errcode = 'ZF102', hint = 'Submit more slowly, add workers, or raise the bound of the queue.';
+  if v_queue.waiting_now + p_count > v_queue.waiting_max then
+    raise exception 'queue % has % waiting jobs%; at most % may wait.', p_queue, v_queue.waiting_now,
+      case when p_count > 1 then format(', and %s more were submitted at once', p_count) else '' end, v_queue.waiting_max
+      using errcode = 'ZF102', hint = 'Submit more slowly or fewer at once, add workers, or raise the bound of the queue.';
   end if;
 end $$;
