@@ -82,6 +82,45 @@ def test_history_is_forgotten_after_its_time_and_up_to_its_limit(app: Caller, cl
     assert app.rows("select from fencepost.events") == []
 
 
+def test_a_dead_job_keeps_its_history_until_it_goes_itself(app: Caller, clock: Clock) -> None:
+    dead = app.value("select job_id from fencepost.job_submit('mail', 'send', '{}')")
+    bury = "select fencepost.job_bury(job_id, attempt, 'w', 'no') from fencepost.job_claim(%s, 'w')"
+    record = "select fencepost.refusal_record('stale_attempt', 'job', %s, 'w', '{}', '{}')"
+    app.execute(bury, dead)
+    app.execute("select fencepost.job_replay(%s, 'carol')", dead)
+    app.execute(bury, dead)
+    app.execute(record, str(dead))
+    app.execute(record, "a stranger's")
+    app.execute("select fencepost.queue_pause('mail', 'carol')")
+    life = app.column("select event from fencepost.events where noun = 'job' order by event_id")
+    clock.advance(3601)
+
+    assert app.value("select fencepost.history_prune('1 hour', 100)") > 2
+    assert app.value("select fencepost.history_prune('1 hour', 100)") == 0, "what is spared is not met again"
+    assert "replayed" in life
+    assert app.column("select event from fencepost.events order by event_id") == life
+    assert app.column("select subject from fencepost.refusals") == [str(dead)]
+
+    assert app.value("select fencepost.job_prune('1 hour', 10, true)") == 1
+    assert app.value("select fencepost.history_prune('1 hour', 100)") == len(life) + 1
+    assert app.rows("select from fencepost.events") == app.rows("select from fencepost.refusals") == []
+
+
+def test_pruning_goes_on_past_the_history_of_dead_jobs(app: Caller, clock: Clock) -> None:
+    for _ in range(3):
+        dead = app.value("select job_id from fencepost.job_submit('mail', 'send', '{}')")
+        app.execute(
+            "select fencepost.job_bury(job_id, attempt, 'w', 'no') from fencepost.job_claim(%s, 'w')", dead
+        )
+    app.execute("select fencepost.queue_pause('mail', 'carol')")
+    clock.advance(3601)
+
+    while app.value("select fencepost.history_prune('1 hour', 1)"):
+        pass
+
+    assert set(app.column("select noun from fencepost.events")) == {"job"}
+
+
 def test_the_record_says_when(app: Caller, clock: Clock) -> None:
     app.execute(RECORD, "stale_attempt")
     clock.advance(90)

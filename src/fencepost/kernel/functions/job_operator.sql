@@ -181,5 +181,6 @@ begin
   )
   select coalesce(array_agg(g.job_id), '{}') into v_ids from gone g;
   delete from fencepost.job j where j.job_id = any (v_ids);
+  perform fencepost._history_release(v_ids);
   return cardinality(v_ids);
 end $$;

@@ -77,22 +77,65 @@ as $$
   values (p_at, p_noun, p_subject, p_event, p_actor, p_token, coalesce(p_detail, '{}'))
 $$;
 
--- Forget events and recorded refusals older than p_keep, at most p_limit of each. Served by the indexes on time.
+-- Which of these jobs are dead, as subjects of history. Locks them in order of id: whoever prunes such a job meanwhile leaves
+-- it alone, or has come before us, and then it is not dead but gone.
+create or replace function fencepost._history_dead(p_subjects text[]) returns text[]
+language plpgsql volatile
+as $$
+begin
+  return array(
+    select f.job_id::text from fencepost.job_finished f
+    -- Whoever records a refusal names its subject as he likes.
+    where f.job_id = any (array(select s::bigint from unnest(p_subjects) s where s ~ '^[1-9][0-9]{0,17}$')) and f.state = 'dead'
+    order by f.job_id for share);
+end $$;
+
+-- Forget events and recorded refusals older than p_keep, but not those of dead jobs, which stay with the job. Looks at no more
+-- than p_limit of each, and answers how many it has dealt with: what is spared is not looked at again. Served by the
+-- indexes over age.
 create or replace function fencepost.history_prune(p_keep interval, p_limit integer) returns bigint
-language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 declare
   v_before   timestamptz := fencepost.clock() - p_keep;
-  v_events   bigint;
-  v_refusals bigint;
+  v_rows     tid[];
+  v_subjects text[];
+  v_dead     text[];
+  v_count    bigint := 0;
 begin
   perform fencepost._check_duration('keep', p_keep, interval '100 years');
   perform fencepost._check_limit(p_limit);
-  delete from fencepost.event e where e.ctid = any (array(
-    select o.ctid from fencepost.event o where o.at < v_before order by o.at limit p_limit for update skip locked));
-  get diagnostics v_events = row_count;
-  delete from fencepost.refusal r where r.ctid = any (array(
-    select o.ctid from fencepost.refusal o where o.at < v_before order by o.at limit p_limit for update skip locked));
-  get diagnostics v_refusals = row_count;
-  return v_events + v_refusals;
+
+  select coalesce(array_agg(o.place), '{}'), coalesce(array_agg(o.subject) filter (where o.noun = 'job'), '{}')
+  into v_rows, v_subjects from (
+    select e.ctid as place, e.noun, e.subject from fencepost.event e where e.at < v_before and not e.spared
+    order by e.at limit p_limit for update skip locked) o;
+  v_dead := fencepost._history_dead(v_subjects);
+  delete from fencepost.event e where e.ctid = any (v_rows) and not (e.noun = 'job' and e.subject = any (v_dead));
+  if v_dead <> '{}' then
+    update fencepost.event e set spared = true where e.ctid = any (v_rows);
+  end if;
+  v_count := cardinality(v_rows);
+
+  select coalesce(array_agg(o.place), '{}'), coalesce(array_agg(o.subject) filter (where o.noun = 'job'), '{}')
+  into v_rows, v_subjects from (
+    select r.ctid as place, r.noun, r.subject from fencepost.refusal r where r.at < v_before and not r.spared
+    order by r.at limit p_limit for update skip locked) o;
+  v_dead := fencepost._history_dead(v_subjects);
+  delete from fencepost.refusal r where r.ctid = any (v_rows) and not (r.noun = 'job' and r.subject = any (v_dead));
+  if v_dead <> '{}' then
+    update fencepost.refusal r set spared = true where r.ctid = any (v_rows);
+  end if;
+  return v_count + cardinality(v_rows);
+end $$;
+
+-- Jobs are gone: their history is as any other. Served by event_spared and refusal_spared, in which there is little.
+create or replace function fencepost._history_release(p_ids bigint[]) returns void
+language plpgsql volatile
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
+begin
+  update fencepost.event e set spared = false where e.noun = 'job' and e.subject = any (p_ids::text[]) and e.spared;
+  update fencepost.refusal r set spared = false where r.noun = 'job' and r.subject = any (p_ids::text[]) and r.spared;
 end $$;
