@@ -27,6 +27,14 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
+class Workers:
+    """How many workers of jobs say that they are there, and what drives them: `redis` or `postgresql`."""
+
+    drive: str
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     resource: str
     owner: str | None
@@ -63,6 +71,7 @@ class Board:
 
     at: datetime
     queues: tuple[Queue, ...]
+    workers: tuple[Workers, ...]
     leases: tuple[Lease, ...]
     leases_held: int
     outbox: tuple[Channel, ...]
@@ -84,6 +93,14 @@ def read_board(connection: Reader) -> Board:
             """select queue, pending, dispatched, running, dead, oldest_waiting_seconds, paused
                from fencepost.queue_status order by queue"""
         ).fetchall()
+    with connection.cursor(row_factory=class_row(Workers)) as cursor:
+        # Their leases, as `jobs.presence` names them.
+        workers = cursor.execute(
+            """select case when resource like 'job-worker:alone:%' then 'postgresql' else 'redis' end drive,
+                 count(distinct owner) as workers
+               from fencepost.lease_status
+               where resource >= 'job-worker:' and resource < 'job-worker;' and held group by 1 order by 1"""
+        ).fetchall()
     with connection.cursor(row_factory=class_row(Lease)) as cursor:
         leases = cursor.execute(
             """select resource, owner, token, acquired_at, renewed_at, expires_at, held
@@ -99,6 +116,7 @@ def read_board(connection: Reader) -> Board:
     return Board(
         at=datetime.now(UTC),
         queues=tuple(queues),
+        workers=tuple(workers),
         leases=tuple(leases),
         leases_held=int(held[0]) if held else 0,
         outbox=tuple(outbox),

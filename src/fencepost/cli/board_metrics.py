@@ -28,7 +28,14 @@ class BoardCollector(Collector):
             yield reachable
             return
         reachable.add_metric((), 1)
-        yield from (reachable, *_queues(board), *_outbox(board), _leases(board), _refusals(board))
+        yield from (
+            reachable,
+            *_queues(board),
+            _workers(board),
+            *_outbox(board),
+            _leases(board),
+            _refusals(board),
+        )
 
 
 def _queues(board: Board) -> Iterator[Family]:
@@ -41,6 +48,16 @@ def _queues(board: Board) -> Iterator[Family]:
             jobs.add_metric((queue.queue, state), getattr(queue, state))
         oldest.add_metric((queue.queue,), queue.oldest_waiting_seconds or 0)
     yield from (jobs, oldest)
+
+
+def _workers(board: Board) -> Family:
+    workers = GaugeMetricFamily(
+        "fencepost_job_workers", "Workers of jobs that say that they are there.", labels=("mode",)
+    )
+    counts = {found.drive: found.workers for found in board.workers}
+    for drive in ("redis", "postgresql"):
+        workers.add_metric((drive,), counts.get(drive, 0))
+    return workers
 
 
 def _outbox(board: Board) -> Iterator[Family]:

@@ -12,10 +12,12 @@ from fencepost.cli.board_screen import (
     OUTBOX,
     QUEUES,
     REFUSALS,
+    WORKERS,
     lease_rows,
     outbox_rows,
     queue_rows,
     refusal_rows,
+    worker_rows,
 )
 
 _STYLE = (
@@ -30,6 +32,7 @@ _STYLE = (
 def board_page(board: Board) -> str:
     sections = (
         _section("Queues", QUEUES, queue_rows(board), "No queue has a job."),
+        _section("Workers", WORKERS, worker_rows(board), "None says that it is there."),
         _section("Leases", LEASES, lease_rows(board), "Nobody ever held one."),
         _section("Outbox", OUTBOX, outbox_rows(board), "Nothing waits."),
         _section("Refusals", REFUSALS, refusal_rows(board), "None."),

@@ -16,6 +16,7 @@ from fencepost.cli.spans import span
 def board_screen(board: Board) -> RenderableType:
     return Group(
         _table("Queues", QUEUES, queue_rows(board), empty="no queue has a job"),
+        _table("Workers", WORKERS, worker_rows(board), empty="none says that it is there"),
         _table("Leases", LEASES, lease_rows(board), empty="nobody ever held one"),
         *_more_leases(board),
         _table("Outbox", OUTBOX, outbox_rows(board), empty="nothing waits"),
@@ -25,6 +26,7 @@ def board_screen(board: Board) -> RenderableType:
 
 
 QUEUES = ("queue", "pending", "dispatched", "running", "dead", "oldest waits", "")
+WORKERS = ("workers", "driven by")
 LEASES = ("resource", "owner", "token", "held for", "expires in")
 OUTBOX = ("channel", "queued", "sending", "failed", "unknown", "parked", "lag")
 REFUSALS = ("reason", "refused", "meaning")
@@ -34,6 +36,14 @@ def queue_rows(board: Board) -> Iterable[Sequence[Any]]:
     for q in board.queues:
         waits = span(q.oldest_waiting_seconds)
         yield q.queue, q.pending, q.dispatched, q.running, q.dead, waits, "paused" if q.paused else ""
+
+
+DRIVES = {"redis": "Redis", "postgresql": "PostgreSQL alone: Redis is away, or REDIS_URL is not set"}
+
+
+def worker_rows(board: Board) -> Iterable[Sequence[Any]]:
+    for w in board.workers:
+        yield w.workers, DRIVES[w.drive]
 
 
 def lease_rows(board: Board) -> Iterable[Sequence[Any]]:

@@ -2,7 +2,7 @@
 
 A handler that blocks the event loop, or a pool that is busy, must not cost a lease. One statement renews all
 jobs of this worker; their entries' idle time is refreshed too, so that long jobs are not taken away. Another
-one says that the worker is there, also when it has nothing to do.
+one says that the worker is there, also when it has nothing to do, and whether Redis drives it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Beat:
 
 
 class Heartbeat:
-    """Renews what `held` answers until it is closed. Calls `on_beat` from its thread.
+    """Renews what `held` answers until it is closed. Calls `on_beat` and `alone` from its thread.
 
     At least every `interval_seconds`, and three times in the shortest lease: a job brings its own lease, and
     one beat may be lost.
@@ -57,6 +57,7 @@ class Heartbeat:
         *,
         held: Callable[[], Sequence[Active]],
         on_beat: Callable[[Beat], None],
+        alone: Callable[[], bool],
         interval_seconds: float,
     ) -> None:
         self._url = url
@@ -65,6 +66,7 @@ class Heartbeat:
         self._refresher = refresher
         self._held = held
         self._on_beat = on_beat
+        self._alone = alone
         self._interval_seconds = interval_seconds
         self._closing = threading.Event()
         self._connection: psycopg.Connection | None = None
@@ -131,7 +133,7 @@ class Heartbeat:
             return
         self._seen_at = now
         try:
-            self._presence.keep(self._connected())
+            self._presence.keep(self._connected(), alone=self._alone())
         except Exception as error:
             # It costs the list of workers, and nothing else.
             _log.warning("worker_not_seen", error=f"{type(error).__name__}: {error}")

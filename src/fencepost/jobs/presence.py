@@ -1,5 +1,6 @@
 """A worker says that it is there, idle or not, under a lease: who dies is soon not seen any more.
 
+Its place also says who drives it: `job-worker:alone:1` is one for which Redis is away, or not there at all.
 Being seen decides nothing. Jobs are claimed and fenced whoever holds a place, so a place that is lost costs
 the list of workers, and never a job.
 """
@@ -16,6 +17,7 @@ from fencepost.kernel import lease
 from fencepost.kernel.drivers import run
 
 PLACES = "job-worker:"
+PLACES_ALONE = "job-worker:alone:"
 TTL_SECONDS_MAX = 86_400.0
 # Those who start together are kept apart by chance; each has as many free places to choose from.
 CHOICE = 8
@@ -34,10 +36,13 @@ class Presence:
         self._ttl_seconds = min(ttl_seconds, TTL_SECONDS_MAX)
         self._held: lease.Lease | None = None
 
-    def keep(self, connection: psycopg.Connection) -> None:
-        """Be seen as long as the lease lasts: where we were, or elsewhere when another one is there."""
+    def keep(self, connection: psycopg.Connection, *, alone: bool = False) -> None:
+        """Be seen as long as the lease lasts: where we were, or elsewhere when another one is there, or when
+        PostgreSQL drives `alone` by now, or no longer."""
+        if self._held is not None and alone != self._held.resource.startswith(PLACES_ALONE):
+            self.leave(connection)
         for _ in range(TRIES_MAX):
-            place = self._held.resource if self._held is not None else _free_place(connection)
+            place = self._held.resource if self._held is not None else _free_place(connection, alone)
             try:
                 self._held = run(connection, lease.acquire(place, self._owner, self._ttl_seconds))
             except NotOwner:
@@ -53,7 +58,7 @@ class Presence:
                 run(connection, lease.release(held))
 
 
-def _free_place(connection: psycopg.Connection) -> str:
+def _free_place(connection: psycopg.Connection, alone: bool) -> str:
     taken = {
         str(resource)
         for (resource,) in connection.execute(
@@ -61,5 +66,6 @@ def _free_place(connection: psycopg.Connection) -> str:
             " where resource >= 'job-worker:' and resource < 'job-worker;' and held"
         )
     }
-    places = (f"{PLACES}{number}" for number in range(1, 2 * len(taken) + CHOICE + 1))
+    kind = PLACES_ALONE if alone else PLACES
+    places = (f"{kind}{number}" for number in range(1, 2 * len(taken) + CHOICE + 1))
     return random.choice([place for place in places if place not in taken])  # noqa: S311 - No secret.

@@ -361,6 +361,7 @@ class Worker:
             refresher,
             held=lambda: tuple(self._active.values()),
             on_beat=self._heard,
+            alone=lambda: self._link.streams is None,
             interval_seconds=settings.heartbeat_seconds,
         )
 

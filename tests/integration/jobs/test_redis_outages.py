@@ -8,6 +8,7 @@ import pytest
 import structlog
 from redis.exceptions import ResponseError
 
+from fencepost.cli.board import read_board
 from fencepost.embedded import Database, ValkeyServer
 from fencepost.jobs.job import Job
 from fencepost.testing import Proxy, Signals
@@ -51,6 +52,12 @@ def once(scene: Scene, count: int) -> bool:
     return scene.rows("select count(*), count(distinct job_id) from effect") == [(count, count)]
 
 
+def driven_by(database: Database) -> dict[str, int]:
+    """What `fencepost status` shows of the workers."""
+    with database.connect_admin() as connection:
+        return {found.drive: found.workers for found in read_board(connection).workers}
+
+
 async def test_without_redis_at_the_start_work_goes_on_and_returns_to_the_streams(
     database: Database, own_valkey: ValkeyServer
 ) -> None:
@@ -62,9 +69,11 @@ async def test_without_redis_at_the_start_work_goes_on_and_returns_to_the_stream
             async with scene.working():
                 await scene.until_all_ended()
                 assert scene.metric("worker_drive_up") == 0
+                assert driven_by(database) == {"postgresql": 1}
                 own_valkey.start()
                 await signals.wait("drive.up", within=60)
                 assert scene.metric("worker_drive_up") == 1
+                await scene.until("it is seen", lambda: driven_by(database) == {"redis": 1})
                 await submit(scene, 20)
                 await scene.until_all_ended()
                 await scene.until("entries were settled", lambda: scene.metric("worker_active_jobs") == 0)

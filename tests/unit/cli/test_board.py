@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from fencepost.cli.board import Board, Channel, Lease, Queue, Reason
+from fencepost.cli.board import Board, Channel, Lease, Queue, Reason, Workers
 from fencepost.cli.board_metrics import BoardCollector
 from fencepost.cli.board_page import board_page
 from fencepost.cli.board_screen import board_screen
@@ -19,6 +19,7 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 BOARD = Board(
     at=NOW,
     queues=(Queue("[red]<b>mail", 3, 1, 2, 4, 3900.0, True),),
+    workers=(Workers("postgresql", 2), Workers("redis", 3)),
     leases=(
         Lease("signer", "node-1", 7, NOW - timedelta(minutes=2), NOW, NOW + timedelta(seconds=30), True),
         Lease("old", "node-2", 3, NOW, NOW, NOW - timedelta(seconds=1), False),
@@ -32,7 +33,7 @@ BOARD = Board(
         Reason("too_old", "ZF011", 0, "Too old.", "Make a new key."),
     ),
 )
-EMPTY = Board(at=NOW, queues=(), leases=(), leases_held=0, outbox=(), refusals=())
+EMPTY = Board(at=NOW, queues=(), workers=(), leases=(), leases_held=0, outbox=(), refusals=())
 
 
 def screen(board: Board) -> str:
@@ -48,6 +49,7 @@ def test_the_screen_shows_everything_and_takes_names_as_names() -> None:
         "[red]<b>mail",
         "1 h 5 min",
         "paused",
+        "PostgreSQL alone",
         "2 min",
         "30 s",
         "expired",
@@ -61,7 +63,13 @@ def test_the_screen_shows_everything_and_takes_names_as_names() -> None:
 
 def test_an_empty_screen_says_so() -> None:
     said = screen(EMPTY)
-    for expected in ("no queue has a job", "nobody ever held one", "nothing waits", "none"):
+    for expected in (
+        "no queue has a job",
+        "none says that it is there",
+        "nobody ever held one",
+        "nothing waits",
+        "none",
+    ):
         assert expected in said
 
 
@@ -71,6 +79,7 @@ def test_the_page_shows_the_same_and_cannot_be_injected() -> None:
     assert "<b>" not in page
     assert "<script" not in page
     assert "in_flight" in page
+    assert "<td>2</td><td>PostgreSQL alone" in page
     assert "Nothing waits." in board_page(EMPTY)
 
 
@@ -83,6 +92,7 @@ def test_the_figures_are_metrics_with_allowed_labels() -> None:
     assert 'fencepost_outbox_lag_seconds{channel="broker"} 12.0' in page
     assert 'fencepost_database_refusals_total{reason="in_flight"} 9.0' in page
     assert "fencepost_leases_held 25.0" in page
+    assert 'fencepost_job_workers{mode="postgresql"} 2.0' in page
     for family in BoardCollector(lambda: BOARD).collect():
         for sample in family.samples:
             assert set(sample.labels) <= LABELS
@@ -102,6 +112,7 @@ def test_a_database_that_cannot_be_reached_is_itself_a_figure() -> None:
 def test_the_json_has_every_part() -> None:
     shown = replace(BOARD, leases=()).as_json()
     assert shown["queues"][0]["dead"] == 4
+    assert shown["workers"][1] == {"drive": "redis", "workers": 3}
     assert shown["refusals"][2] == {
         "reason": "too_old",
         "sqlstate": "ZF011",
