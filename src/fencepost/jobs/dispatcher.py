@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 from fencepost.crashpoints import crash_point
 from fencepost.drive.lanes import stream_of
@@ -77,19 +78,28 @@ class Dispatcher:
     async def _drive(self, streams: Streams) -> int:
         """A batch of every lane that has some: lock, write the entries, record them, in one transaction."""
         began = time.monotonic()
+        tried: list[int] = []
         try:
-            count = await self._write(streams)
+            count = await self._write(streams, tried)
         except DRIVE_ERRORS as error:
             # The transaction rolled back: the jobs are pending, and an entry that was written is a duplicate.
             self._metrics.dispatches.labels(status="error", reason="redis_error").inc()
             self._link.failed(error)
+            await self._note(tried, error)
             return 0
         if count:
             self._metrics.dispatches.labels(status="ok", reason="").inc(count)
             self._metrics.dispatch_seconds.observe(time.monotonic() - began)
         return count
 
-    async def _write(self, streams: Streams) -> int:
+    async def _note(self, tried: Sequence[int], error: Exception) -> None:
+        """Each job tells how often it could not be driven, and why. None is delayed: from now on PostgreSQL
+        drives alone, and it is the link that asks Redis less and less often."""
+        if tried:
+            why = f"{type(error).__name__}: {error}"
+            await self._database.run(kernel_job.dispatch_failed(tried, why, 0))
+
+    async def _write(self, streams: Streams, tried: list[int]) -> int:
         count = 0
         async with self._database.transaction() as tx:
             due = await tx.run(
@@ -97,6 +107,7 @@ class Dispatcher:
                     self._queue, self._settings.batch, patience_seconds=PATIENCE_SECONDS
                 )
             )
+            tried.extend(job_id for job_ids in due.values() for job_id in job_ids)
             for lane, job_ids in due.items():
                 crash_point("jobs.dispatch.before_add")
                 stream = stream_of(self._settings.stream_key, self._queue, lane)

@@ -232,6 +232,7 @@ def dispatched(job_ids: Sequence[int], entry_ids: Sequence[str], incarnation: st
 
 
 def dispatch_failed(job_ids: Sequence[int], error: str, delay_seconds: float) -> Call[int]:
+    """The entries could not be written: count the attempt and keep its error; pending for the delay."""
     return Call(
         "select fencepost.job_dispatch_failed(%s::bigint[], %s::text, %s::interval)",
         (list(job_ids), text("error", error), duration("delay", delay_seconds)),

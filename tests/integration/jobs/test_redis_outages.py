@@ -6,11 +6,18 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 import structlog
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from fencepost.cli.board import read_board
+from fencepost.drive.stream import Dispatched, Streams
 from fencepost.embedded import Database, ValkeyServer
+from fencepost.jobs.dispatcher import Dispatcher
+from fencepost.jobs.drive_link import DriveLink
 from fencepost.jobs.job import Job
+from fencepost.jobs.metrics import JobMetrics
+from fencepost.kernel import job as kernel_job
+from fencepost.metrics import Metrics
 from fencepost.testing import Proxy, Signals
 from tests.integration.jobs.scene import Scene, open_scene, quick
 from tests.places import server_directory
@@ -81,6 +88,31 @@ async def test_without_redis_at_the_start_work_goes_on_and_returns_to_the_stream
             assert scene.metric("api_outbox_dispatch_total", status="ok", reason="") == 20
     events = [log["event"] for log in logs]
     assert events.index("postgresql_drives_alone") < events.index("redis_drives")
+
+
+async def test_what_could_not_be_driven_tells_why_and_keeps_its_place(
+    scene: Scene, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> Dispatched:
+        raise RedisConnectionError("gone")
+
+    settings = quick()
+    metrics = JobMetrics.on(Metrics())
+    link = DriveLink(redis_url, metrics, settings, reply_seconds=5)
+    await link.probe()
+    due = "select run_at from fencepost.job_waiting where job_id = %s"
+    job = await scene.fp.run(kernel_job.submit("mail", "send", {}))
+    before = scene.value(due, (job.job_id,))
+    monkeypatch.setattr(Streams, "dispatch", fail)
+    try:
+        await Dispatcher("mail", scene.fp, link, metrics, settings).tick()
+    finally:
+        await link.close()
+    [(status, attempts, error)] = scene.rows(
+        "select status, attempts, last_error from fencepost.outbox_events where job_id = %s", (job.job_id,)
+    )
+    assert (status, attempts, error) == ("pending", 1, "ConnectionError: gone")
+    assert scene.value(due, (job.job_id,)) == before, "PostgreSQL drives it alone, at once"
 
 
 async def test_without_redis_a_worker_is_called_when_something_is_submitted(database: Database) -> None:

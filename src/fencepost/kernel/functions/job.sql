@@ -257,7 +257,8 @@ begin
   return v_count;
 end $$;
 
--- The entries could not be written: keep the jobs pending until p_delay has passed.
+-- The entries could not be written: count the attempt, keep its error, and keep the jobs pending until p_delay has passed.
+-- Without a delay they keep their places: while Redis is away, whoever claims straight from here takes them in order.
 create or replace function fencepost.job_dispatch_failed(p_ids bigint[], p_error text, p_delay interval) returns bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off
@@ -270,7 +271,7 @@ begin
   perform fencepost._check_wait('delay', p_delay, interval '10 years');
   perform 1 from fencepost.job_waiting w where w.job_id = any (p_ids) order by w.job_id for update;
   update fencepost.job_waiting w
-  set run_at = greatest(w.run_at, v_now + p_delay), dispatches = w.dispatches + 1, last_error = left(p_error, 2000)
+  set run_at = case when p_delay > interval '0' then greatest(w.run_at, v_now + p_delay) else w.run_at end, dispatches = w.dispatches + 1, last_error = left(p_error, 2000)
   where w.job_id = any (p_ids) and w.entry_id is null;
   get diagnostics v_count = row_count;
   return v_count;
