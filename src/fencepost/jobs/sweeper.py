@@ -61,6 +61,8 @@ class Sweeper:
                         await self._sweep(streams, queue, lane)
             except DRIVE_ERRORS as error:
                 self._link.failed(error)
+        if self._link.streams is None:
+            self._forget_measures()
         await self._prune()
         announce("jobs.swept")
         # Jittered, so that many workers do not sweep at once.
@@ -111,6 +113,16 @@ class Sweeper:
             if count:
                 self._metrics.swept.labels(reason=reason).inc(count)
                 _log.warning("driven_again", reason=reason, jobs=count)
+
+    def _forget_measures(self) -> None:
+        """Nobody knows what a Redis that does not answer holds: an old figure would look like a fresh one."""
+        for gauge in (
+            self._metrics.stream_length,
+            self._metrics.stream_pending,
+            self._metrics.retention_seconds,
+        ):
+            gauge.clear()
+        self._added.clear()
 
     def _measure(self, stream: str, look: Look) -> None:
         self._metrics.stream_length.labels(stream=stream).set(look.length)

@@ -124,6 +124,10 @@ async def test_without_redis_a_worker_is_called_when_something_is_submitted(data
             await scene.until_all_ended()
 
 
+def measured(scene: Scene) -> bool:
+    return any(name.startswith("job_stream_") for name, _ in scene.samples())
+
+
 async def test_redis_goes_down_in_the_middle_and_comes_back_empty(
     database: Database, own_valkey: ValkeyServer
 ) -> None:
@@ -132,8 +136,10 @@ async def test_redis_goes_down_in_the_middle_and_comes_back_empty(
             await submit(scene, 300)
             async with scene.working(quick(concurrency=3)):
                 await scene.until("some have run", lambda: len(ran) > 20)
+                await scene.until("the stream is measured", lambda: measured(scene))
                 await asyncio.to_thread(own_valkey.kill)
                 await signals.wait("drive.down")
+                await scene.until("no old figure is shown", lambda: not measured(scene))
                 await asyncio.to_thread(own_valkey.start)
                 await signals.wait("drive.up", count=2)
                 await submit(scene, 50)
