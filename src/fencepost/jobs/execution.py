@@ -13,7 +13,7 @@ from fencepost.drive.stream import Entry
 from fencepost.errors import InvalidInput, Refusal
 from fencepost.jobs.handler import Handler
 from fencepost.jobs.job import Job
-from fencepost.jobs.policy import Bury, Retry, Verdict, exponential
+from fencepost.jobs.policy import PAYLOAD_INVALID, Bury, Retry, Verdict, exponential
 from fencepost.jobs.processes import FailedElsewhere, HandlerProcesses
 from fencepost.jobs.threads import HandlerThreads
 from fencepost.kernel import job as kernel_job
@@ -65,6 +65,11 @@ class Refused:
 Outcome = kernel_job.Finish | kernel_job.Leave | Committed | Lost | Refused
 
 
+def is_poison(outcome: Outcome) -> bool:
+    """Whether the handler could not be called with the payload."""
+    return isinstance(outcome, kernel_job.Leave) and (outcome.error or "").startswith(f"{PAYLOAD_INVALID}: ")
+
+
 async def execute(
     active: Active,
     handler: Handler[...],
@@ -76,7 +81,7 @@ async def execute(
     try:
         arguments = handler.parse(running.payload)
     except Exception as error:
-        return leave(running, "bury", f"payload_missing_or_invalid: {describe(error)}")
+        return leave(running, "bury", f"{PAYLOAD_INVALID}: {describe(error)}")
     try:
         # A process has its own watch, which does not count the time in which it starts.
         if handler.timeout_seconds is None or handler.place == "process":

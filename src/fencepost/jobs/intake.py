@@ -20,7 +20,7 @@ from fencepost.drive.stream import Entry, Streams, is_missing_group
 from fencepost.jobs.drive_link import DRIVE_ERRORS, DriveLink
 from fencepost.jobs.job import Database
 from fencepost.jobs.metrics import JobMetrics
-from fencepost.jobs.policy import ACKNOWLEDGED, LANE_SHARES
+from fencepost.jobs.policy import ACKNOWLEDGED, INVALID_FIELD, LANE_SHARES, MISSING_FIELD
 from fencepost.jobs.settings import JobSettings
 from fencepost.jobs.turns import Turns
 from fencepost.kernel import job as kernel_job
@@ -268,9 +268,9 @@ def _parse(entries: Sequence[Entry]) -> tuple[dict[int, list[Entry]], list[tuple
             continue
         job_id = entry.fields.get("job_id", "")
         if not entry.fields.keys() >= FIELDS:
-            poison.append((entry, "missing_field"))
+            poison.append((entry, MISSING_FIELD))
         elif not (job_id.isascii() and job_id.isdigit() and len(job_id) <= 18):
-            poison.append((entry, "invalid_field"))
+            poison.append((entry, INVALID_FIELD))
         else:
             by_id.setdefault(int(job_id), []).append(entry)
     return by_id, poison

@@ -96,6 +96,13 @@ def share_capacity(free: int, backlog: Sequence[int]) -> list[int]:
     return given
 
 
+MISSING_FIELD = "missing_field"
+INVALID_FIELD = "invalid_field"
+PAYLOAD_INVALID = "payload_missing_or_invalid"
+POISON = frozenset({MISSING_FIELD, INVALID_FIELD, PAYLOAD_INVALID})
+"""Why what was delivered cannot be worked on, as labels of `worker_claim_total{status="poison"}`: an entry
+lacks a field, its `job_id` is no id, or the handler cannot be called with the payload."""
+
 LABELS: Mapping[str, str] = {
     "stale_attempt": "stale_attempt",
     "already_finished": "already_finished",

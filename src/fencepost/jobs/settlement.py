@@ -17,10 +17,10 @@ from fencepost.crashpoints import crash_point
 from fencepost.drive.stream import Entry, Streams
 from fencepost.errors import FencepostError, InvalidInput
 from fencepost.jobs.drive_link import DRIVE_ERRORS, DriveLink
-from fencepost.jobs.execution import Active, Committed, Lost, Outcome, Refused, describe, leave
+from fencepost.jobs.execution import Active, Committed, Lost, Outcome, Refused, describe, is_poison, leave
 from fencepost.jobs.job import Database
 from fencepost.jobs.metrics import JobMetrics
-from fencepost.jobs.policy import ACKNOWLEDGED, LABELS
+from fencepost.jobs.policy import ACKNOWLEDGED, LABELS, PAYLOAD_INVALID
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call
 from fencepost.logs import get_logger
@@ -143,6 +143,8 @@ class Settler:
                 case kernel_job.Finish():
                     finishes.append((active, outcome))
                 case kernel_job.Leave():
+                    if is_poison(outcome):
+                        self._metrics.claims.labels(status="poison", reason=PAYLOAD_INVALID).inc()
                     leaves.append((active, outcome))
                 case Committed() | Lost():
                     pass

@@ -188,6 +188,7 @@ async def test_a_payload_that_no_longer_fits_is_a_dead_letter(scene: Scene) -> N
     async with scene.working():
         seen = await scene.until_state(row[0], "dead")
     assert (seen.error or "").startswith("payload_missing_or_invalid")
+    assert scene.metric("worker_claim_total", status="poison", reason="payload_missing_or_invalid") == 1
 
 
 async def test_a_result_that_is_too_large_harms_nobody_else(scene: Scene) -> None:

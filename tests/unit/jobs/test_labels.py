@@ -3,7 +3,7 @@
 import pytest
 
 from fencepost.errors import REFUSALS
-from fencepost.jobs.policy import ACKNOWLEDGED, LABELS, RECLAIM_DECISIONS
+from fencepost.jobs.policy import ACKNOWLEDGED, LABELS, POISON, RECLAIM_DECISIONS
 
 # What _job_explain can answer: every reason that an attempt at a job may be refused for.
 JOB_REASONS = {
@@ -37,6 +37,10 @@ def test_each_reason_has_its_label_and_its_consequence(
     assert LABELS[reason] == label
     assert RECLAIM_DECISIONS[reason] == decision
     assert (reason in ACKNOWLEDGED) == acknowledged
+
+
+def test_what_cannot_be_worked_on_has_labels_that_operators_know() -> None:
+    assert {"missing_field", "invalid_field", "payload_missing_or_invalid"} == POISON
 
 
 def test_the_table_is_whole() -> None:
