@@ -107,6 +107,13 @@ class Streams:
         """Acknowledge and remove entries with one script."""
         return int(await self._settle(keys=[stream], args=[self.group, *entry_ids]))
 
+    async def unlink(self, keys: Sequence[str]) -> None:
+        """Remove keys that may lie in different slots of a cluster: one command each, one round trip."""
+        pipe = self._redis.pipeline(transaction=False)
+        for key in keys:
+            pipe.unlink(key)
+        await pipe.execute()
+
     async def claim_idle(
         self, stream: str, consumer: str, min_idle_ms: int, cursor: str, count: int
     ) -> tuple[str, list[Entry]]:

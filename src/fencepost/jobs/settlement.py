@@ -16,6 +16,7 @@ import psycopg
 from fencepost.crashpoints import crash_point
 from fencepost.drive.stream import Entry, Streams
 from fencepost.errors import FencepostError, InvalidInput
+from fencepost.jobs.direct import payload_ref
 from fencepost.jobs.drive_link import DRIVE_ERRORS, DriveLink
 from fencepost.jobs.execution import Active, Committed, Lost, Outcome, Refused, describe, is_poison, leave
 from fencepost.jobs.job import Database
@@ -152,6 +153,7 @@ class Settler:
                     self._finish_refused(active, reason, done, leaves)
         await self._finish(finishes, done, leaves)
         await self._leave(leaves, done)
+        await self._forget_payloads(committed)
         await self.acknowledge(active.entry for active in done if active.entry is not None)
 
     async def _finish(
@@ -187,6 +189,17 @@ class Settler:
                 self._finish_refused(active, answer.refusal, done, leaves)
         self._metrics.finished("ok", written)
         done += written
+        await self._forget_payloads(written)
+
+    async def _forget_payloads(self, finished: Sequence[Active]) -> None:
+        """What the direct path has left in Redis. Best effort: it ends by itself, in JOB_PAYLOAD_TTL_SEC."""
+        streams = self._link.streams
+        if streams is None or not self._link.has_payloads or not finished:
+            return
+        try:
+            await streams.unlink([payload_ref(active.running.job_id) for active in finished])
+        except DRIVE_ERRORS as error:
+            self._link.failed(error)
 
     async def _leave(self, leaves: Leaves, done: list[Active]) -> None:
         if not leaves:

@@ -62,11 +62,14 @@ async def test_row_payload_and_entry_are_written(direct: Fencepost, eyes: Eyes, 
     assert eyes.rows(event) == [("delivered", entry_id)]
 
 
-async def test_a_worker_runs_it_once(direct: Fencepost, eyes: Eyes, working: Working) -> None:
+async def test_a_worker_runs_it_once_and_leaves_no_payload_behind(
+    direct: Fencepost, eyes: Eyes, redis: Any, working: Working
+) -> None:
     one = declare(direct)
-    async with working(direct):
+    async with working(direct, outbox_enabled=False):
         jobs = [await direct.submit(one.submission("hello")) for _ in range(10)]
         assert [await direct.result(job, within=60) for job in jobs] == ["HELLO"] * 10
+    assert redis.keys("task:payload:*") == []
     assert eyes.column("select distinct attempt from fencepost.jobs") == [1]
 
 
