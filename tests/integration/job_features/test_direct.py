@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, LiteralString
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
@@ -38,6 +38,12 @@ def declare(fp: Fencepost) -> Handler[[str]]:
         return text.upper()
 
     return one
+
+
+def as_admin(eyes: Eyes, statement: LiteralString) -> None:
+    """Make PostgreSQL fail where a disk might be full."""
+    with eyes.database.connect_admin() as admin:
+        admin.execute(statement)
 
 
 def test_the_envelope_is_what_readers_of_the_stream_know() -> None:
@@ -130,16 +136,17 @@ async def test_an_entry_that_could_not_be_recorded_is_no_failure(
     direct: Fencepost, eyes: Eyes, redis: Any, working: Working
 ) -> None:
     one = declare(direct)
-    eyes.plant(
+    as_admin(
+        eyes,
         "alter function fencepost.job_dispatched rename to kept;"
         " create function fencepost.job_dispatched(bigint[], text[], text) returns bigint language plpgsql"
-        " as $$ begin raise exception 'no room on the device' using errcode = '53100'; end $$"
+        " as $$ begin raise exception 'no room on the device' using errcode = '53100'; end $$",
     )
     job = await direct.submit(one.submission("hello"))
     assert eyes.state(job.job_id) == "pending"
     assert redis.xlen("deepoj:jobs") == 1
-    eyes.plant(
-        "drop function fencepost.job_dispatched; alter function fencepost.kept rename to job_dispatched"
+    as_admin(
+        eyes, "drop function fencepost.job_dispatched; alter function fencepost.kept rename to job_dispatched"
     )
     async with working(direct):
         assert await direct.result(job, within=60) == "HELLO"
@@ -150,7 +157,7 @@ async def test_a_job_that_could_not_be_taken_back_is_no_plain_error(
     direct: Fencepost, eyes: Eyes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(*_: Any) -> Any:
-        eyes.plant("drop function fencepost.job_cancel")
+        as_admin(eyes, "drop function fencepost.job_cancel")
         raise RedisConnectionError("gone")
 
     monkeypatch.setattr(Streams, "dispatch", fail)

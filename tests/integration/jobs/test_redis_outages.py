@@ -111,7 +111,8 @@ async def test_what_could_not_be_driven_tells_why_and_keeps_its_place(
     [(status, attempts, error)] = scene.rows(
         "select status, attempts, last_error from fencepost.outbox_events where job_id = %s", (job.job_id,)
     )
-    assert (status, attempts, error) == ("pending", 1, "ConnectionError: gone")
+    assert (status, error) == ("pending", "ConnectionError: gone")
+    assert attempts in {1, 2}, "two batches are driven at once, and the second may find it free again"
     assert scene.value(due, (job.job_id,)) == before, "PostgreSQL drives it alone, at once"
 
 
