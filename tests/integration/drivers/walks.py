@@ -65,6 +65,7 @@ def walk_marker(ask: Ask) -> None:
         '"c"': ("claimed", "a string"),
     }
     assert len(ask(marker.claim_many("many", ["d", "e"]))) == 2
+    assert ask(marker.lag(3600)) == 0
 
     ordered = time_ordered_key()
     assert ask(marker.claim_ordered("scope", ordered)).claimed
