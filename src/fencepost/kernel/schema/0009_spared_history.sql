@@ -10,3 +10,6 @@ create index event_spared on fencepost.event (noun, subject) where spared;
 drop index fencepost.refusal_by_time;
 create index refusal_by_age on fencepost.refusal (at) where not spared;
 create index refusal_spared on fencepost.refusal (noun, subject) where spared;
+
+-- It became _queue_check_room, which knows how many are to come.
+drop function if exists fencepost._queue_check_bound(text);
