@@ -29,7 +29,7 @@ up: $(READY) ## the whole system on an embedded PostgreSQL and Valkey; Ctrl-C st
 	@exec $(BIN)/fencepost up
 
 test: $(READY) ## the tests; FULL=1 adds the long ones and fails on any skip
-	@$(BIN)/python -m pytest -n 3 --dist worksteal $(if $(FULL),--full,) $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 4 --dist worksteal $(if $(FULL),--full,) $(PYTEST_ARGS)
 
 test-matrix: $(READY) ## the kernel and job suites on every server version that this machine has
 	@$(BIN)/python -m tests.matrix $(PYTEST_ARGS)

@@ -16,6 +16,7 @@ as $$
 declare
   v_first integer;
   v_pid   integer;
+  v_now   timestamptz;
 begin
   if not exists (select 1 from pg_stat_activity a where a.pid = p_waiter and a.usename = session_user
                    and a.datname = current_database()) then
@@ -29,8 +30,10 @@ begin
     -- 0 stands for a prepared transaction: it has no backend, and somebody prepared it on purpose.
     continue when v_pid = 0;
     if p_seen is null or v_pid = any (p_seen) then
+      -- Written with the time of before: the waiter takes over while this is still being written.
+      v_now := fencepost.clock();
       perform pg_terminate_backend(v_pid);
-      perform fencepost._event(fencepost.clock(), p_noun, p_subject, 'evicted', session_user, null,
+      perform fencepost._event(v_now, p_noun, p_subject, 'evicted', session_user, null,
                                jsonb_build_object('pid', v_pid, 'waiter', p_waiter));
     end if;
     return next v_pid;
