@@ -127,10 +127,16 @@ def _plan(
     try:
         kinds = chosen_kinds(faults)
         names = list(systems) or list(PLACES)
-        for name in names:
-            system_of(name)
+        known = {point for name in names for point in system_of(name).points}
     except (ValueError, ImportError, AttributeError) as error:
         raise Complaint(str(error), ExitCode.USAGE) from error
+    strange = [point for point in points if point not in known]
+    if strange:
+        raise Complaint(
+            f"{', '.join(names)} have no crash point {', '.join(strange)}; "
+            f"allowed: {', '.join(sorted(known)) or 'none'}.",
+            ExitCode.USAGE,
+        )
     disk, kinds = choose_disk(kinds, seconds)
     return Plan(seed, seconds, names, kinds, points, server_settings=settings), disk
 

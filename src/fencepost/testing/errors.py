@@ -5,7 +5,8 @@ AssertionError
     ├── NotATestDatabase    the clock of a database with work in it is not replaced
     ├── PointMissed         a crash was planned, and its point was never reached
     ├── ChildFailed         a child process ended otherwise than the test expects; the message has its output
-    └── HistoryBroken       the history breaks an invariant; the message lists how
+    ├── HistoryBroken       the history breaks an invariant; the message lists how
+    └── RunTooEasy          a torture in which too little happened to prove anything
 """
 
 
@@ -27,3 +28,7 @@ class ChildFailed(KitError):
 
 class HistoryBroken(KitError):
     """What happened breaks an invariant."""
+
+
+class RunTooEasy(KitError):
+    """A torture broke nothing, and was not hard enough to tell."""

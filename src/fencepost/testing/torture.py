@@ -1,24 +1,26 @@
 """Torture for systems of your own: your processes, your invariants, our faults.
 
-torment("shop.torture:Clicks", seconds=10, seed=7)      raises HistoryBroken when a promise is broken
+torment("shop.torture:Clicks", seconds=10, seed=7)      raises HistoryBroken when a promise is broken, and
+                                                        RunTooEasy when nothing was proved; Floors say when
 System                                                  what such a class must have
 Stage, Errand, Account                                  what it is given, and what it answers
-exactly_once, in_order, linearize                       checkers
+exactly_once, in_order, linearizable                    checkers
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fencepost.testing.errors import HistoryBroken
+from fencepost.testing.errors import HistoryBroken, RunTooEasy
 from fencepost.testing.history import BREACHES_SHOWN, Breach
 from fencepost.torture.chronicle import Chronicle, Operation
 from fencepost.torture.effects import exactly_once, in_order
-from fencepost.torture.linearizability import Model, linearize
+from fencepost.torture.linearizability import Model, linearizable, linearize
 from fencepost.torture.manners import PATIENT, told_to_end, until_told_to_end
 from fencepost.torture.ordeal import Ordeal, Outcome, Plan
 from fencepost.torture.schedule import chosen_kinds
 from fencepost.torture.stage import Account, Errand, Stage, System
+from fencepost.torture.verdict import Floors
 
 __all__ = [
     "PATIENT",
@@ -26,26 +28,43 @@ __all__ = [
     "Breach",
     "Chronicle",
     "Errand",
+    "Floors",
     "Model",
     "Operation",
     "Outcome",
+    "RunTooEasy",
     "Stage",
     "System",
     "exactly_once",
     "in_order",
+    "linearizable",
     "linearize",
     "told_to_end",
     "torment",
     "until_told_to_end",
 ]
 
+FLOORS = Floors()
 
-def torment(*systems: str, seconds: float, seed: int = 1, faults: Sequence[str] = ()) -> Outcome:
-    """Torture systems by name, or by place as `module:class`, for a test. A full disk is left out."""
+
+def torment(
+    *systems: str,
+    seconds: float,
+    seed: int = 1,
+    faults: Sequence[str] = (),
+    floors: Floors = FLOORS,
+) -> Outcome:
+    """Torture systems by name, or by place as `module:class`, for a test. A full disk is left out.
+
+    A run below the floors has proved nothing, and a test that passed on it would say that it had.
+    """
     kinds = [kind for kind in chosen_kinds(faults) if kind != "disk-full"]
-    outcome = Ordeal(Plan(seed, seconds, systems, kinds)).run()
+    outcome = Ordeal(Plan(seed, seconds, systems, kinds, floors=floors)).run()
     found = outcome.judgement.breaches
     if found:
         shown = "\n".join(f"  {system}: {breach}" for system, breach in found[:BREACHES_SHOWN])
         raise HistoryBroken(f"{len(found)} breaches, seed {seed}:\n{shown}\n{outcome.log}")
+    if outcome.judgement.verdict == "void":
+        why = "\n".join(f"  {reason}" for reason in outcome.judgement.too_easy)
+        raise RunTooEasy(f"Nothing was broken and nothing was proved, seed {seed}:\n{why}")
     return outcome

@@ -9,6 +9,8 @@ from fencepost.testing import Breach
 
 LOST = "lost"
 DOUBLED = "doubled"
+UNDECIDED = "undecided"
+"""No breach, and no proof that there is none: a run with one of these is void."""
 
 
 def exactly_once(asked: Iterable[str], done: Iterable[str]) -> list[Breach]:

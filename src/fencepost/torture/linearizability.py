@@ -17,11 +17,15 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from fencepost.testing import Breach
 from fencepost.torture.chronicle import Operation
+from fencepost.torture.effects import UNDECIDED
 
 S = TypeVar("S", bound=Hashable)
 
+# A search without a wrong guess takes one for each call; so many more are for the guesses.
 CONFIGURATIONS_MAX = 300_000
+CONFIGURATIONS_PER_CALL = 10
 
 
 class Model(Protocol[S]):
@@ -63,9 +67,11 @@ class Place(Generic[S]):
 
 
 def linearize(
-    operations: Sequence[Operation], model: Model[S], *, configurations_max: int = CONFIGURATIONS_MAX
+    operations: Sequence[Operation], model: Model[S], *, configurations_max: int | None = None
 ) -> Finding:
     """Search for one order that explains every answer."""
+    if configurations_max is None:
+        configurations_max = CONFIGURATIONS_MAX + CONFIGURATIONS_PER_CALL * len(operations)
     answered = sorted((o for o in operations if not o.is_unknown), key=lambda o: o.begun)
     unknown = sorted((o for o in operations if o.is_unknown), key=lambda o: o.begun)
     search = _Search(answered, unknown, model)
@@ -87,6 +93,21 @@ def linearize(
         if len(came) > configurations_max:
             return Finding(holds=True, decided=False, explanation=f"gave up after {len(came)} configurations")
     return Finding(holds=False, decided=True, explanation=search.explain(furthest))
+
+
+def linearizable(
+    subject: str,
+    operations: Sequence[Operation],
+    model: Model[S],
+    *,
+    configurations_max: int | None = None,
+) -> Iterator[Breach]:
+    """What a judge says of one history. A search that gave up has shown nothing, and says so."""
+    finding = linearize(operations, model, configurations_max=configurations_max)
+    if not finding.holds:
+        yield Breach("linearizable", subject, finding.explanation)
+    elif not finding.decided:
+        yield Breach(UNDECIDED, subject, finding.explanation)
 
 
 def _order(came: Mapping[Place[S], tuple[Place[S], Operation] | None], last: Place[S]) -> Sequence[Operation]:

@@ -72,6 +72,7 @@ def replay_command(outcome: Outcome, goal: str | None = None) -> str:
         + (f" --goal {goal}" if goal else "")
         + f" --systems {','.join(plan.systems)} --faults {','.join(plan.kinds)}"
         + (f" --points {','.join(plan.points)}" if plan.points else "")
+        + "".join(f" --setting {name}={value}" for name, value in plan.server_settings.items())
     )
 
 

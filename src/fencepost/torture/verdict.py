@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fencepost.testing import Breach
-from fencepost.torture.effects import DOUBLED, LOST
+from fencepost.torture.effects import DOUBLED, LOST, UNDECIDED
 
 Verdict = Literal["passed", "violated", "void"]
 
@@ -56,10 +56,12 @@ class Judgement:
 
 def judge(breaches: Sequence[tuple[str, Breach]], hardness: Hardness, floors: Floors) -> Judgement:
     """A violation counts however easy the run was; a pass counts only if it was hard."""
-    too_easy = list(_below(hardness, floors))
-    if breaches:
-        return Judgement("violated", breaches, too_easy)
-    return Judgement("void" if too_easy else "passed", breaches, too_easy)
+    broken = [found for found in breaches if found[1].rule != UNDECIDED]
+    undecided = [f"{system}: {breach}" for system, breach in breaches if breach.rule == UNDECIDED]
+    too_easy = [*_below(hardness, floors), *undecided]
+    if broken:
+        return Judgement("violated", broken, too_easy)
+    return Judgement("void" if too_easy else "passed", broken, too_easy)
 
 
 def _below(hardness: Hardness, floors: Floors) -> Sequence[str]:

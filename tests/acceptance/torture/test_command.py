@@ -57,7 +57,13 @@ def test_a_system_of_ones_own_that_loses_an_effect_is_a_violation(tmp_path: Path
 
 
 def test_a_wrong_name_is_a_wrong_command_line(tmp_path: Path) -> None:
-    for arguments in (("--faults", "flood"), ("--systems", "moon"), ("--minutes", "1", "--seconds", "5")):
+    for arguments in (
+        ("--faults", "flood"),
+        ("--systems", "moon"),
+        ("--minutes", "1", "--seconds", "5"),
+        # It would be a torture without a crash, and look like one with.
+        ("--points", "jobs.ack.nowhere"),
+    ):
         code, facts = torture(tmp_path, *arguments)
 
         assert code == ExitCode.USAGE, facts

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from fencepost.torture import linearizability
 from fencepost.torture.chronicle import Operation
-from fencepost.torture.linearizability import linearize
+from fencepost.torture.effects import UNDECIDED
+from fencepost.torture.linearizability import linearizable, linearize
 from fencepost.torture.models import Held, LeaseModel, NonceModel
 
 
@@ -190,6 +192,17 @@ def test_a_search_that_gives_up_says_so() -> None:
     finding = linearize(history, LeaseModel(), configurations_max=3)
 
     assert (finding.holds, finding.decided) == (True, False)
+    [found] = linearizable("r", history, LeaseModel(), configurations_max=3)
+    assert (found.rule, found.key) == (UNDECIDED, "r")
+    assert list(linearizable("r", history, LeaseModel())) == []
+
+
+def test_a_history_is_not_too_long_to_be_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each call is a configuration, and none of them is a wrong guess."""
+    monkeypatch.setattr(linearizability, "CONFIGURATIONS_MAX", 50)
+    history = [acquire(n, n + 0.5, f"o{n}", n + 1) for n in range(51)]
+
+    assert linearize(history, LeaseModel()).decided
 
 
 def test_the_state_of_a_lease_is_what_the_model_says() -> None:

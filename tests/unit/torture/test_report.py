@@ -59,6 +59,19 @@ def test_the_last_run_can_be_read_by_a_program(tmp_path: Path) -> None:
     assert [struck["kind"] for struck in facts["schedule"]] == ["kill"]
 
 
+def test_the_command_that_has_the_same_run_again_has_its_settings_too() -> None:
+    plan = Plan(
+        7, 10, ["jobs"], ["crash"], ["jobs.ack.before"], server_settings={"synchronous_commit": "off"}
+    )
+
+    replay = facts_of(outcome(plan=plan), {})["replay"]
+
+    assert replay == (
+        "fencepost torture --seed 7 --seconds 10 --systems jobs --faults crash --points jobs.ack.before "
+        "--setting synchronous_commit=off"
+    )
+
+
 def test_the_console_shows_the_run(tmp_path: Path) -> None:
     write(facts_of(outcome(), {}), tmp_path / "torture")
 

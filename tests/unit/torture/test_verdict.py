@@ -1,7 +1,7 @@
 """A run counts only if it was hard enough, and a violation always counts."""
 
 from fencepost.testing import Breach
-from fencepost.torture.effects import exactly_once, in_order
+from fencepost.torture.effects import UNDECIDED, exactly_once, in_order
 from fencepost.torture.verdict import Floors, Hardness, judge
 
 HARD = Hardness(10.0, {"jobs": 100, "leases": 50}, hits=10, ambiguous=5)
@@ -38,6 +38,17 @@ def test_a_breach_counts_however_easy_the_run_was() -> None:
 
     assert judgement.verdict == "violated"
     assert (judgement.lost, judgement.doubled, len(judgement.breaches)) == (1, 1, 3)
+
+
+def test_a_search_that_gave_up_makes_a_run_void_and_hides_no_breach() -> None:
+    undecided = ("leases", Breach(UNDECIDED, "printer-0", "gave up after 4 configurations"))
+    broken = ("jobs", Breach("lost", "a", "was asked for and never took effect"))
+
+    assert judge([undecided], HARD, FLOORS).verdict == "void"
+    assert judge([undecided], HARD, FLOORS).too_easy == [
+        "leases: undecided: printer-0 gave up after 4 configurations"
+    ]
+    assert judge([undecided, broken], HARD, FLOORS).breaches == [broken]
 
 
 def test_order_is_kept_for_each_key_alone() -> None:

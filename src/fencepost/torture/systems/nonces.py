@@ -22,7 +22,7 @@ from fencepost.nonces.signer import Signer
 from fencepost.testing import Breach
 from fencepost.torture.chronicle import Chronicle, Operation
 from fencepost.torture.effects import exactly_once
-from fencepost.torture.linearizability import linearize
+from fencepost.torture.linearizability import linearizable
 from fencepost.torture.manners import PATIENT, told_to_end
 from fencepost.torture.models import NonceModel
 from fencepost.torture.stage import Account, Errand, Stage
@@ -93,9 +93,7 @@ class Nonces:
         yield from _of_answers(operations)
         for signer in sorted({operation.subject for operation in operations}):
             history = settled([operation for operation in operations if operation.subject == signer])
-            finding = linearize(history, NonceModel())
-            if not finding.holds:
-                yield Breach("linearizable", signer, finding.explanation)
+            yield from linearizable(signer, history, NonceModel())
 
     def remains(self, stage: Stage) -> Iterable[Breach]:
         return ()
