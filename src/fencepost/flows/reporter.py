@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,15 +49,18 @@ class Reporter:
         self._before: dict[Working, tuple[float, Traffic]] = {}
         self._waiting: dict[tuple[Working, str], Waiting] = {}
 
-    async def run(self) -> None:
-        """Until it is cancelled."""
-        while True:
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop`. To cancel it is not enough: in Python 3.11 `wait_for`, through which redis-py and the
+        pool wait, answers and forgets the cancel when both come at once."""
+        while not stop.is_set():
             try:
                 await self.tick()
             except Exception as error:
                 self._metrics.loop_errors.labels(flow=self._flow).inc()
                 _log.warning("flow_not_reported", error=f"{type(error).__name__}: {error}")
-            await asyncio.sleep(REPORT_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REPORT_SECONDS):
+                    await stop.wait()
 
     async def tick(self) -> None:
         before, self._before = self._before, {}

@@ -129,7 +129,8 @@ class FlowWorker:
         self._place = replace(self._place, bounded=until_done)
         await self._open()
         announce("flows.started")
-        reports = asyncio.create_task(self._reporter.run(), name="fencepost-flow-reports")
+        leaving = asyncio.Event()
+        reports = asyncio.create_task(self._reporter.run(leaving), name="fencepost-flow-reports")
         try:
             while not stop.is_set():
                 await self._look_around()
@@ -139,6 +140,7 @@ class FlowWorker:
                     async with asyncio.timeout(self.settings.balance_seconds):
                         await self._something(stop)
         finally:
+            leaving.set()
             reports.cancel()
             await asyncio.gather(reports, return_exceptions=True)
             await self._close()
@@ -282,6 +284,7 @@ class FlowWorker:
         post = self._posts.get(resource)
         if post is not None:
             post.lost = True
+            post.stopping.set()  # Also if the cancel gets lost: `Reporter.run` says how.
             if post.running is not None:
                 post.running.cancel()
 
