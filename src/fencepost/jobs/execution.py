@@ -33,7 +33,7 @@ class Active:
     entry: Entry | None
     job: Job
     deadline: float
-    task: asyncio.Task[Outcome] | None = None
+    task: asyncio.Task[Any] | None = None
     lost: bool = False
     cancelled: bool = False
     outcome_known: bool = False
@@ -99,18 +99,6 @@ async def execute(
     return Committed() if active.job.finished else _finish(running, result)
 
 
-def outcome_of(active: Active, task: asyncio.Task[Outcome]) -> Outcome:
-    """What a task that ran `execute` came to, also if it never did."""
-    if task.cancelled():
-        return Lost() if active.lost else leave(active.running, "release")
-    error = task.exception()
-    if error is None:
-        return task.result()
-    _log.error("execution_failed", job_id=active.running.job_id, error=describe(error))
-    # Left to its lease: nobody knows what state this process is in.
-    return Lost()
-
-
 def leave(
     running: kernel_job.Running, how: kernel_job.Leaving, error: str | None = None, delay_seconds: float = 0
 ) -> kernel_job.Leave:
@@ -149,10 +137,12 @@ async def _invoke(
 
 
 def _finish(running: kernel_job.Running, result: Any) -> kernel_job.Finish | kernel_job.Leave:
-    try:
-        document("result", result)
-    except InvalidInput as error:
-        return leave(running, "bury", f"the handler's result cannot be stored: {describe(error)}")
+    # Most return nothing, which need not be tried.
+    if result is not None:
+        try:
+            document("result", result)
+        except InvalidInput as error:
+            return leave(running, "bury", f"the handler's result cannot be stored: {describe(error)}")
     return kernel_job.Finish(running.job_id, running.attempt, "ok", result)
 
 

@@ -45,6 +45,8 @@ class Shape:
 
     def parse(self, payload: Json) -> dict[str, Any]:
         """The arguments of a payload. Raises InvalidInput when it does not fit the function."""
+        if payload == {} and not self.signature.parameters:
+            return {}
         try:
             model = self.model.model_validate(payload)
         except ValidationError as error:

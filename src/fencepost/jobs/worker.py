@@ -11,9 +11,6 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
-from functools import partial
-
-from structlog.contextvars import bind_contextvars
 
 from fencepost.drive.refresher import Refresher
 from fencepost.drive.stream import Entry
@@ -21,7 +18,7 @@ from fencepost.errors import InvalidInput
 from fencepost.jobs.capacity import Capacity
 from fencepost.jobs.dispatcher import Dispatcher
 from fencepost.jobs.drive_link import DriveLink
-from fencepost.jobs.execution import Active, Outcome, execute, leave, outcome_of
+from fencepost.jobs.execution import Active, leave
 from fencepost.jobs.handler import Handler, Handlers
 from fencepost.jobs.heartbeat import Beat, Heartbeat
 from fencepost.jobs.intake import Intake, Taken
@@ -29,6 +26,7 @@ from fencepost.jobs.job import Database, Job, SyncDatabase
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.processes import HandlerProcesses
 from fencepost.jobs.reclaimer import Reclaimer
+from fencepost.jobs.runner import Runner
 from fencepost.jobs.settings import JobSettings
 from fencepost.jobs.settlement import Settler
 from fencepost.jobs.sweeper import Sweeper
@@ -40,7 +38,6 @@ from fencepost.listener import Listener
 from fencepost.logs import FloodGate, get_logger
 from fencepost.loop import Loop
 from fencepost.signals import announce
-from fencepost.tracing import span
 
 _log = get_logger(__name__)
 UNKNOWN_KIND_SECONDS = 5.0
@@ -101,6 +98,7 @@ class Worker:
         self._settler = Settler(
             database, self._link, self.owner, metrics, self._settled, batch=settings.batch
         )
+        self._runner = Runner(self._threads, processes, self._settler.add)
         self._intake = Intake(
             handlers.queues,
             self.owner,
@@ -243,14 +241,7 @@ class Worker:
                 began.append((active, handler))
         self._metrics.active.set(len(self._active))
         # After whoever called us has asked for more: PostgreSQL works while the handlers do.
-        asyncio.get_running_loop().call_soon(self._start, began)
-
-    def _start(self, began: Sequence[tuple[Active, Handler[...]]]) -> None:
-        for active, handler in began:
-            active.task = asyncio.create_task(self._execute(active, handler))
-            active.task.add_done_callback(partial(self._ended, active))
-            if active.job.stopped:
-                active.task.cancel()
+        asyncio.get_running_loop().call_soon(self._runner.start, began)
 
     def _give_up(self, active: Active) -> None:
         """A kind without a handler: another worker may have one, so the job goes back, for longer each
@@ -260,28 +251,6 @@ class Worker:
         self._gate.log(_log.warning, "unknown_kind", kind=running.kind, queue=running.queue)
         active.outcome_known = True
         self._settler.add(active, leave(running, "release", None, min(delay, UNKNOWN_KIND_SECONDS_MAX)))
-
-    async def _execute(self, active: Active, handler: Handler[...]) -> Outcome:
-        running = active.running
-        # Whoever submitted it without a trace: its tries belong together all the same.
-        trace_id = running.headers.get("trace_id") or f"{running.job_id:032x}"
-        # Not unbound: a task has a context of its own, which ends with it.
-        bind_contextvars(job_id=running.job_id, attempt=running.attempt, trace_id=str(trace_id))
-        carried = {"trace_id": trace_id, **running.headers}
-        about: dict[str, str | int] = {
-            "job_id": running.job_id,
-            "attempt": running.attempt,
-            "queue": running.queue,
-        }
-        with span(f"job {running.kind}", "consumer", carried, **about) as note:
-            outcome = await execute(active, handler, self._threads, self._processes)
-            note(outcome=type(outcome).__name__.lower())
-            return outcome
-
-    def _ended(self, active: Active, task: asyncio.Task[Outcome]) -> None:
-        """By callback, because a task that is cancelled before it has begun runs none of its code."""
-        active.outcome_known = True
-        self._settler.add(active, outcome_of(active, task))
 
     def _settled(self, actives: Sequence[Active]) -> None:
         for active in actives:
@@ -304,7 +273,7 @@ class Worker:
         for active in beat.cancelled:
             if not active.cancelled:
                 active.cancelled = True
-                self._cancel(active)
+                self._runner.cancel(active)
 
     def _lose(self, actives: Iterable[Active]) -> None:
         """A lost lease stops the local execution: nothing is written, nothing acknowledged."""
@@ -313,12 +282,7 @@ class Worker:
                 active.lost = True
                 _log.warning("lease_lost", job_id=active.running.job_id, attempt=active.running.attempt)
                 announce("worker.lost")
-                self._cancel(active)
-
-    def _cancel(self, active: Active) -> None:
-        active.job.stop()
-        if active.task is not None:
-            active.task.cancel()
+                self._runner.cancel(active)
 
     async def _watch_leases(self) -> float:
         """On this clock, because a database that does not answer tells nobody that a lease has ended."""
@@ -335,7 +299,7 @@ class Worker:
             await self._accepted()
         await self._wait_for_handlers(self._settings.drain_seconds)
         for active in tuple(self._active.values()):
-            self._cancel(active)
+            self._runner.cancel(active)
         await self._wait_for_handlers(FAREWELL_SECONDS)
         with suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL_SECONDS):

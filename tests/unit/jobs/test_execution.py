@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fencepost.errors import Cancelled, Duplicate, LeaseExpired, Refusal
-from fencepost.jobs.execution import Active, Committed, Lost, Outcome, Refused, describe, execute, outcome_of
+from fencepost.jobs.execution import Active, Committed, Lost, Outcome, Refused, describe, execute
 from fencepost.jobs.job import Job
 from fencepost.jobs.policy import Bury, PermanentError, Retry, RetryPolicy, Verdict
 from fencepost.jobs.threads import HandlerThreads
@@ -204,26 +204,3 @@ async def test_what_fails_after_the_finish_does_not_undo_it(error: BaseException
         raise error
 
     assert await ran(handler, active) == Committed()
-
-
-async def never(_active: Active) -> Outcome:
-    raise AssertionError("it has begun")
-
-
-@pytest.mark.parametrize(("lost", "outcome"), [(True, Lost()), (False, Leave(7, 1, "release", None, 0.0))])
-async def test_a_task_that_is_cancelled_before_it_has_begun_has_an_outcome_too(
-    lost: bool, outcome: Outcome
-) -> None:
-    """None of its code runs, so nothing in it could report: the job would be held for ever."""
-    active = held()
-    active.lost = lost
-    task = asyncio.create_task(never(active))
-    task.cancel()
-    await asyncio.wait([task])
-    assert outcome_of(active, task) == outcome
-
-
-async def test_an_execution_that_breaks_leaves_its_job_to_the_lease() -> None:
-    task = asyncio.create_task(never(held()))
-    await asyncio.wait([task])
-    assert outcome_of(held(), task) == Lost()

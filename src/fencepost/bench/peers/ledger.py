@@ -22,15 +22,15 @@ class Ledger:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self._pid = 0
         self._count = 0
         self._page: mmap.mmap | None = None
         self._lock = threading.Lock()
+        os.register_at_fork(after_in_child=self._forget_page)
 
     def count(self) -> None:
         """One more job was handled by this process. In shared memory: no system call for each job."""
         with self._lock:
-            if self._pid != os.getpid() or self._page is None:
+            if self._page is None:
                 self._page = self._new_page()
             self._count += 1
             _NUMBER.pack_into(self._page, 0, self._count)
@@ -75,11 +75,14 @@ class Ledger:
             for (seconds,) in _SECONDS.iter_unpack(path.read_bytes())
         ]
 
+    def _forget_page(self) -> None:
+        """After a fork the child counts for itself. To ask who one is would be a system call for each job."""
+        self._page = None
+        self._lock = threading.Lock()
+
     def _new_page(self) -> mmap.mmap:
-        """Also after a fork: the child counts for itself."""
-        self._pid = os.getpid()
         self._count = 0
-        path = self.directory / f"count-{self._pid}"
+        path = self.directory / f"count-{os.getpid()}"
         path.write_bytes(_NUMBER.pack(0))
         with path.open("r+b") as file:
             return mmap.mmap(file.fileno(), _NUMBER.size)
