@@ -159,11 +159,9 @@ create or replace function fencepost.batch_prune(p_keep interval, p_limit intege
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_before timestamptz := fencepost.clock() - p_keep;
+  v_before timestamptz := fencepost._prune_before(p_keep, p_limit);
   v_ids    bigint[];
 begin
-  perform fencepost._check_duration('keep', p_keep, interval '100 years');
-  perform fencepost._check_limit(p_limit);
   v_ids := array(select b.batch_id from fencepost.job_batch b where b.completed_at < v_before
                  order by b.completed_at limit p_limit for update skip locked);
   delete from fencepost.job_batch_member m where m.batch_id = any (v_ids);

@@ -116,6 +116,17 @@ begin
   end if;
 end $$;
 
+-- Before which moment a pruning forgets. Its two arguments are checked on the way: null would keep all, or forget all.
+create or replace function fencepost._prune_before(p_keep interval, p_limit integer, p_max interval default interval '100 years')
+returns timestamptz
+language plpgsql volatile
+as $$
+begin
+  perform fencepost._check_duration('keep', p_keep, p_max);
+  perform fencepost._check_limit(p_limit);
+  return fencepost.clock() - p_keep;
+end $$;
+
 -- One of a set of words.
 create or replace function fencepost._check_word(p_field text, p_value text, p_allowed text[]) returns void
 language plpgsql immutable

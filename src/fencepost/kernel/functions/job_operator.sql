@@ -168,11 +168,9 @@ create or replace function fencepost.job_prune(p_keep interval, p_limit integer,
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_before timestamptz := fencepost.clock() - p_keep;
+  v_before timestamptz := fencepost._prune_before(p_keep, p_limit);
   v_ids    bigint[];
 begin
-  perform fencepost._check_duration('keep', p_keep, interval '100 years');
-  perform fencepost._check_limit(p_limit);
   with gone as (
     delete from fencepost.job_finished f where f.ctid = any (array(
       select o.ctid from fencepost.job_finished o where o.finished_at < v_before and (p_dead or o.state <> 'dead')

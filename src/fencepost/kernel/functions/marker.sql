@@ -161,12 +161,9 @@ create or replace function fencepost.marker_clean(p_keep interval, p_limit integ
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_before timestamptz;
+  v_before timestamptz := fencepost._prune_before(p_keep, p_limit, interval '10 years');
   v_count  bigint;
 begin
-  perform fencepost._check_duration('keep', p_keep, interval '10 years');
-  perform fencepost._check_limit(p_limit);
-  v_before := fencepost.clock() - p_keep;
   delete from fencepost.marker m where m.ctid = any (array(
     select o.ctid from fencepost.marker o where o.claimed_at < v_before
     order by o.claimed_at limit p_limit for update skip locked));

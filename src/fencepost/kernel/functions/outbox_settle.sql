@@ -247,11 +247,9 @@ create or replace function fencepost.outbox_prune(p_keep interval, p_limit integ
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_before timestamptz := fencepost.clock() - p_keep;
+  v_before timestamptz := fencepost._prune_before(p_keep, p_limit);
   v_count  bigint;
 begin
-  perform fencepost._check_duration('keep', p_keep, interval '100 years');
-  perform fencepost._check_limit(p_limit);
   delete from fencepost.outbox_settled s where s.ctid = any (array(
     select o.ctid from fencepost.outbox_settled o where o.settled_at < v_before
     order by o.settled_at limit p_limit for update skip locked));

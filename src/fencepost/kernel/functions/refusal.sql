@@ -98,15 +98,12 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 as $$
 declare
-  v_before   timestamptz := fencepost.clock() - p_keep;
+  v_before   timestamptz := fencepost._prune_before(p_keep, p_limit);
   v_rows     tid[];
   v_subjects text[];
   v_dead     text[];
   v_count    bigint := 0;
 begin
-  perform fencepost._check_duration('keep', p_keep, interval '100 years');
-  perform fencepost._check_limit(p_limit);
-
   select coalesce(array_agg(o.place), '{}'), coalesce(array_agg(o.subject) filter (where o.noun = 'job'), '{}')
   into v_rows, v_subjects from (
     select e.ctid as place, e.noun, e.subject from fencepost.event e where e.at < v_before and not e.spared

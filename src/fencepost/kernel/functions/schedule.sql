@@ -142,11 +142,9 @@ create or replace function fencepost.schedule_prune(p_keep interval, p_limit int
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_before timestamptz := fencepost.clock() - p_keep;
+  v_before timestamptz := fencepost._prune_before(p_keep, p_limit);
   v_count  bigint;
 begin
-  perform fencepost._check_duration('keep', p_keep, interval '100 years');
-  perform fencepost._check_limit(p_limit);
   delete from fencepost.job_tick t where t.ctid = any (array(
     select o.ctid from fencepost.job_tick o where o.fired_at < v_before order by o.fired_at limit p_limit for update skip locked));
   get diagnostics v_count = row_count;

@@ -84,11 +84,9 @@ create or replace function fencepost.mutation_unkeyed_clean(p_keep interval, p_l
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_before timestamptz := fencepost.clock() - p_keep;
+  v_before timestamptz := fencepost._prune_before(p_keep, p_limit, interval '10 years');
   v_count  bigint;
 begin
-  perform fencepost._check_duration('keep', p_keep, interval '10 years');
-  perform fencepost._check_limit(p_limit);
   delete from fencepost.mutation_unkeyed u where u.ctid = any (array(
     select o.ctid from fencepost.mutation_unkeyed o where o.at < v_before order by o.at limit p_limit for update skip locked));
   get diagnostics v_count = row_count;

@@ -70,12 +70,10 @@ create or replace function fencepost.nonce_prune(p_keep interval, p_limit intege
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_before     timestamptz := fencepost.clock() - p_keep;
+  v_before     timestamptz := fencepost._prune_before(p_keep, p_limit);
   v_signatures bigint;
   v_data       bigint;
 begin
-  perform fencepost._check_duration('keep', p_keep, interval '100 years');
-  perform fencepost._check_limit(p_limit);
   -- Each nonce is looked up by its key: as a join, planned on the first day, it walks the whole history of nonces. Not of a
   -- transaction that is still followed: whose nonce somebody marked used by hand, say.
   delete from fencepost.nonce_signature n where n.ctid = any (array(

@@ -172,11 +172,9 @@ create or replace function fencepost.orders_prune(p_keep interval, p_limit integ
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_before timestamptz := fencepost.clock() - p_keep;
+  v_before timestamptz := fencepost._prune_before(p_keep, p_limit);
   v_ids    bigint[];
 begin
-  perform fencepost._check_duration('keep', p_keep, interval '100 years');
-  perform fencepost._check_limit(p_limit);
   v_ids := array(select r.id from fencepost.orders_order r join fencepost.orders_ledger l on l.idempotency_key = r.idempotency_key
     where r.final_status is not null and r.settled_at < v_before and l.expires_at < fencepost.clock()
       and not exists (select 1 from fencepost.orders_following f where f.order_id = r.id)
