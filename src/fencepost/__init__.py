@@ -6,7 +6,6 @@ have. The calls are values, made by the modules of `fencepost.kernel`: lease, ma
 Importing it loads nothing but the errors: the drivers come with the first name that needs them.
 """
 
-import importlib
 import typing
 
 from fencepost.errors import (
@@ -36,6 +35,7 @@ from fencepost.errors import (
     TooOld,
     WrongIsolation,
 )
+from fencepost.latecomers import on_first_use as _on_first_use
 
 if typing.TYPE_CHECKING:
     from fencepost.house import Fencepost, SyncFencepost
@@ -119,14 +119,7 @@ _HOMES = {
 
 
 if not typing.TYPE_CHECKING:  # A checker that saw it would take every name for granted.
-
-    def __getattr__(name: str) -> typing.Any:
-        """Called for what is not here yet, once for each name (PEP 562)."""
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(_HOMES[name]), name)
-        globals()[name] = value
-        return value
+    __getattr__ = _on_first_use(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:

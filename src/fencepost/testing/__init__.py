@@ -12,10 +12,10 @@ run_flow, check_flow, check_sink  a flow in memory, with and without crashes; a 
 What belongs to flows is loaded with its first name: a child process that needs none of it starts sooner.
 """
 
-import importlib
 import typing
 
 from fencepost.crashpoints import PlannedCrash
+from fencepost.latecomers import on_first_use
 from fencepost.testing.children import Child
 from fencepost.testing.clock import Clock
 from fencepost.testing.crashes import at_crash_point, crash_at
@@ -84,11 +84,4 @@ _HOMES = {
 
 
 if not typing.TYPE_CHECKING:  # A checker that saw it would take every name for granted.
-
-    def __getattr__(name: str) -> typing.Any:
-        """Called for what is not here yet, once for each name (PEP 562)."""
-        if name not in _HOMES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(_HOMES[name]), name)
-        globals()[name] = value
-        return value
+    __getattr__ = on_first_use(__name__, _HOMES)

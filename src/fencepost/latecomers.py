@@ -1,0 +1,19 @@
+"""Names of a package that are loaded when they are first asked for: who needs none of them starts sooner."""
+
+import importlib
+import sys
+import typing
+from collections.abc import Callable, Mapping
+
+
+def on_first_use(package: str, homes: Mapping[str, str]) -> Callable[[str], typing.Any]:
+    """The package's `__getattr__` (PEP 562): called for what is not there yet, once for each name."""
+
+    def arrive(name: str) -> typing.Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(importlib.import_module(homes[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return arrive
