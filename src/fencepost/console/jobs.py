@@ -46,7 +46,7 @@ def add_pages(place: Place) -> None:
         if query.id is not None:
             ids, next_before = [query.id], None
         else:
-            page = await place.reading.row(
+            ids, next_before = await place.reading.page(
                 "select ids, next_before from fencepost.console_job_page(%s::text, %s::text, %s::text,"
                 " %s::bigint, %s::integer, %s::integer)",
                 wanted(query.state),
@@ -56,8 +56,6 @@ def add_pages(place: Place) -> None:
                 query.limit,
                 place.settings.scan_max,
             )
-            assert page is not None
-            ids, next_before = page["ids"], page["next_before"]
         rows = await place.reading.rows(
             "select job_id, queue, kind, lane, state, final_status, tries, tries_max, submitted_at, run_at,"
             " claimed_at, finished_at, owner, left(error, 300) as error"

@@ -87,7 +87,7 @@ def add_pages(place: Place) -> None:
             query.before if query.before is not None else LAST_ID,
             query.limit,
         )
-        page = await place.reading.row(
+        ids, next_sent_before = await place.reading.page(
             "select ids, next_before from fencepost.console_transaction_page("
             "%s::bigint, %s::text, %s::bigint, %s::integer, %s::integer)",
             chain_id,
@@ -96,12 +96,11 @@ def add_pages(place: Place) -> None:
             query.limit,
             place.settings.scan_max,
         )
-        assert page is not None
         transactions = await place.reading.rows(
             "select transaction_id, state, nonce_status, nonce, recipient, value, tx_hash, error, created_at,"
             " in_doubt_since from fencepost.managed_transaction where transaction_id = any (%s)"
             " order by transaction_id desc",
-            page["ids"],
+            ids,
         )
         return Sheet(
             {
@@ -110,7 +109,7 @@ def add_pages(place: Place) -> None:
                 "strip": strip,
                 "transactions": transactions,
                 "next_before": following(strip, "nonce", query.limit),
-                "next_sent_before": page["next_before"],
+                "next_sent_before": next_sent_before,
                 "filters": {"limit": query.limit if query.limit != 200 else None},
             },
             "strip",

@@ -39,7 +39,7 @@ def add_pages(place: Place) -> None:
     async def outbox(request: Request, query: Annotated[MessageQuery, Query()]) -> Sheet:
         """Lag by channel, keys that are held up, and the messages, newest first."""
         seen = await place.pulse.newest()
-        page = await place.reading.row(
+        ids, next_before = await place.reading.page(
             "select ids, next_before from fencepost.console_outbox_page(%s::text, %s::text, %s::text,"
             " %s::bigint, %s::integer, %s::integer)",
             wanted(query.channel),
@@ -49,19 +49,18 @@ def add_pages(place: Place) -> None:
             query.limit,
             place.settings.scan_max,
         )
-        assert page is not None
         rows = await place.reading.rows(
             "select id, channel, key, state, ready, created_at, not_before, attempts, owner, settled_at,"
             " left(last_error, 300) as last_error"
             " from fencepost.outbox_messages where id = any (%s) order by id desc",
-            page["ids"],
+            ids,
         )
         return Sheet(
             {
                 "channels": seen.channels,
                 "held_keys": seen.held_keys,
                 "messages": rows,
-                "next_before": page["next_before"],
+                "next_before": next_before,
                 "filters": query.filters(),
                 "states": STATES,
             },

@@ -79,3 +79,9 @@ class Reading:
     async def row(self, query: LiteralString, *arguments: Any) -> Row | None:
         found = await self.rows(query, *arguments)
         return found[0] if found else None
+
+    async def page(self, query: LiteralString, *arguments: Any) -> tuple[list[int], int | None]:
+        """The ids of one page of a list, and where the next one begins: what a `console_..._page` says."""
+        found = await self.row(query, *arguments)
+        assert found is not None, "a function that returns one row"
+        return found["ids"], found["next_before"]
