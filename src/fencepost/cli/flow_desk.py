@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from fencepost.cli.exits import Complaint, ExitCode
 from fencepost.cli.job_desk import acting, looking, somebody
 from fencepost.cli.reading import Reader
 from fencepost.cli.terminal import answer, answer_json, answer_rich
-from fencepost.flows import dead_letters, ledger
+from fencepost.flows import dead_letters, ledger, saving
+from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 
+T = TypeVar("T")
 LOOK_SECONDS = 0.2
 
 
@@ -48,9 +51,11 @@ def show_one(name: str, *, as_json: bool) -> None:
 
 def save(name: str, savepoint: str, *, within: float) -> None:
     with acting() as connection:
-        if within > 0:
-            _commit_now(connection, name, within)
-        tasks = run(connection, ledger.save(name, savepoint))
+
+        async def at_once(call: Call[T]) -> T:
+            return run(connection, call)
+
+        tasks = asyncio.run(saving.save(at_once, name, savepoint, within_seconds=within))
     answer(f"{savepoint}: {tasks} tasks of {name}.")
 
 
@@ -58,20 +63,6 @@ def drop(name: str, savepoint: str) -> None:
     with acting() as connection:
         tasks = run(connection, ledger.drop(name, savepoint))
     answer(f"{savepoint} of {name} is gone: {tasks} tasks.")
-
-
-def _commit_now(connection: Reader, name: str, within: float) -> None:
-    """Ask the workers for a commit, and wait until each task that is held has made one."""
-    asked_at = run(connection, ledger.ask(name))
-    deadline = time.monotonic() + within
-    while waiting := run(connection, ledger.unanswered(name, asked_at)):
-        if time.monotonic() > deadline:
-            raise Complaint(
-                f"No commit came within {within:g} s from {', '.join(waiting)}; nothing was kept. "
-                f"`fencepost flows show {name}` tells who holds them; --within 0 keeps the commits that "
-                "there are."
-            )
-        time.sleep(LOOK_SECONDS)
 
 
 def restore(name: str, savepoint: str) -> None:

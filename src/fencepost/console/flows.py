@@ -11,7 +11,8 @@ from fencepost.console.graph import edge_words, lay_out
 from fencepost.console.place import LAST_ID, Limit, MaybeId, Name, Place, following, wanted
 from fencepost.console.sheet import Done, Sheet
 from fencepost.errors import NotFound
-from fencepost.kernel.call import Call, nothing, scalar, text
+from fencepost.flows import saving
+from fencepost.kernel.call import Call, nothing, text
 from fencepost.web.wording import quoted
 
 FlowName = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[^\x00/]+$")]
@@ -44,6 +45,9 @@ class Save(BaseModel):
     model_config = {"extra": "forbid"}
 
     savepoint: Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[^\x00]+$")]
+    within_seconds: Annotated[
+        float, Field(ge=0, le=60, description="How long to wait for a commit of every task; 0 asks for none.")
+    ] = 20
 
 
 def add_pages(place: Place) -> None:
@@ -178,12 +182,6 @@ def add_actions(place: Place) -> None:
 
     @place.desk.action("/flows/{name}/save", "flow.save")
     async def save(request: Request, name: FlowName, body: Save) -> Done:
-        """Keep a savepoint: a copy of the newest durable checkpoint of every task."""
-        kept = await place.fp.run(
-            Call(
-                "select fencepost.flow_save(%s::text, %s::text)",
-                (text("name", name), text("savepoint", body.savepoint)),
-                scalar,
-            )
-        )
+        """Ask the workers for a commit, and keep it under a name, as `fencepost flows savepoint` does."""
+        kept = await saving.save(place.fp.run, name, body.savepoint, within_seconds=body.within_seconds)
         return Done(f"{body.savepoint} keeps {kept} tasks.", f"/console/flows/{quoted(name)}")

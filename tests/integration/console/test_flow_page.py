@@ -1,11 +1,15 @@
 """The page of one flow: its graph with what flows over each edge, its tasks and its dead letters."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 from fencepost.console.role import Role
 from fencepost.flows import Flow, IterableSource, ListSink, dead_letters, ledger
 from fencepost.flows.program import Program
 from fencepost.flows.record import Failure
 from fencepost.kernel import lease
 from fencepost.kernel.drivers import run
+from fencepost.kernel.lease import Lease
 from tests.integration.console.stage import Stage
 
 FLOW = Flow("shop-1").source(IterableSource([])).map(int).sink(ListSink())
@@ -38,3 +42,52 @@ def test_rates_and_dead_letters_are_on_the_page_and_in_the_api(stage: Stage) -> 
         ("1-2", "12/s"),
     ]
     assert [letter["error"] for letter in facts["dead"]] == ["ValueError: no number"]
+
+
+def held(stage: Stage) -> Lease:
+    """Somebody works on the one task of a flow."""
+    stage.call(ledger.register("shop-2", Program(FLOW).picture(), "a/boot-1"))
+    return stage.call(lease.acquire("flow:shop-2/part/values:0", "a/boot-1", 600))
+
+
+def commit(stage: Stage, task: Lease, frontier: int, *, before: int | None) -> None:
+    expected = None if before is None else {"values:0": before}
+    stage.call(
+        ledger.commit(
+            task.resource,
+            task.token,
+            expected=expected,
+            frontier={"values:0": frontier},
+            state=None,
+            whole=True,
+            edition=1,
+        )
+    )
+
+
+def test_a_savepoint_asks_the_workers_for_a_commit_first(stage: Stage) -> None:
+    task = held(stage)
+    commit(stage, task, 1, before=None)
+    with stage.program(Role.OPERATOR) as client, ThreadPoolExecutor(1) as thread:
+        saving = thread.submit(client.post, "/api/flows/shop-2/save", json={"savepoint": "now"})
+        deadline = time.monotonic() + 60
+        while stage.call(ledger.orders("shop-2")).commit_asked_at is None:
+            assert not saving.done(), "nobody was asked"
+            assert time.monotonic() < deadline
+        commit(stage, task, 2, before=1)
+
+        assert saving.result(60).json() == {"message": "now keeps 1 tasks."}
+    with stage.database.connect_admin() as connection:
+        kept = connection.execute("select frontier from fencepost.flow_savepoint").fetchall()
+    assert kept == [({"values:0": 2},)]
+
+
+def test_a_savepoint_without_an_answer_is_not_made(stage: Stage) -> None:
+    commit(stage, held(stage), 1, before=None)
+    with stage.program(Role.OPERATOR) as client:
+        late = client.post("/api/flows/shop-2/save", json={"savepoint": "now", "within_seconds": 0.1})
+        assert (late.status_code, late.json()["code"]) == (409, "in_flight")
+        assert "from flow:shop-2/part/values:0; nothing was kept" in late.json()["message"]
+        assert client.get("/api/flows/shop-2").json()["savepoints"] == []
+        unasked = client.post("/api/flows/shop-2/save", json={"savepoint": "now", "within_seconds": 0})
+        assert unasked.json() == {"message": "now keeps 1 tasks."}
