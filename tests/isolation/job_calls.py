@@ -77,6 +77,7 @@ CANCEL = Call(
 )
 REPLAY = Call("replay", "select fencepost.job_replay(1, 'anna')", "done", {"done": "pending 1"})
 DISCARD = Call("discard", "select fencepost.job_discard(1, 'anna')", "done", {"done": "cancelled 1 by a"})
+PRUNE_HISTORY = Call("prune history", "select fencepost.history_prune('1 s', 10)", "1")
 PRUNE = Call("prune", "select fencepost.job_prune('1 s', 10, true)", "1", {"1": ""})
 
 NOT_OWNER = "refused: not_owner"

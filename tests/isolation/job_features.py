@@ -34,6 +34,24 @@ def the_last_one_calls(run: Run) -> Iterator[str]:
     yield from run.expect_state(f"{left} left", "not called" if left else "called")
 
 
+# Only job 1 has not ended. The callback was cancelled, and a person wants it after all.
+CALLED_OFF = Given(
+    (
+        *BATCH,
+        "select fencepost.job_finish(2, 1, 'a')",
+        "select fencepost.job_cancel(3, 'anna')",
+    ),
+    "in step",
+    """
+    select case when w.run_at > fencepost.clock() and b.completed_at is not null then 'waits for ever'
+                when w.run_at <= fencepost.clock() and b.completed_at is null then 'called too early'
+                else 'in step' end
+    from fencepost.job_batch b left join fencepost.job_waiting w on w.job_id = b.callback_job_id
+    """,
+)
+REPLAY_CALLBACK = Call("replay", "select fencepost.job_replay(3, 'anna', 'cancelled')", "done")
+FINISH_LAST = Call("finish", "select fencepost.job_finish(1, 1, 'a')", "done")
+
 # One job a second may start, and no more than one at once.
 RATED = Given(
     (
@@ -79,6 +97,14 @@ SKIPPED = Second(committed="nothing", while_open="nothing")
 
 PAIRS = (
     Pair("two claims for one token", RATED, CLAIM_1, CLAIM_2, Second("deferred"), Second("deferred")),
+    Pair(
+        "a replay of the callback meets the end of its batch",
+        CALLED_OFF,
+        REPLAY_CALLBACK,
+        FINISH_LAST,
+        Second("done"),
+        Second("done"),
+    ),
     Pair("two fire one tick", DUE, FIRE, FIRE, SKIPPED, SKIPPED),
     Pair("a firing meets a pause", DUE, FIRE, PAUSE, SKIPPED, Second("done")),
 )

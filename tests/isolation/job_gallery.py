@@ -159,4 +159,19 @@ JOB = (
             ),
         ),
     ),
+    PlantedBug(
+        "a replay does not wait for whoever completes the batch",
+        "jobs: a replay of the callback meets the end of its batch",
+        (Edit("job_replay", "where b.callback_job_id = p_id for share", "where b.callback_job_id = p_id"),),
+    ),
+    PlantedBug(
+        "the pruning of history does not lock the dead jobs whose history it keeps",
+        "job: the pruning of jobs meets the pruning of history",
+        (Edit("_history_dead", "order by f.job_id for share", "order by f.job_id"),),
+    ),
+    PlantedBug(
+        "the pruning of history does not see that a dead job is being replayed",
+        "job: a replay meets the pruning of history",
+        (Edit("_history_dead", "order by f.job_id for share", "order by f.job_id"),),
+    ),
 )

@@ -14,6 +14,7 @@ from tests.isolation.job_calls import (
     MISMATCH,
     NOT_OWNER,
     PRUNE,
+    PRUNE_HISTORY,
     REPLAY,
     WAITING,
 )
@@ -79,17 +80,48 @@ WHILE_WAITING = (
     ),
 )
 
+# A dead job keeps its history, however old; what is kept for a job that is gone would stay for ever.
+LONG_DEAD = Given(
+    (*DEAD.statements, "select isolation.at(60)"),
+    "dead 1 by a",
+    """
+    select state || ' ' || attempt || coalesce(' by ' || owner, '') from fencepost.jobs
+    union all
+    select 'dead without its history' from fencepost.jobs j where j.state = 'dead'
+      and not exists (select from fencepost.event e where e.noun = 'job' and e.subject = j.job_id::text)
+    union all
+    select 'history is kept for nobody' from fencepost.event e where e.noun = 'job' and e.spared
+      and not exists (select from fencepost.jobs j where j.job_id::text = e.subject)
+    """,
+)
+
 WHEN_DEAD = (
     Pair("two replays", DEAD, REPLAY, REPLAY, Second(MISMATCH), Second(MISMATCH)),
     Pair("a replay meets a discard", DEAD, REPLAY, DISCARD, Second(CANCELLED), Second(MISMATCH)),
     Pair("two discards", DEAD, DISCARD, DISCARD, Second(CANCELLED), Second(CANCELLED)),
     Pair(
         "a replay meets the pruning",
-        Given((*DEAD.statements, "select isolation.at(60)"), "dead 1 by a", DEAD.state),
+        LONG_DEAD,
         REPLAY,
         PRUNE,
         a_second=Second("refused: not_found"),
         b_second=Second("0", while_open="0"),
+    ),
+    Pair(
+        "a replay meets the pruning of history",
+        LONG_DEAD,
+        REPLAY,
+        PRUNE_HISTORY,
+        a_second=Second("done"),
+        b_second=Second("1"),
+    ),
+    Pair(
+        "the pruning of jobs meets the pruning of history",
+        LONG_DEAD,
+        PRUNE,
+        PRUNE_HISTORY,
+        a_second=Second("1", while_open="0"),
+        b_second=Second("1"),
     ),
 )
 
