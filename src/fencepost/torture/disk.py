@@ -25,6 +25,10 @@ class Disk(Protocol):
 
     def drain(self) -> None: ...
 
+    def sync(self) -> None:
+        """Whatever was written is kept from now on, as if the whole file system had been synced."""
+        ...
+
     def cut_power(self) -> bool:
         """False where nothing is ever forgotten."""
         ...

@@ -201,6 +201,8 @@ class Faults:
         """Whatever befell it, and however often: it runs, and moves."""
         if self._ground.postgres.running:
             self._ground.postgres.resume()
+        elif self._ground.disk is not None:
+            self._ground.disk.sync()
         self._ground.postgres.start()
         self._postgres_is_away = False
 
@@ -312,7 +314,8 @@ class Faults:
 
     def _cut_power(self, blow: Blow) -> bool:
         """The machine of both servers goes dark: what was not synced is gone."""
-        if self._ground.disk is None:
+        if self._ground.disk is None or not self._ground.postgres.running:
+            # It is dark already: nothing was written since.
             return False
         for server in (self._ground.postgres, self._ground.valkey):
             if server.running:

@@ -70,7 +70,8 @@ GOALS: Mapping[str, Goal] = {
     "servers": Goal(
         ("leases", "jobs", "players"),
         ("postgres-kill", "redis-kill", "redis-wipe"),
-        0.2,
+        # Long enough for a server to come back and for work to be done: else nothing is there to be lost.
+        1.0,
         (
             Size("kills of PostgreSQL", 2000, ("postgres-kill",)),
             Size("kills of Redis", 2000, ("redis-kill",)),
@@ -80,7 +81,14 @@ GOALS: Mapping[str, Goal] = {
     "network": Goal(
         ("leases", "jobs", "nonces", "players"), NETWORK, 0.1, (Size("network faults", 10_000, NETWORK),)
     ),
-    "power": Goal(("leases", "jobs"), ("power-cut",), 0.5, (Size("power cuts", 1000, ("power-cut",)),)),
+    "power": Goal(
+        ("leases", "jobs"),
+        ("power-cut",),
+        3.0,
+        (Size("power cuts", 1000, ("power-cut",)),),
+        # Every byte goes through a process of ours, and the server reads its log after each cut.
+        Floors(effects_per_second=2.0, hits_per_second=0.1),
+    ),
     "nonces": Goal(("nonces",), ("kill", "pause"), 2.0, (Size(EFFECTS, 10_000_000),)),
     "streams": Goal(("flows",), ("crash", "kill"), 2.0, (Size(EFFECTS, 10_000_000),)),
 }

@@ -1,8 +1,8 @@
 """The process that serves a `VolatileDisk` to the kernel, by the protocol of /dev/fuse (7.31).
 
 It is run as a program: its argument is the descriptor of the device, and it reads words from standard input:
-`cut` forgets what was not synced, `fill` and `drain` make the disk full and not. It answers each with a line.
-When it ends, however it ends, the kernel ends the file system with it.
+`cut` forgets what was not synced, `sync` syncs everything, `fill` and `drain` make the disk full and not. It
+answers each with a line. When it ends, however it ends, the kernel ends the file system with it.
 
 Nothing is cached by the kernel beyond an open: after a cut, who opens a file reads what the disk still has.
 """
@@ -85,6 +85,8 @@ class Server:
         match word:
             case "cut":
                 self._disk.cut_power()
+            case "sync":
+                self._disk.sync_all()
             case "fill":
                 self._disk.is_full = True
             case _:

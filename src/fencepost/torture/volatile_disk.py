@@ -118,6 +118,11 @@ class VolatileDisk:
             self.nodes[folder].durable_names = dict(self.nodes[folder].names)
         self._changed_folders.clear()
 
+    def sync_all(self) -> None:
+        for number in list(self._changed_files & self.nodes.keys()):
+            self._sync_bytes(self.nodes[number])
+        self.sync(ROOT)
+
     def cut_power(self) -> None:
         """Forget what was not synced, and everybody who had a file open."""
         for folder in self._changed_folders & self.nodes.keys():

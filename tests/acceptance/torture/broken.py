@@ -1,9 +1,11 @@
-"""Systems of somebody's own: one that loses an effect, to be seen, and nothing else."""
+"""Systems of somebody's own: one that loses an effect, and one that leaves everything lying about."""
 
 import threading
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any
+
+import psycopg
 
 from fencepost.testing import Breach
 from fencepost.torture.effects import exactly_once
@@ -37,6 +39,52 @@ class Forgetful:
 
     def judge(self, stage: Stage) -> Iterable[Breach]:
         return exactly_once(["a", "b", "c"], ["a", "c"])
+
+    def remains(self, stage: Stage) -> Iterable[Breach]:
+        return ()
+
+
+LITTER = """
+    create table litter (id int);
+    select fencepost.lease_acquire('printer', 'nobody', '1 hour');
+    select fencepost.job_submit('q', 'k', '{}');
+    select fencepost.job_claim_next('q', 1, 'nobody', 1, '1 hour');
+"""
+
+
+class Untidy:
+    """Does nothing but one thing while there are faults; and never clears anything away."""
+
+    name = "untidy"
+    processes = 1
+    points = ()
+    uses_redis = False
+    bears_clock_jumps = True
+    # Set when the faults are over. The run's own value of this class lives in the test's process.
+    calm = threading.Event()
+
+    def load(self) -> None: ...
+
+    @contextmanager
+    def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
+        with stage.database.connect_admin() as admin:
+            admin.execute(LITTER)
+            admin.execute("begin; insert into litter values (1); prepare transaction 'litter'")
+        with psycopg.connect(stage.admin_url, autocommit=True) as forgotten:
+            forgotten.execute("select 1")
+            yield {}
+
+    def serve(self, errand: Errand) -> None:
+        until_told_to_end().wait()
+
+    def ask(self, stage: Stage, turn: int) -> None:
+        threading.Event().wait(0.05)
+
+    def account(self, stage: Stage) -> Account:
+        return Account(1000, 1000 if self.calm.is_set() else 1)
+
+    def judge(self, stage: Stage) -> Iterable[Breach]:
+        return ()
 
     def remains(self, stage: Stage) -> Iterable[Breach]:
         return ()

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from fencepost.torture.ordeal import Ordeal, Outcome, Plan
+from fencepost.torture.faults import Tally
+from fencepost.torture.ordeal import Moment, Ordeal, Outcome, Plan
 from fencepost.torture.schedule import chosen_kinds
 from fencepost.torture.stage import Stage
 from fencepost.torture.systems import PLACES
+from tests.acceptance.torture.broken import Untidy
 from tests.specs import traces
 
 KINDS = [kind for kind in chosen_kinds([]) if kind != "disk-full"]
@@ -85,6 +87,28 @@ def test_a_short_torture_of_everything_breaks_nothing() -> None:
     assert min(outcome.effects.values()) > 0
     assert outcome.tally.hit.total() > 0
     check_by_specification(recorder)
+
+
+def test_what_is_left_behind_is_seen_and_effects_of_the_calm_do_not_count() -> None:
+    plan = Plan(
+        7,
+        1.0,
+        ["tests.acceptance.torture.broken:Untidy"],
+        ["pause"],
+        server_settings={"fsync": "off"},
+        liveness_leases=0.0,
+    )
+
+    def watch(moment: Moment, _tally: Tally) -> None:
+        if moment.at > plan.seconds:
+            Untidy.calm.set()
+
+    outcome = Ordeal(plan, watch=watch).run()
+
+    left = {breach.key for _, breach in outcome.judgement.breaches if breach.rule == "left behind"}
+    assert left == {"connections", "leases", "running jobs", "prepared transactions"}
+    assert "0 effects, at least" in str(outcome.judgement.too_easy)
+    assert sum(outcome.effects.values()) == 1000
 
 
 @pytest.mark.full

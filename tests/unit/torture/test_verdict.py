@@ -2,6 +2,8 @@
 
 from fencepost.testing import Breach
 from fencepost.torture.effects import UNDECIDED, exactly_once, in_order
+from fencepost.torture.ordeal import Plan, allowed_seconds
+from fencepost.torture.stage import Account
 from fencepost.torture.verdict import Floors, Hardness, judge
 
 HARD = Hardness(10.0, {"jobs": 100, "leases": 50}, hits=10, ambiguous=5)
@@ -49,6 +51,13 @@ def test_a_search_that_gave_up_makes_a_run_void_and_hides_no_breach() -> None:
         "leases: undecided: printer-0 gave up after 4 configurations"
     ]
     assert judge([undecided, broken], HARD, FLOORS).breaches == [broken]
+
+
+def test_who_did_nothing_has_not_all_the_time_in_the_world() -> None:
+    plan = Plan(7, 30, ["jobs"], ["kill"], lease_seconds=2.0)
+
+    assert allowed_seconds(plan, 30, [Account(1060, 1000), Account(60, 60)]) == 10 + 60 * 30 / 1000
+    assert allowed_seconds(plan, 30, [Account(60, 1)]) == 10 + 30
 
 
 def test_order_is_kept_for_each_key_alone() -> None:

@@ -103,3 +103,16 @@ def test_a_folder_with_names_in_it_stays(disk: VolatileDisk) -> None:
 
     with pytest.raises(OSError, match="not empty"):
         disk.remove(ROOT, b"folder")
+
+
+def test_a_sync_of_all_keeps_everything(disk: VolatileDisk) -> None:
+    folder = disk.make(ROOT, b"folder", FOLDER)
+    file = disk.make(folder.number, b"file", FILE)
+    disk.write(file.number, 0, b"kept")
+    disk.sync_all()
+    disk.write(file.number, 0, b"lost")
+
+    disk.cut_power()
+
+    assert disk.read(file.number, 0, 10) == b"kept"
+    assert set(disk.nodes[folder.number].names) == {b"file"}
