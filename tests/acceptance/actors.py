@@ -37,6 +37,14 @@ def hold_job(url: str, posture: str, job_id: int) -> None:
         _stand_and_commit(connection, posture, lambda: connection.execute(finish, (job_id, attempt)))
 
 
+def hold_player(url: str, posture: str, player: str) -> None:
+    """Lock the player's row; stand still in a posture until told to go on; commit."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("begin")
+        connection.execute("select fencepost.player_bump(%s)", (player,))
+        _stand_and_commit(connection, posture, lambda: None)
+
+
 def _stand_and_commit(connection: Connection, posture: str, finish: Callable[[], object]) -> None:
     try:
         POSTURES[posture](connection)

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, Generic, LiteralString, TypeVar
 
 import psycopg
@@ -100,19 +101,31 @@ async def take_over(connect: AsyncConnect, takeover: Takeover[T], patience: Pati
     async with connect() as taker, taker.transaction():
         await taker.execute(READ_COMMITTED)
         waiter = await run(taker, _bound(patience))
-        attempt = asyncio.ensure_future(run(taker, takeover.attempt))
         seen: list[int] = []
-        try:
-            for pause in patience.pauses():
-                if (await asyncio.wait([attempt], timeout=pause))[0]:
-                    break
-                async with connect() as evictor:
-                    # A refusal says: not expired any more, or gone. The attempt's own answer will say so too.
-                    with suppress(Refusal):
-                        seen = await run(evictor, takeover.evict(waiter, seen))
-            return await attempt
-        finally:
-            attempt.cancel()
+
+        async def look() -> None:
+            nonlocal seen
+            async with connect() as evictor:
+                # A refusal says: not expired any more, or gone. The attempt's own answer will say so too.
+                with suppress(Refusal):
+                    seen = await run(evictor, takeover.evict(waiter, seen))
+
+        return await outwait(run(taker, takeover.attempt), look, patience)
+
+
+async def outwait(
+    attempt: Coroutine[Any, Any, T], look: Callable[[], Awaitable[None]], patience: Patience
+) -> T:
+    """Await an attempt that may be blocked; while it is, look from elsewhere who blocks it."""
+    waiting = asyncio.ensure_future(attempt)
+    try:
+        for pause in patience.pauses():
+            if (await asyncio.wait([waiting], timeout=pause))[0]:
+                break
+            await look()
+        return await waiting
+    finally:
+        waiting.cancel()
 
 
 def take_over_sync(connect: Connect, takeover: Takeover[T], patience: Patience | None = None) -> T:
@@ -133,16 +146,17 @@ def take_over_sync(connect: Connect, takeover: Takeover[T], patience: Patience |
 
 async def evict_job(database_url: str, job_id: int, grace_seconds: float) -> None:
     """Put a job back that an expired holder blocks. Fine when it has moved on meanwhile."""
-
-    @asynccontextmanager
-    async def connect() -> AsyncGenerator[psycopg.AsyncConnection[Any]]:
-        async with await psycopg.AsyncConnection.connect(
-            database_url, autocommit=True, prepare_threshold=None
-        ) as connection:
-            yield connection
-
     with suppress(Refusal):
-        await take_over(connect, of_job(job_id, grace_seconds=grace_seconds))
+        await take_over(partial(connecting, database_url), of_job(job_id, grace_seconds=grace_seconds))
+
+
+@asynccontextmanager
+async def connecting(database_url: str) -> AsyncGenerator[psycopg.AsyncConnection[Any]]:
+    """A connection outside every pool: a pool's may all be waiting."""
+    async with await psycopg.AsyncConnection.connect(
+        database_url, autocommit=True, prepare_threshold=None
+    ) as connection:
+        yield connection
 
 
 def _bound(patience: Patience) -> Call[int]:

@@ -8,6 +8,8 @@ version, the writes, the audit, the answer.
     planning.py      the dice and the plan: made once, outside of every retry
     execution.py     the loop that executes one plan until its version fits
     pipeline.py      one request from end to end
+    ferry.py         tries that come together share a commit
+    vigil.py         ends whoever holds for too long what others wait for
     errors.py        the codes, as Twirp has them
     contract.py      the same over HTTP
     gate.py          requests without an id: counted, then refused

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import psycopg
 
@@ -35,9 +35,10 @@ T = TypeVar("T")
 CONFLICT = "ZF110"
 UNFIT = "ZF111"
 STALE = "ZF112"
-# Waited too long for a row, was chosen to end a deadlock, or met a stricter isolation: nothing was written.
+HELD = "55P03"
+# Was chosen to end a deadlock, or met a stricter isolation: nothing was written.
 DEADLOCK = "40P01"
-LOST_RACES = frozenset({"55P03", DEADLOCK, "40001"})
+LOST_RACES = frozenset({DEADLOCK, "40001"})
 PAUSE_SECONDS_MAX = 0.05
 
 
@@ -45,6 +46,9 @@ class Sender(Protocol):
     """Whoever makes a call in a transaction: its own, or the caller's."""
 
     async def run(self, call: Call[T]) -> T: ...
+
+
+Outwait: TypeAlias = Callable[[Coroutine[Any, Any, Executed], Planned[P]], Awaitable[Executed]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,8 @@ class Execution(Generic[P]):
     tries_max: int
     on_conflict: Callable[[], None]
     ferry: Ferry[P] | None = None
+    outwait: Outwait[P] | None = None
+    """Awaits a try that may have to wait for somebody's row."""
     is_joined: bool = False
     """Inside somebody's transaction, which keeps what it has locked whatever a savepoint undoes."""
     keep: bool = True
@@ -98,7 +104,8 @@ class Execution(Generic[P]):
             carried = await ferry.carry(Passenger(self.ticket, self.planned, version, self.keep))
             if carried is not None:
                 return carried
-        return await self.sender.run(self.ledger.execute(self.ticket, self.planned, version, keep=self.keep))
+        attempt = self.sender.run(self.ledger.execute(self.ticket, self.planned, version, keep=self.keep))
+        return await (self.outwait(attempt, self.planned) if self.outwait else attempt)
 
     async def _try(self, version: int | None) -> Executed | _Again:
         try:
@@ -132,6 +139,12 @@ class Execution(Generic[P]):
                 "Another transaction holds what this one waits for, and waits for what this one holds. Begin "
                 "yours again, and touch several players in order of their ids.",
                 reason="deadlock",
+            ) from error
+        if error.sqlstate == HELD:
+            raise Aborted(
+                "Another transaction has held the same rows all the time. "
+                "Nothing was written; send it again.",
+                reason="contention",
             ) from error
         if error.sqlstate in LOST_RACES:
             self.on_conflict()

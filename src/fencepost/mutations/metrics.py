@@ -22,6 +22,7 @@ class MutationMetrics:
     conflicts: Counter
     unkeyed: Counter
     cache_errors: Counter
+    evictions: Counter
     loop_errors: Counter
 
     # The children by their labels: to look one up costs more than to count with it.
@@ -64,6 +65,11 @@ class MutationMetrics:
             ),
             cache_errors=metrics.counter(
                 "mutation_cache_errors", "Times that Redis could not be asked.", labels=("service", "reason")
+            ),
+            evictions=metrics.counter(
+                "mutation_evictions",
+                "Transactions that were ended because others waited too long for what they held.",
+                labels=("service",),
             ),
             loop_errors=metrics.counter("mutation_loop_errors", "What a loop caught.", labels=("loop",)),
         )

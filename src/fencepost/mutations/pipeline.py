@@ -31,12 +31,13 @@ from fencepost.mutations.errors import (
     KeyReused,
     MutationError,
 )
-from fencepost.mutations.execution import Execution, Sender, explaining
+from fencepost.mutations.execution import Execution, Outwait, Sender, explaining
 from fencepost.mutations.ferry import CarriesMany, Ferry
 from fencepost.mutations.ledger import Executed, Ledger, Ticket
 from fencepost.mutations.metrics import MutationMetrics
 from fencepost.mutations.planning import Planned, make_plan
 from fencepost.mutations.settings import MutationSettings
+from fencepost.mutations.vigil import Evicts, Vigil
 from fencepost.tracing import span
 from fencepost.transaction import Transaction
 
@@ -65,7 +66,10 @@ class Answer:
 
 
 class Pipeline(Generic[S, P]):
-    """The mutations of one service. `cache` is None where there is no Redis."""
+    """The mutations of one service.
+
+    `cache` is None where there is no Redis, `vigil` where nobody is ended.
+    """
 
     def __init__(
         self,
@@ -74,6 +78,7 @@ class Pipeline(Generic[S, P]):
         settings: MutationSettings,
         metrics: MutationMetrics,
         cache: AnswerCache | None = None,
+        vigil: Vigil | None = None,
     ) -> None:
         self._database = database
         self._ledger = ledger
@@ -85,6 +90,7 @@ class Pipeline(Generic[S, P]):
             if isinstance(ledger, CarriesMany) and settings.ferry_places > 1
             else None
         )
+        self._outwait = _outwait(vigil, ledger) if vigil and isinstance(ledger, Evicts) else None
 
     async def run(
         self,
@@ -226,6 +232,7 @@ class Pipeline(Generic[S, P]):
                 self._count_conflict(ticket),
                 # Somebody's transaction is nobody else's.
                 self._ferry if sender is self._database else None,
+                self._outwait,
                 is_joined=sender is not self._database,
             )
             return _answer(await execution.settle(seen.version))
@@ -243,6 +250,10 @@ class _Joined:
     async def run(self, call: Call[T]) -> T:
         async with self.tx.savepoint():
             return await self.tx.run(call)
+
+
+def _outwait(vigil: Vigil, ledger: Evicts) -> Outwait[Any]:
+    return lambda attempt, planned: vigil.keep(attempt, lambda: ledger.evict(planned))
 
 
 def _planned(mutation: Mutation[R, S, P], request: R, snapshot: S) -> Planned[P]:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fencepost.kernel.call import Call, Row, document, one, optional_document, optional_text, parsed, text
+from fencepost.kernel.call import (
+    Call,
+    Row,
+    column,
+    document,
+    one,
+    optional_document,
+    optional_text,
+    parsed,
+    text,
+)
 from fencepost.mutations.ferry import Passenger
 from fencepost.mutations.ledger import Executed, Look, Ticket
 from fencepost.mutations.planning import Planned
@@ -19,6 +29,11 @@ SERVICE = "players"
 def scope_of(player_id: str) -> str:
     """Request ids are a player's own. `functions/player_execute.sql` and the view know this form too."""
     return f"player:{player_id}"
+
+
+def evict(players: Sequence[str]) -> Call[list[int]]:
+    """End whoever has kept one of these players' rows from others for too long."""
+    return Call("select * from fencepost.player_evict(%s::text[])", (list(players),), column)
 
 
 class PlayerLedger:
@@ -108,6 +123,9 @@ class PlayerLedger:
             ),
             one(read),
         )
+
+    def evict(self, planned: Planned[PlayerPlan]) -> Call[list[int]]:
+        return evict(planned.plan.players)
 
     def _executed(
         self, ticket: Ticket, response: dict[str, Any], outcome: str, stored: str | None

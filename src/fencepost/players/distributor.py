@@ -16,7 +16,8 @@ from pydantic_core import to_json
 from fencepost.kernel import marker
 from fencepost.kernel.call import Call, document, nothing, optional_text, scalar, text
 from fencepost.mutations.planning import make_plan
-from fencepost.players.accounting import scope_of
+from fencepost.mutations.vigil import Vigil
+from fencepost.players.accounting import evict, scope_of
 from fencepost.players.catalog import Reward
 from fencepost.players.plan import Change
 from fencepost.transaction import Transaction
@@ -41,10 +42,17 @@ class VersionBumper(Protocol):
 
 
 class PlayerVersionBumper:
-    """The one for our own players; several distributions in one transaction raise the version once."""
+    """The one for our own players; several distributions in one transaction raise the version once.
+
+    `Players.version_bumper` is one with a vigil: whoever holds the row for too long is ended.
+    """
+
+    def __init__(self, vigil: Vigil | None = None) -> None:
+        self._vigil = vigil
 
     async def bump(self, tx: Transaction, player: str) -> int:
-        return await tx.run(bump(player))
+        attempt = tx.run(bump(player))
+        return await (self._vigil.keep(attempt, lambda: evict([player])) if self._vigil else attempt)
 
 
 async def distribute_and_sync(

@@ -116,6 +116,10 @@ class PlayerPlan:
     source: str | None = None
     creates: bool = False
 
+    @property
+    def players(self) -> list[str]:
+        return [party.player_id for party in self.parties]
+
     def as_json(self, seed: int) -> dict[str, Any]:
         return {
             "parties": [

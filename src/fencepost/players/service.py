@@ -11,6 +11,7 @@ from fencepost.drive.answer_cache import AnswerCache
 from fencepost.drive.connection import connect
 from fencepost.house import Fencepost
 from fencepost.kernel import migrate
+from fencepost.kernel.eviction import Patience
 from fencepost.loop import Loop
 from fencepost.mutations.cleaning import GateCleaner
 from fencepost.mutations.declaration import Mutation, mutations_of
@@ -18,9 +19,11 @@ from fencepost.mutations.errors import InvalidArgument
 from fencepost.mutations.metrics import MutationMetrics
 from fencepost.mutations.pipeline import Answer, Pipeline
 from fencepost.mutations.settings import MutationSettings
+from fencepost.mutations.vigil import Vigil
 from fencepost.players import rules
 from fencepost.players.accounting import SERVICE, PlayerLedger
 from fencepost.players.catalog import missing
+from fencepost.players.distributor import PlayerVersionBumper
 from fencepost.players.plan import PlayerPlan
 from fencepost.players.reading import Player, state
 from fencepost.players.requests import PlayerRequest
@@ -28,6 +31,9 @@ from fencepost.players.snapshot import PlayerSnapshot
 from fencepost.transaction import Transaction
 
 AnyMutation = Mutation[Any, PlayerSnapshot, PlayerPlan]
+# As long as a player may be held, and as long as a mutation waits: `functions/player_hold.sql` and
+# `player_execute.sql` say so.
+PATIENCE = Patience(first_pause_seconds=20.1, longest_pause_seconds=1, seconds_max=30)
 
 
 class Players:
@@ -38,6 +44,7 @@ class Players:
         fp: Fencepost,
         settings: MutationSettings | None = None,
         metrics: MutationMetrics | None = None,
+        patience: Patience = PATIENCE,
     ) -> None:
         self.fp = fp
         self.settings = settings or MutationSettings()
@@ -45,7 +52,9 @@ class Players:
         self.mutations: Mapping[str, AnyMutation] = mutations_of(rules)
         self._by_request = {declared.request: declared for declared in self.mutations.values()}
         self.cache = _cache(fp, self.settings, self.metrics)
-        self._pipeline = Pipeline(fp, PlayerLedger(), self.settings, self.metrics, self.cache)
+        vigil = Vigil(fp.database_url, patience, self.metrics.evictions.labels(SERVICE))
+        self.version_bumper = PlayerVersionBumper(vigil)
+        self._pipeline = Pipeline(fp, PlayerLedger(), self.settings, self.metrics, self.cache, vigil)
 
     async def run(
         self, request: PlayerRequest, *, request_id: str | None, actor: str | None = None

@@ -70,14 +70,9 @@ async def test_tries_that_are_used_up_are_aborted_and_nothing_is_written(
     with pytest.raises(Aborted) as refused:
         await hasty.run(BOX, request_id="r1")
     assert refused.value.meta["reason"] == "contention"
-    assert (await balances_without_audit(players, "ann"))["box"] == 100
+    assert (await balances(players, "ann"))["box"] == 100
     monkeypatch.undo()
     assert (await players.run(BOX, request_id="r1")).layer == "executed"
-
-
-async def balances_without_audit(players: Players, player_id: str) -> dict[str, int]:
-    """A bare bump leaves a version that no audit explains."""
-    return {h.item: h.count for h in await players.fp.run(reading.inventory(player_id))}
 
 
 async def test_a_plan_whose_ground_has_moved_is_aborted(players: Players, database: Database) -> None:
@@ -164,7 +159,7 @@ async def test_joined_a_conflict_is_undone_alone(players: Players, database: Dat
             await players.join(tx, BOX, request_id="r1")
         rows = await (await tx.execute("select text from note")).fetchall()
     assert rows == [("kept",)]
-    assert (await balances_without_audit(players, "ann"))["box"] == 80
+    assert (await balances(players, "ann"))["box"] == 80
 
 
 async def test_a_refusal_inside_a_transaction_can_be_answered_for(players: Players) -> None:
@@ -174,6 +169,22 @@ async def test_a_refusal_inside_a_transaction_can_be_answered_for(players: Playe
             await players.join(tx, BOX, request_id="r1")
         await players.join(tx, GrantItems(player_id="ann", resources={"gold": 1}), request_id="r2")
     assert await balances(players, "ann") == {"gold": 1}
+
+
+async def test_a_version_that_was_raised_for_nothing_is_in_the_audit_too(
+    players: Players, database: Database
+) -> None:
+    await enrol(players, "ann", gold=5)
+    bumping(database)()
+    async with players.fp.transaction() as tx:
+        await tx.run(bump("ann"))
+        await tx.run(bump("ann"))
+    assert await players.fp.run(reading.audit_check("ann")) == []
+    told = await players.fp.run(reading.history("ann", limit=2))
+    assert [(line.method, line.version, line.actor, line.changes) for line in told] == [
+        ("Bump", 4, "fencepost_service", {}),
+        ("Bump", 3, "fencepost_service", {}),
+    ]
 
 
 BUMP = "select fencepost.player_bump('ann')"

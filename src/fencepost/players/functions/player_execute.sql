@@ -32,12 +32,13 @@ begin
   end loop;
 end $$;
 
--- One mutation, which waits for its players' rows for five seconds at most.
+-- One mutation. It waits for its players' rows, and longer than anybody may hold them (player_hold.sql): the caller has time
+-- to end who does.
 create or replace function fencepost.player_execute(
   p_scope text, p_key text, p_digest text, p_response jsonb, p_method text, p_actor text, p_version bigint, p_plan jsonb
 ) returns table (outcome text, response jsonb)
 language plpgsql volatile security definer
-set search_path = pg_catalog, fencepost, pg_temp set lock_timeout = '5s'
+set search_path = pg_catalog, fencepost, pg_temp set lock_timeout = '30s'
 as $$
 begin
   select e.outcome, e.response into outcome, response
@@ -149,7 +150,7 @@ begin
     end if;
   end if;
 
-  perform fencepost._bound_idle_time(interval '20 seconds');
+  perform fencepost._bound_idle_time(fencepost._player_hold_max());
   with locked as materialized (
     select p.player_id, p.version from fencepost.player p where p.player_id = any (v_players)
     order by p.player_id for update skip locked
@@ -198,7 +199,7 @@ declare
   v_missing text;
 begin
   -- Only a caller with a transaction of its own can stand still in here: it does so for ten seconds at most.
-  perform fencepost._bound_idle_time(interval '20 seconds');
+  perform fencepost._bound_idle_time(fencepost._player_hold_max());
   if cardinality(p_players) = 1 then
     select 1, p.version into v_found, v_version from fencepost.player p where p.player_id = p_acting for update;
   else
@@ -219,20 +220,28 @@ begin
 end $$;
 
 -- Raise a player's version, once in this transaction, and lock the row until its end; the version that it has then. For
--- whoever distributes rewards inside a transaction of his own. Bounds how long that transaction may idle.
+-- whoever distributes rewards inside a transaction of his own. Bounds how long that transaction may idle. Raising it is
+-- recorded: nothing need be distributed afterwards, and every version has its line in the audit.
 create or replace function fencepost.player_bump(p_player text) returns bigint
 language plpgsql volatile security definer
-set search_path = pg_catalog, fencepost, pg_temp set lock_timeout = '5s'
+set search_path = pg_catalog, fencepost, pg_temp set lock_timeout = '30s'
 as $$
 declare
   v_version bigint;
+  v_now     timestamptz;
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('player', p_player, 128);
-  perform fencepost._bound_idle_time(interval '20 seconds');
+  perform fencepost._bound_idle_time(fencepost._player_hold_max());
   perform from fencepost.player p where p.player_id = p_player for update;
-  update fencepost.player p set version = p.version + 1, bumped_by = pg_current_xact_id(), updated_at = fencepost.clock()
-  where p.player_id = p_player and p.bumped_by <> pg_current_xact_id();
+  v_now := fencepost.clock();
+  update fencepost.player p set version = p.version + 1, bumped_by = pg_current_xact_id(), updated_at = v_now
+  where p.player_id = p_player and p.bumped_by <> pg_current_xact_id() returning p.version into v_version;
+  if found then
+    insert into fencepost.player_audit (player_id, version, at, method, source, actor, changes)
+    values (p_player, v_version, v_now, 'Bump', 'bump', session_user, '{}');
+    return v_version;
+  end if;
   select p.version into v_version from fencepost.player p where p.player_id = p_player;
   if not found then
     perform fencepost._refuse('not_found', 'player', p_player, '{}', null);
