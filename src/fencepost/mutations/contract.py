@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -26,8 +26,17 @@ from fencepost.mutations.pipeline import Answer
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
-Perform = Callable[[Mutation[Any, Any, Any], BaseModel, str | None], Awaitable[Answer]]
+ACTOR_HEADER = "X-Actor"
+ACTOR_BYTES_MAX = 256
 _log = get_logger(__name__)
+
+
+class Perform(Protocol):
+    """How a service does one declared mutation."""
+
+    def __call__(
+        self, mutation: Mutation[Any, Any, Any], request: BaseModel, request_id: str | None, actor: str, /
+    ) -> Awaitable[Answer]: ...
 
 
 class Told(BaseModel):
@@ -122,7 +131,12 @@ def _described(mutation: Mutation[Any, Any, Any], path: str) -> dict[str, Any]:
         del schema["properties"][name]
         schema["required"] = [other for other in schema.get("required", ()) if other != name]
     schema["properties"]["request_id"] = {"type": "string", "description": f"or the header {HEADER}"}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+    actor = {"in": "header", "name": ACTOR_HEADER, "schema": {"type": "string", "maxLength": ACTOR_BYTES_MAX}}
+    # What stands in the path is described by the path's own declaration.
+    return {
+        "parameters": [actor],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
+    }
 
 
 def _whole(schema: dict[str, Any]) -> dict[str, Any]:
@@ -149,7 +163,7 @@ def _endpoint(mutation: Mutation[Any, Any, Any], perform: Perform) -> Callable[.
         request_id = _request_id(request, body)
         # What stands in the path is part of the request, as if it stood in the body.
         asked = mutation.request.model_validate({**body, **request.path_params})
-        answer = await perform(mutation, asked, request_id)
+        answer = await perform(mutation, asked, request_id, _actor(request))
         return JSONResponse(answer.response, headers={REPLAYED: "true"} if answer.is_replay else {})
 
     return endpoint
@@ -163,6 +177,18 @@ def _request_id(request: Request, body: dict[str, Any]) -> str | None:
         raise InvalidArgument(f"request_id and the header {HEADER} differ.", argument="request_id")
     # An empty one is how many clients send none.
     return in_body or in_header or None
+
+
+def _actor(request: Request) -> str:
+    """Whose name the audit keeps: what a caller that was let in says of itself, or else where it is."""
+    said = request.headers.get(ACTOR_HEADER)
+    if said is None:
+        return f"http {request.client.host if request.client else 'unknown'}"
+    if not said.isprintable() or not 0 < len(said.encode()) <= ACTOR_BYTES_MAX:
+        raise InvalidArgument(
+            f"The header {ACTOR_HEADER} must have 1 to {ACTOR_BYTES_MAX} printable bytes.", argument="actor"
+        )
+    return said
 
 
 async def _body(request: Request) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from fencepost.mutations.contract import ContractRoute, Told, add_mutation
+from fencepost.mutations.contract import ContractRoute, Perform, Told, add_mutation
 from fencepost.mutations.declaration import Mutation
 from fencepost.mutations.pipeline import Answer
 from fencepost.players.reading import Discrepancy, Event, Holding, audit_check, history, inventory
@@ -37,10 +37,12 @@ def make_router(players: Players) -> APIRouter:
     return router
 
 
-def _performing(players: Players) -> Any:
-    async def perform(_: Mutation[Any, Any, Any], request: BaseModel, request_id: str | None) -> Answer:
+def _performing(players: Players) -> Perform:
+    async def perform(
+        _: Mutation[Any, Any, Any], request: BaseModel, request_id: str | None, actor: str
+    ) -> Answer:
         assert isinstance(request, PlayerRequest)
-        return await players.run(request, request_id=request_id)
+        return await players.run(request, request_id=request_id, actor=actor)
 
     return perform
 

@@ -204,6 +204,26 @@ async def test_a_player_its_inventory_and_its_history_can_be_read(http: httpx.As
     assert (await http.get("/players/nobody/inventory")).status_code == 404
 
 
+async def test_the_audit_says_who_it_was(http: httpx.AsyncClient) -> None:
+    async def actor_after(path: str, **headers: str) -> Any:
+        body = {"player_id": "bob", "dungeon": "cave"} if path.startswith("/twirp") else {"dungeon": "cave"}
+        answer = await http.post(path, json={**body, "request_id": f"{path}{headers}"}, headers=headers)
+        assert answer.status_code == 200, answer.text
+        return (await http.get("/players/bob/history", params={"limit": 1})).json()[0]["actor"]
+
+    for path in ("/players/bob/clear-dungeon", f"{TWIRP}/ClearDungeon"):
+        assert await actor_after(path, **{"X-Actor": "shop/till-7"}) == "shop/till-7"
+        assert await actor_after(path) == "http 127.0.0.1"
+
+
+@pytest.mark.parametrize("actor", ["", "x" * 257, "a\tb"])
+async def test_an_actor_that_cannot_be_written_down_is_refused(http: httpx.AsyncClient, actor: str) -> None:
+    body = {"dungeon": "cave", "request_id": "r"}
+    answer = await http.post("/players/bob/clear-dungeon", json=body, headers={"X-Actor": actor})
+    assert (answer.status_code, answer.json()["meta"]["argument"]) == (400, "actor")
+    assert (await http.get("/players/bob")).json()["version"] == 1
+
+
 async def test_openapi_describes_every_mutation(http: httpx.AsyncClient) -> None:
     paths = (await http.get("/openapi.json")).json()["paths"]
     body = paths["/players/{player_id}/use-item"]["post"]["requestBody"]["content"]["application/json"][
