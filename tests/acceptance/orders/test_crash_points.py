@@ -2,9 +2,11 @@
 be."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from fencepost import orders, outbox
 from fencepost.embedded import Database
 from fencepost.kernel.drivers import run
 from fencepost.orders import desk, order
@@ -12,17 +14,22 @@ from fencepost.orders.broker import Promise
 from fencepost.orders.request import OrderRequest, by_account_and_symbol
 from fencepost.testing import Child, Signals
 from fencepost.testing.broker import HostileBroker
+from fencepost.testing.broker_mood import FRIENDLY, Mood
+from fencepost.testing.points import points_in
 from tests.acceptance.orders.traders import STRENGTH, trade
 from tests.integration.orders.trading_floor import VALID_SECONDS
 
 SETTLED_SECONDS_MAX = 100.0
 QUICK = ("orders.after_send",)
-REST = (
-    "outbox.after_take",
-    "orders.before_send",
-    "outbox.after_delivery",
-    "outbox.before_settle",
-    "outbox.after_settle",
+# Read from the source: a point that is added is died at.
+REST = sorted(
+    {
+        str(point.name)
+        for part in (orders, outbox)
+        for point in points_in(Path(str(part.__file__)).parent)
+        if point.hook == "crash_point"
+    }
+    - {*QUICK}
 )
 POINTS = [*QUICK, *(pytest.param(point, marks=pytest.mark.full) for point in REST)]
 
@@ -68,7 +75,9 @@ def is_refused(database: Database) -> bool:
 
 @pytest.mark.parametrize("point", POINTS)
 def test_a_worker_that_is_killed_leaves_one_order(database: Database, point: str) -> None:
-    with HostileBroker(Promise.NOTHING) as broker, Signals() as signals:
+    # Only about an order whose answer was lost is anything asked.
+    mood = Mood(lose_reply=100) if point == "orders.after_question" else FRIENDLY
+    with HostileBroker(Promise.NOTHING, mood=mood) as broker, Signals() as signals:
         place(database, "killed")
         with worker(database, broker, signals, f"{point}:kill") as first:
             first.be_killed(within=60)

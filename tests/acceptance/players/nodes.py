@@ -9,24 +9,29 @@ import random
 import signal
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
-from fencepost import Fencepost, crashpoints
+from fencepost import Fencepost, crashpoints, mutations
 from fencepost.mutations.settings import MutationSettings
+from fencepost.players import service
 from fencepost.players.api import make_router
 from fencepost.players.service import Players
 from fencepost.testing import Child, child_main
+from fencepost.testing.points import points_in
 from fencepost.web.app import make_app
 from fencepost.web.part import Part
 from fencepost.web.server import WebServer
 from fencepost.web.settings import WebSettings
 
-POINTS = (
-    "mutations.after_announce",
-    "mutations.after_look",
-    "mutations.before_execute",
-    "mutations.after_commit",
-    "mutations.after_answer",
+# Read from the source: a point that is added is died at.
+POINTS = tuple(
+    sorted(
+        str(point.name)
+        for part in (mutations, service)
+        for point in points_in(Path(str(part.__file__)).parent)
+        if point.hook == "crash_point"
+    )
 )
 # Short, because the clients wait for a dead node's announcement to end.
 SETTINGS = MutationSettings(pending_seconds=0.5, cache_wait_seconds=0.2)
