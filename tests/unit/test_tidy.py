@@ -32,10 +32,6 @@ TEXTS = {
 }
 LINES_MAX = 400
 
-# Files that may be longer, each with its reason.
-LONG = {
-    "src/fencepost/kernel/job.py": "one thin call for each function of the job's state machine",
-}
 # Names that may be short, each with its reason.
 SHORT = {
     "src/fencepost/cli/up.py": "it is the command `fencepost up`",
@@ -297,16 +293,16 @@ def test_every_file_has_a_name_that_says_something() -> None:
     assert nameless - set(SHORT) == set()
 
 
-def test_no_source_file_is_one_that_nobody_dares_to_split() -> None:
+def test_no_file_is_one_that_nobody_dares_to_split() -> None:
+    """Of the source, whatever its language, and of the tests' code."""
     long = {
         relative(path): count
         for path in files()
-        if relative(path).startswith("src/")
+        if (relative(path).startswith("src/") or is_python(path))
         and (count := len(path.read_text(encoding="utf-8").splitlines())) > LINES_MAX
     }
 
-    assert {name: count for name, count in long.items() if name not in LONG} == {}
-    assert set(LONG) <= set(long), "an exception that is not needed any more"
+    assert long == {}
 
 
 def test_every_package_of_the_source_is_one() -> None:
