@@ -61,14 +61,14 @@ def _add_submissions(router: APIRouter, judging: Judging) -> None:
     @router.get("/status/{job_id}")
     async def status(job_id: Id, who: Who) -> dict[str, Any]:
         """Where a submission stands: its state, its attempt, and its result once there is one."""
-        return as_json(await viewing.standing(judging, who, job_id))
+        return as_json(await viewing.standing(judging, who, job_id), who)
 
     @router.get("/status/{job_id}/events")
     async def events(job_id: Id, who: Who) -> StreamingResponse:
         """The same as server-sent events: one at once, one for each change, the last with the verdict."""
         await viewing.standing(judging, who, job_id)
         return StreamingResponse(
-            viewing.events(judging, job_id),
+            viewing.events(judging, who, job_id),
             media_type="text/event-stream",
             headers={"Cache-Control": "no-store"},
         )

@@ -52,6 +52,7 @@ async def compile_sources(
     out = workshop.new_app()
     order = language.compile_order(workshop.place(source), list(sources), entry, out)
     if order is None:
+        remove_folder(out)
         return Compiled(Program(language, workshop.place(source), entry), "", None)
     order = replace(order, job_id=job_id, attempt_id=attempt_id)
     with workshop.scratch_file() as said, workshop.scratch_file() as nothing:

@@ -22,6 +22,8 @@ class CaseResult:
     message: str = ""
     share: float = 1.0
     """Of the test's worth, when its validator gives parts."""
+    points: float | None = None
+    """Instead of them, when its validator gives points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,8 @@ def grade(problem: Problem, results: Results) -> Grade:
     if not problem.scoring:
         return Grade(failed[0] if failed else "AC", None, time_ms, mem_kb)
     score = _score(problem.data, results)
-    verdict = "AC" if not failed else ("PA" if score > 0 else failed[0])
+    whole = not failed and all(one.share == 1 for one in ran)
+    verdict = "AC" if whole else ("PA" if score > 0 or not failed else failed[0])
     return Grade(verdict, round(score, 6), time_ms, mem_kb)
 
 
@@ -54,7 +57,11 @@ def is_solved(group: Group, results: Results) -> bool:
 
 def is_lost(group: Group, results: Results) -> bool:
     """Whether more tests of the group cannot change anything."""
-    failed = any(results[case.name].verdict != "AC" for case in group.all_cases() if case.name in results)
+    verdicts = {results[case.name].verdict for case in group.all_cases() if case.name in results}
+    if group.aggregation is Aggregation.ALL:
+        return bool(verdicts - {"AC"})
+    # A part of a test is less than the whole of it, and more than nothing.
+    failed = bool(verdicts - {"AC", "PA"})
     return failed and (group.stop_at_failure or group.aggregation is Aggregation.MIN)
 
 
@@ -68,7 +75,7 @@ def points_by_group(problem: Problem, results: Results) -> dict[str, float]:
     data = problem.data
     if data.aggregation is not Aggregation.SUM or not data.groups:
         return {data.name: round(_score(data, results), 6)}
-    own = sum(data.score * _share(results.get(case.name)) for case in data.cases)
+    own = sum(_worth(data, results.get(case.name)) for case in data.cases)
     points = {group.name: round(_score(group, results), 6) for group in data.groups}
     return points | ({data.name: round(own, 6)} if data.cases else {})
 
@@ -82,14 +89,23 @@ def best(problem: Problem) -> float:
 
 
 def _score(group: Group, results: Results) -> float:
-    own = [_share(results.get(case.name)) for case in group.cases]
-    below = [_score(one, results) for one in group.groups]
-    if group.aggregation is Aggregation.MIN:
-        return min([group.score * share for share in own] + below, default=0.0)
-    return sum(group.score * share for share in own) + sum(below)
+    if group.aggregation is Aggregation.ALL:
+        return group.score if is_solved(group, results) else 0.0
+    parts = [_worth(group, results.get(case.name)) for case in group.cases]
+    parts += [_score(one, results) for one in group.groups]
+    match group.aggregation:
+        case Aggregation.MIN:
+            return min(parts, default=0.0)
+        case Aggregation.MAX:
+            return max(parts, default=0.0)
+        case Aggregation.AVG:
+            return sum(parts) / max(1, len(parts))
+        case _:
+            return sum(parts)
 
 
-def _share(result: CaseResult | None) -> float:
-    if result is None:
+def _worth(group: Group, result: CaseResult | None) -> float:
+    """Of one test."""
+    if result is None or result.verdict not in ("AC", "PA"):
         return 0.0
-    return result.share if result.verdict in ("AC", "PA") else 0.0
+    return group.score * result.share if result.points is None else result.points

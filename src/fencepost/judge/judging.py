@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -27,6 +28,9 @@ from fencepost.judge.validating import Opinion, Validator
 from fencepost.judge.workshop import Workshop
 
 LITTLE_BYTES = 16_384
+TOLD_MS = 100
+"""How much longer than its validator a program ran that had been told before: their boxes do not start as
+one."""
 Progress = Callable[[Sequence[CaseResult], int], Awaitable[None]]
 
 
@@ -53,6 +57,17 @@ class _Run:
     validator: Validator | None
     job_id: str
     attempt_id: int
+
+    def flags(self, case: TestCase) -> Sequence[str]:
+        return case.flags if case.flags is not None else self.problem.flags
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """Where a validator leaves its feedback in one pass, and what it left in the last."""
+
+    feedback: Path | None
+    remembered: Path | None
 
 
 class JudgeFault(Exception):
@@ -200,92 +215,108 @@ class Judge:
         return results
 
     async def _case(self, run: _Run, case: TestCase) -> CaseResult:
-        if run.validator is None and not run.problem.interactive:
+        if run.validator is None:
             return await self._passes(run, case, None)
         feedback = self._workshop.new_app()
         try:
-            if run.problem.interactive:
-                return await self._interactive(run, case, feedback)
             return await self._passes(run, case, feedback)
         finally:
             remove_folder(feedback)
 
     async def _passes(self, run: _Run, case: TestCase, feedback: Path | None) -> CaseResult:
-        """Run and check; a multi-pass validator may hand over another input for another run. Only a validator
-        has feedback to give."""
-        given = await self._cache.path(case.input)
+        """Run and check; a multi-pass validator may hand over another input for another run, and finds there
+        what it left itself. Only a validator has feedback to give."""
+        one_pass = self._interactive if run.problem.interactive else self._plain
+        given, remembered = await self._cache.path(case.input), None
         time_ms = mem_kb = 0
         for left in reversed(range(run.problem.bounds.passes)):
             room = feedback / str(left) if feedback else None
-            result, following = await self._plain(run, case, given, room)
+            if room is not None:
+                room.mkdir(mode=0o755)
+            result, following = await one_pass(run, case, given, _Room(room, remembered))
             time_ms, mem_kb = max(time_ms, result.time_ms), max(mem_kb, result.mem_kb)
             if following is None or result.verdict != "AC":
                 return replace(result, time_ms=time_ms, mem_kb=mem_kb)
-            given = following
+            # Of all that it left, this alone is not there any more in the next pass.
+            given = following.rename(following.parent.with_suffix(".in"))
+            remembered = following.parent
         raise JudgeFault("validator: it asked for more passes than the problem allows")
 
     async def _plain(
-        self, run: _Run, case: TestCase, given: Path, feedback: Path | None
+        self, run: _Run, case: TestCase, given: Path, room: _Room
     ) -> tuple[CaseResult, Path | None]:
         with self._workshop.scratch_file() as output, self._workshop.scratch_file() as errors:
             stdin = os.open(given, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                outcome = await self._boxes.run(self._order(run), BoxFiles(stdin, output, errors))
+                outcome = await self._boxes.run(self._order(run, case), BoxFiles(stdin, output, errors))
             finally:
                 os.close(stdin)
             failed = _failure(case, outcome, run.program.language)
             if failed is not None:
                 return failed, None
-            opinion = await self._check(run, case, given, output, feedback)
+            opinion = await self._check(run, case, given, output, room)
         return _judged(case, outcome, opinion), opinion.next_input
 
-    async def _check(
-        self, run: _Run, case: TestCase, given: Path, output: int, feedback: Path | None
-    ) -> Opinion:
-        answer = await self._cache.path(case.answer)
-        flags = case.flags if case.flags is not None else run.problem.flags
-        if run.validator is None or feedback is None:
-            # A thread costs more than comparing a little.
-            little = os.fstat(output).st_size <= LITTLE_BYTES and answer.stat().st_size <= LITTLE_BYTES
-            checked = (
-                _compare(output, answer, flags)
-                if little
-                else await asyncio.to_thread(_compare, output, answer, flags)
-            )
-            return Opinion(checked.answer, checked.message)
-        os.mkdir(feedback, 0o755)  # noqa: PTH102
-        place = self._workshop.place
+    async def _check(self, run: _Run, case: TestCase, given: Path, output: int, room: _Room) -> Opinion:
+        if run.validator is None or room.feedback is None:
+            return await self._compare(run, case, output)
         copied: Path | None = None
         if run.validator.protocol is Protocol.TESTLIB:
             copied = self._workshop.new_app() / "output"
             copied.write_bytes(_content(output))
         try:
-            shown = place(copied) if copied else None
-            order = run.validator.order((place(given), place(answer)), shown, flags, feedback)
+            order = await self._validation(run, run.validator, case, given, room, copied)
             os.lseek(output, 0, os.SEEK_SET)
             with self._workshop.scratch_file() as said:
                 outcome = await self._boxes.run(order, BoxFiles(output, said, said))
-                return _believed(run.validator.opinion(outcome, feedback, os.pread(said, 4096, 0)))
+                return _believed(run.validator.opinion(outcome, room.feedback, os.pread(said, 4096, 0)))
         finally:
             if copied is not None:
                 remove_folder(copied.parent)
 
-    async def _interactive(self, run: _Run, case: TestCase, feedback: Path) -> CaseResult:
-        """The program and the validator, each in a box, each reading what the other one writes."""
-        if run.validator is None:
-            raise JudgeFault("validator: an interactive problem needs one")
+    async def _compare(self, run: _Run, case: TestCase, output: int) -> Opinion:
+        answer, flags = await self._cache.path(case.answer), run.flags(case)
+        # A thread costs more than comparing a little.
+        little = os.fstat(output).st_size <= LITTLE_BYTES and answer.stat().st_size <= LITTLE_BYTES
+        checked = (
+            _compare(output, answer, flags)
+            if little
+            else await asyncio.to_thread(_compare, output, answer, flags)
+        )
+        return Opinion(checked.answer, checked.message)
+
+    async def _validation(
+        self,
+        run: _Run,
+        validator: Validator,
+        case: TestCase,
+        given: Path,
+        room: _Room,
+        copied: Path | None = None,
+    ) -> Order:
         place = self._workshop.place
-        flags = case.flags if case.flags is not None else run.problem.flags
-        data = (place(await self._cache.path(case.input)), place(await self._cache.path(case.answer)))
-        order = run.validator.order(data, None, flags, feedback)
+        data = (place(given), place(await self._cache.path(case.answer)))
+        shown = place(copied) if copied else None
+        remembered = place(room.remembered) if room.remembered else None
+        assert room.feedback is not None
+        return validator.order(data, shown, run.flags(case), room.feedback, remembered)
+
+    async def _interactive(
+        self, run: _Run, case: TestCase, given: Path, room: _Room
+    ) -> tuple[CaseResult, Path | None]:
+        """The program and the validator, each in a box, each reading what the other one writes."""
+        if run.validator is None or room.feedback is None:
+            raise JudgeFault("validator: an interactive problem needs one")
+        order = await self._validation(run, run.validator, case, given, room)
         with self._workshop.scratch_file() as errors, self._workshop.scratch_file() as said:
-            outcome, judged = await self._talk(self._order(run), order, errors, said)
-            opinion = _believed(run.validator.opinion(judged, feedback, os.pread(said, 4096, 0)))
+            outcome, judged = await self._talk(self._order(run, case), order, errors, said)
+            opinion = run.validator.opinion(judged, room.feedback, os.pread(said, 4096, 0))
         failed = _failure(case, outcome, run.program.language)
-        # A program that is told it is wrong may well stumble over the closed pipe: the validator spoke first.
-        if failed is not None and not (failed.verdict == "RE" and opinion.verdict == "WA"):
-            return failed
-        return _judged(case, outcome, opinion)
+        if failed is not None and not _told_first(failed, outcome, opinion, judged):
+            return failed, None
+        if opinion.verdict == "JE" and judged.exit_signal == signal.SIGPIPE:
+            opinion = Opinion("WA", "The program was gone before the conversation was over.")
+        return _judged(case, outcome, _believed(opinion)), opinion.next_input
 
     async def _talk(
         self, program: Order, validator: Order, errors: int, said: int
@@ -296,7 +327,7 @@ class Judge:
             (validator, BoxFiles(from_program[0], to_program[1], said, pipes=True)),
         )
 
-    def _order(self, run: _Run) -> Order:
+    def _order(self, run: _Run, case: TestCase) -> Order:
         bounds = run.problem.bounds
         limits = Limits(
             cpu_ms=bounds.time_ms,
@@ -304,26 +335,28 @@ class Judge:
             memory_kb=bounds.memory_kb,
             output_kb=bounds.output_kb,
         )
-        order = run.program.language.run_order(run.program.folder, run.program.entry, limits)
+        order = run.program.language.run_order(run.program.folder, run.program.entry, limits, case.args)
         return replace(order, job_id=run.job_id, attempt_id=run.attempt_id)
 
 
 def _in_turn(problem: Problem, results: dict[str, CaseResult]) -> Iterator[TestCase]:
     """The tests that are still worth running. What is skipped is written into the results at once."""
 
-    def walk(group: Group) -> Iterator[TestCase]:
-        required = [other for other in _all_groups(problem.data) if other.name in group.require]
+    def walk(group: Group, above: Sequence[Group]) -> Iterator[TestCase]:
+        within = (*above, group)
+        names = {name for one in within for name in one.require}
+        required = [other for other in _all_groups(problem.data) if other.name in names]
         blocked = not all(is_solved(other, results) for other in required)
         for case in group.cases:
             stop = not problem.scoring and any(one.verdict != "AC" for one in results.values())
-            if blocked or stop or is_lost(group, results):
+            if blocked or stop or any(is_lost(one, results) for one in within):
                 results[case.name] = CaseResult(name=case.name, verdict=SKIPPED)
             else:
                 yield case
         for below in group.groups:
-            yield from walk(below)
+            yield from walk(below, within)
 
-    return walk(problem.data)
+    return walk(problem.data, ())
 
 
 def _all_groups(group: Group) -> Iterator[Group]:
@@ -351,6 +384,14 @@ def _failure(case: TestCase, outcome: Outcome, language: Language) -> CaseResult
     )
 
 
+def _told_first(failed: CaseResult, outcome: Outcome, opinion: Opinion, judged: Outcome) -> bool:
+    """Whether the validator had spoken before the program failed: who is told that he is wrong may stumble
+    over the closed pipe, or go on until his time is over."""
+    if opinion.verdict != "WA":
+        return False
+    return failed.verdict == "RE" or outcome.wall_ms > judged.wall_ms + TOLD_MS
+
+
 def _judged(case: TestCase, outcome: Outcome, opinion: Opinion) -> CaseResult:
     return CaseResult(
         name=case.name,
@@ -359,6 +400,7 @@ def _judged(case: TestCase, outcome: Outcome, opinion: Opinion) -> CaseResult:
         mem_kb=outcome.mem_kb,
         message=opinion.message,
         share=opinion.share,
+        points=opinion.points,
     )
 
 

@@ -43,11 +43,19 @@ class TestCase(Frozen):
     answer: Digest
     sample: bool = False
     flags: Sequence[str] | None = None
+    args: Sequence[str] = ()
+    """Of the program, not of the validator."""
 
 
 class Aggregation(StrEnum):
+    """What a group is worth: its tests and groups added up, the least, the most or the mean of them; or its
+    score when all of them are right."""
+
     SUM = "sum"
     MIN = "min"
+    MAX = "max"
+    AVG = "avg"
+    ALL = "all"
 
 
 class Group(Frozen):
@@ -58,7 +66,7 @@ class Group(Frozen):
     groups: Sequence[Group] = ()
     aggregation: Aggregation = Aggregation.SUM
     score: float = 1
-    """What one accepted case is worth (sum), or the whole group (min)."""
+    """What one accepted case is worth; where all must be right, the whole group."""
     stop_at_failure: bool = False
     require: Sequence[str] = ()
     """Groups that must be solved first."""

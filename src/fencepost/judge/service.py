@@ -271,8 +271,10 @@ class Judging:
             async with job.finish(None, final_status=DROPPED):
                 return
         docket = found[0]
-        if docket.language not in judge.languages:
-            await pass_on(self.fp, job, docket.language)
+        validator = docket.problem.validator
+        for language in (docket.language, *([validator.language] if validator else ())):
+            if language not in judge.languages:
+                await pass_on(self.fp, job, language)
         crash_point("judge.before_run")
         try:
             judgement = await judge.judge(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fencepost.judge.compiling import Program, clean
@@ -26,6 +28,8 @@ class Opinion:
     verdict: str
     message: str = ""
     share: float = 1.0
+    points: float | None = None
+    """Of the test, where the validator says them itself."""
     next_input: Path | None = None
 
 
@@ -36,31 +40,33 @@ class Validator:
     program: Program
     protocol: Protocol
 
-    def order(self, data: tuple[str, str], output: str | None, flags: Sequence[str], feedback: Path) -> Order:
-        """For one test; `data` and `output` are paths below the workspace."""
+    def order(
+        self,
+        data: tuple[str, str],
+        output: str | None,
+        flags: Sequence[str],
+        feedback: Path,
+        remembered: str | None = None,
+    ) -> Order:
+        """For one test; `data`, `output` and `remembered`, what the last pass left, are paths below the
+        workspace. Without an output the validator talks to the program itself."""
         names = {data[0]: "/w/box/input", data[1]: "/w/box/answer"}
         if data[0] == data[1]:
             # One file of the store may be both, and a bind has one place only: the answer reads the input.
             names = {data[0]: "/w/box/input"}
         answer = names.get(data[1], "/w/box/input").removeprefix("/w")
-        if self.protocol is Protocol.TESTLIB:
-            assert output is not None
+        if self.protocol is not Protocol.TESTLIB:
+            args = ["/box/input", answer, "/out/", *flags]
+        elif output is None:
+            # An interactor writes there what it would have a checker read; it is the judge itself here.
+            args = ["/box/input", "/out/output", answer]
+        else:
             names[output] = "/w/box/output"
             args = ["/box/input", "/box/output", answer]
-        else:
-            args = ["/box/input", answer, "/out/", *flags]
         order = self.program.language.run_order(
             self.program.folder, self.program.entry, VALIDATOR_LIMITS, args
         )
-        return Order(
-            args=order.args,
-            limits=order.limits,
-            roots=order.roots,
-            binds={**order.binds, **names},
-            env=order.env,
-            proc=order.proc,
-            out=feedback,
-        )
+        return replace(order, binds={**order.binds, **names}, out=feedback, out_from=remembered)
 
     def opinion(self, outcome: Outcome, feedback: Path, said: bytes) -> Opinion:
         """Pure but for reading what the validator left."""
@@ -74,18 +80,26 @@ class Validator:
         if outcome.exit_code != _SILENT:
             return Opinion("JE", f"The validator ended with {outcome.exit_code}, not 42 or 43. {message}")
         following = feedback / "nextpass.in"
-        return Opinion("AC", message, _share(feedback), following if following.is_file() else None)
+        return _worth(Opinion("AC", message, next_input=following if following.is_file() else None), feedback)
 
 
-def _share(feedback: Path) -> float:
-    for name in ("score_multiplier.txt", "score.txt"):
-        text = read_bounded(feedback / name, 100).strip()
-        if text:
-            try:
-                return max(0.0, min(1.0, float(text)))
-            except ValueError:
-                return 0.0
-    return 1.0
+def _worth(opinion: Opinion, feedback: Path) -> Opinion:
+    """A part of the test's worth (score_multiplier.txt), or its points (score.txt)."""
+    share, points = _figure(feedback / "score_multiplier.txt"), _figure(feedback / "score.txt")
+    if (share is not None and not 0 <= share <= 1) or (points is not None and not 0 <= points < math.inf):
+        return Opinion("JE", f"The validator's score is {points if share is None else share}.")
+    return replace(opinion, share=1.0 if share is None else share, points=points)
+
+
+def _figure(path: Path) -> float | None:
+    """What a validator left there; not a number when it is none."""
+    text = read_bounded(path, 100).strip()
+    if not text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _of_testlib(outcome: Outcome, said: bytes) -> Opinion:
@@ -94,10 +108,19 @@ def _of_testlib(outcome: Outcome, said: bytes) -> Opinion:
         return Opinion("JE", f"The checker ended with {outcome.verdict}.")
     verdicts = {0: "AC", 1: "WA", 2: "PE", 4: "WA", 8: "PE"}
     if outcome.exit_code == 7:
-        words = message.split()
-        points = float(words[1]) if len(words) > 1 and words[1].replace(".", "", 1).isdigit() else 0.0
-        return Opinion("AC" if points >= 1 else "PA", message, max(0.0, min(1.0, points)))
+        return _pointed(message)
     return Opinion(verdicts.get(outcome.exit_code, "JE"), message)
+
+
+def _pointed(message: str) -> Opinion:
+    """Up to 1 is a part of the test's worth; more than that are points, of how many nobody says."""
+    said = re.match(r"points ([0-9]+(?:\.[0-9]+)?)(?:\s|$)", message)
+    if said is None:
+        return Opinion("JE", f"The checker gave points, and did not say how many. {message}")
+    value = float(said[1])
+    if value > 1:
+        return Opinion("PA", message, points=value)
+    return Opinion("AC" if value == 1 else "PA", message, value)
 
 
 def read_bounded(path: Path, bytes_max: int) -> bytes:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -15,6 +15,7 @@ from fencepost.errors import NotFound
 from fencepost.house import Fencepost
 from fencepost.judge import contests
 from fencepost.judge.contests import Clarification, SeenContest
+from fencepost.judge.grading import SKIPPED
 from fencepost.judge.onlookers import no_submission
 from fencepost.judge.problem import TestCase
 from fencepost.judge.records import ProblemTitle, Standing, StoredProblem
@@ -66,7 +67,9 @@ async def problem(judging: Judging, who: Visitor, slug: str) -> StoredProblem:
 
 
 async def samples(judging: Judging, found: StoredProblem) -> list[Sample]:
-    """Never the secret data."""
+    """Never the secret data; and of a conversation nothing, since its input is what the validator knows."""
+    if found.problem.interactive:
+        return []
     cases = [case for case in found.problem.data.all_cases() if case.sample]
     return [await asyncio.to_thread(_sample, judging, case) for case in cases]
 
@@ -110,9 +113,11 @@ async def clarifications(
     return await fp.run(contests.clarifications(slug, seen_by=seen_by, after=after))
 
 
-def as_json(found: Standing) -> dict[str, Any]:
+def as_json(found: Standing, who: Visitor) -> dict[str, Any]:
     """The document of one submission, by the names of the protocol."""
     result: dict[str, Any] = dict(found.result or {})
+    if result and not who.may(Role.JURY):
+        result = _without_secrets(result)
     state = str(found.job.get("state", "finished")).upper()
     return {
         "job_id": found.job_id,
@@ -129,13 +134,31 @@ def as_json(found: Standing) -> dict[str, Any]:
     }
 
 
-async def events(judging: Judging, job_id: int, *, lifetime_seconds: float = math.inf) -> AsyncGenerator[str]:
+def _without_secrets(result: Mapping[str, Any]) -> dict[str, Any]:
+    """What a validator or a comparison says of a test tells its answer: it is for who may see the data. What
+    the compiler, a signal or a sample says is for everybody."""
+    cases = [
+        {**case, "message": ""} if _tells_an_answer(case["name"], case["verdict"]) else case
+        for case in result["cases"]
+    ]
+    failed = next((case for case in result["cases"] if case["verdict"] not in ("AC", SKIPPED)), None)
+    silent = failed is not None and _tells_an_answer(failed["name"], failed["verdict"])
+    return {**result, "cases": cases, "message": "" if silent else result["message"]}
+
+
+def _tells_an_answer(name: str, verdict: str) -> bool:
+    return verdict in ("AC", "WA", "PE", "PA") and not name.startswith("sample/")
+
+
+async def events(
+    judging: Judging, who: Visitor, job_id: int, *, lifetime_seconds: float = math.inf
+) -> AsyncGenerator[str]:
     """By looking, with all who watch at once: an event that was missed is seen at the next look, and nothing
     has to be remembered."""
     told, still, until = "", 0, time.monotonic() + lifetime_seconds
     seen = await judging.standing(job_id)
     while time.monotonic() < until:
-        document = as_json(seen)
+        document = as_json(seen, who)
         line = json.dumps(document, default=str)
         if line != told:
             told, still = line, 0

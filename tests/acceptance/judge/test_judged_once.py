@@ -15,6 +15,7 @@ from fencepost.house import Fencepost
 from fencepost.judge import records
 from fencepost.judge.api import make_router
 from fencepost.judge.judging import Judgement
+from fencepost.judge.role import OPERATOR
 from fencepost.judge.service import TRIES, Judging
 from fencepost.judge.viewing import as_json
 from fencepost.testing import Child, Clock
@@ -39,7 +40,7 @@ def clock(database: Database) -> Iterator[Clock]:
 
 async def judged(judging: Judging, job_id: int, within: float = 60) -> dict[str, Any]:
     async def look() -> dict[str, Any]:
-        return as_json(await judging.standing(job_id))
+        return as_json(await judging.standing(job_id), OPERATOR)
 
     return await found(f"{job_id} is judged", look, lambda seen: seen["status"] == "FINISHED", within=within)
 
@@ -139,7 +140,7 @@ async def test_a_fault_of_the_judge_is_tried_again_and_then_said(
         job_id = await judging.submit("fence-posts", "python", RIGHT, author="ann")
 
         async def look_later() -> dict[str, Any]:
-            seen = as_json(await judging.standing(job_id))
+            seen = as_json(await judging.standing(job_id), OPERATOR)
             # Past the delays of its retries, and never through a lease: not while it runs.
             if seen["status"] not in ("RUNNING", "FINISHED"):
                 clock.advance(2)

@@ -135,19 +135,26 @@ async def test_verdict_times_memory_and_the_compilers_words_are_shown(
         await people_of(office)
         job_id = await office.judging.submit("echo", "python", {"main.py": "1"}, author="con")
         cases = [
-            CaseResult(name="1", verdict="AC", time_ms=1234, mem_kb=2048),
-            CaseResult(name="2", verdict="WA", time_ms=5, mem_kb=512, message="line 1 differs"),
+            CaseResult(name="sample/1", verdict="WA", time_ms=1234, mem_kb=2048, message="line 1 differs"),
+            CaseResult(name="2", verdict="WA", time_ms=5, mem_kb=512, message="42 was the answer"),
         ]
         await judged(
             office, database, job_id, Judgement(verdict="WA", time_ms=1234, mem_kb=2048, cases=cases)
         )
-        async with office.browser("con") as con, office.browser("cat") as cat:
+        async with (
+            office.browser("con") as con,
+            office.browser("cat") as cat,
+            office.browser("jo") as jury,
+        ):
             shown = (await con.get(f"/court/submissions/{job_id}")).text
+            whole = (await jury.get(f"/court/submissions/{job_id}")).text
             stream = await con.get(f"/court/submissions/{job_id}/events")
             others = [await cat.get(f"/court/submissions/{job_id}{end}") for end in ("", "/events")]
 
     for words in ("wrong answer", "1,234 ms", "2.0 MiB", "line 1 differs"):
         assert words in shown
+    assert "42 was the answer" in whole
+    assert "42 was the answer" not in shown + stream.text
     assert "data-follow" not in shown
     assert stream.headers["content-type"].startswith("text/event-stream")
     assert '"verdict": "WA"' in stream.text

@@ -67,3 +67,53 @@ def test_a_lost_subtask_is_not_run_further_and_a_sum_is() -> None:
     assert is_lost(subtask, results(a="WA"))
     assert not is_lost(subtask, results(a="AC"))
     assert not is_lost(summed, results(a="WA"))
+
+
+def test_a_part_of_a_test_neither_loses_its_group_nor_is_all_of_it() -> None:
+    """The least of them is half; what is skipped would have made it nothing."""
+    least = problem(Group(name="g", cases=[case("a"), case("b")], aggregation=Aggregation.MIN, score=10))
+    half = {
+        "a": CaseResult(name="a", verdict="PA", share=0.5),
+        "b": CaseResult(name="b", verdict="AC"),
+    }
+
+    assert not is_lost(least.data.groups[0], half)
+    assert (grade(least, half).verdict, grade(least, half).score) == ("PA", 5)
+
+
+def test_who_gets_parts_of_everything_is_accepted_in_part() -> None:
+    summed = problem(Group(name="g", cases=[case("a"), case("b")], score=10))
+    parts = {name: CaseResult(name=name, verdict="AC", share=0.5) for name in "ab"}
+
+    assert (grade(summed, parts).verdict, grade(summed, parts).score) == ("PA", 10)
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "score"),
+    [
+        (Aggregation.SUM, 17.5),
+        (Aggregation.MIN, 0),
+        (Aggregation.MAX, 12.5),
+        (Aggregation.AVG, 17.5 / 3),
+        (Aggregation.ALL, 0),
+    ],
+)
+def test_tests_are_put_together_as_the_group_says(aggregation: Aggregation, score: float) -> None:
+    grouped = problem(
+        Group(name="g", cases=[case("a"), case("b"), case("c")], score=5, aggregation=aggregation)
+    )
+    got = {
+        "a": CaseResult(name="a", verdict="AC"),
+        "b": CaseResult(name="b", verdict="AC", points=12.5),
+        "c": CaseResult(name="c", verdict="WA", points=3),
+    }
+
+    assert grade(grouped, got).score == round(score, 6)
+
+
+def test_all_or_nothing_is_the_groups_score_once() -> None:
+    whole = problem(Group(name="g", cases=[case("a"), case("b")], score=40, aggregation=Aggregation.ALL))
+
+    assert grade(whole, results(a="AC", b="AC")).score == 40
+    assert best(whole) == 40
+    assert is_lost(whole.data.groups[0], results(a="PA"))

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from fencepost.errors import InvalidInput
+from fencepost.judge.grading import best
 from fencepost.judge.packages.reading import read_problem
-from fencepost.judge.problem import Aggregation, Protocol
+from fencepost.judge.problem import Aggregation, Problem, Protocol
 from fencepost.judge.store import Store
 
 
@@ -86,6 +87,113 @@ def test_a_package_of_2023_07_with_subtasks_and_passes(tmp_path: Path, store: St
     assert (second.aggregation, second.score, second.require) == (Aggregation.SUM, 30, ["secret/g1"])
 
 
+SCORED = "problem_format_version: 2023-07-draft\nname: Scored\ntype: scoring\n"
+
+
+def groups_of(problem: Problem) -> list[tuple[str, Aggregation, float, int]]:
+    secret = problem.data.groups[1]
+    return [(one.name, one.aggregation, one.score, len(one.cases)) for one in (secret, *secret.groups)]
+
+
+def pairs(*names: str) -> dict[str, str]:
+    return {f"data/{name}{ending}": "" for name in names for ending in (".in", ".ans")}
+
+
+def test_flags_of_all_data_reach_every_test_behind_those_of_the_problem(tmp_path: Path, store: Store) -> None:
+    files = LEGACY | {"data/testdata.yaml": "output_validator_flags: case_sensitive\n"}
+    problem = read_problem(write(tmp_path / "p", files), store).problem
+
+    assert [case.flags for case in problem.data.all_cases()] == [
+        ["float_tolerance", "1e-6", "case_sensitive"]
+    ] * 2
+
+
+def test_a_test_of_2023_07_has_flags_and_arguments_of_its_own(tmp_path: Path, store: Store) -> None:
+    files = {
+        "problem.yaml": "problem_format_version: 2025-09\nname: New\n",
+        **pairs("secret/1", "secret/2"),
+        "data/secret/test_group.yaml": "output_validator_args: [case_sensitive]\n",
+        "data/secret/2.yaml": "output_validator_args: [float_tolerance, '1e-3']\nargs: [fast, '7']\n",
+    }
+    first, second = read_problem(write(tmp_path / "p", files), store).problem.data.all_cases()
+
+    assert (first.flags, first.args) == (["case_sensitive"], [])
+    assert (second.flags, second.args) == (["float_tolerance", "1e-3"], ["fast", "7"])
+
+
+def test_legacy_subtasks_as_the_usual_tools_write_them(tmp_path: Path, store: Store) -> None:
+    files = {
+        "problem.yaml": "name: Old\ntype: scoring\n",
+        "data/testdata.yaml": "on_reject: continue\ngrader_flags: ignore_sample\n",
+        "data/secret/testdata.yaml": "on_reject: continue\ngrader_flags: accept_if_any_accepted\n",
+        "data/secret/g1/testdata.yaml": "on_reject: break\naccept_score: 30\ngrader_flags: min\n",
+        "data/secret/g2/testdata.yaml": "accept_score: 7\n",
+        "data/secret/g3/testdata.yaml": "grader_flags: avg\naccept_score: 8\n",
+        **pairs("secret/g1/1", "secret/g1/2", "secret/g2/1", "secret/g2/2", "secret/g3/1"),
+    }
+    problem = read_problem(write(tmp_path / "p", files), store).problem
+
+    assert groups_of(problem) == [
+        ("secret", Aggregation.SUM, 1, 0),
+        ("secret/g1", Aggregation.MIN, 30, 2),
+        ("secret/g2", Aggregation.SUM, 7, 2),
+        ("secret/g3", Aggregation.AVG, 8, 1),
+    ]
+    assert best(problem) == 30 + 14 + 8
+
+
+def test_scores_of_2023_07_where_little_is_said(tmp_path: Path, store: Store) -> None:
+    plain = {"problem.yaml": SCORED, **pairs("secret/1", "secret/more/2", "secret/more/3", "secret/4")}
+    grouped = {
+        "problem.yaml": SCORED,
+        **pairs("secret/a/1", "secret/a/below/2", "secret/b/1", "secret/b/2"),
+        "data/secret/a/test_group.yaml": "max_score: 40\n",
+        "data/secret/b/test_group.yaml": "max_score: 60\nscore_aggregation: sum\n",
+    }
+    unbounded = {
+        "problem.yaml": SCORED,
+        **pairs("secret/1"),
+        "data/secret/test_group.yaml": "max_score: unbounded\n",
+    }
+    one, two, three = (
+        read_problem(write(tmp_path / name, files), store).problem
+        for name, files in (("one", plain), ("two", grouped), ("three", unbounded))
+    )
+
+    assert groups_of(one) == [("secret", Aggregation.SUM, 25, 4)]
+    assert groups_of(two)[1:] == [("secret/a", Aggregation.ALL, 40, 2), ("secret/b", Aggregation.SUM, 30, 2)]
+    assert groups_of(three) == [("secret", Aggregation.SUM, 0, 1)]
+    assert (best(one), best(two)) == (100, 100)
+
+
+def test_samples_may_lie_in_folders_and_statements_in_any_language(tmp_path: Path, store: Store) -> None:
+    files = {
+        "problem.yaml": "name: Old\n",
+        **pairs("sample/easy/1", "secret/1"),
+        "problem_statement/problem.sv.md": "# Gammal\n",
+    }
+    problem = read_problem(write(tmp_path / "p", files), store).problem
+
+    assert [(case.name, case.sample) for case in problem.data.all_cases()] == [
+        ("sample/easy/1", True),
+        ("secret/1", False),
+    ]
+    assert problem.statement == "# Gammal\n"
+
+
+def test_every_submission_is_verified_whatever_its_folder(tmp_path: Path, store: Store) -> None:
+    files = LEGACY | {
+        "submissions/brute_force/slow.c": "int main(void){}\n",
+        "submissions/odd/one.c": "int main(void){}\n",
+    }
+    read = read_problem(write(tmp_path / "p", files), store)
+
+    expected = {one.name: one.expected for one in read.submissions}
+    assert "TLE" in expected["brute_force/slow.c"]
+    assert "AC" not in expected["brute_force/slow.c"]
+    assert {"AC", "WA", "CE"} < expected["odd/one.c"]
+
+
 def test_a_simple_folder_with_a_checker(tmp_path: Path, store: Store) -> None:
     files = {
         "a.in": "1\n",
@@ -112,6 +220,12 @@ def test_a_simple_folder_with_a_checker(tmp_path: Path, store: Store) -> None:
         ({"problem.yaml": "- a list"}, "problem.yaml"),
         ({"problem.yaml": "name: x\nlimits: {time_limit: never}"}, "limit"),
         ({"problem.yaml": "name: x\ntype: puzzle"}, "puzzle"),
+        ({"problem.yaml": "name: x\nvalidator_flags: fuzzy"}, "fuzzy"),
+        ({"data/secret/testdata.yaml": "output_validator_flags: float_tolerance"}, "float_tolerance"),
+        ({"problem.yaml": "name: x\nvalidation: custom"}, "validator"),
+        ({"problem.yaml": "name: x\ntype: interactive"}, "interactive"),
+        ({"data/secret/a.files/x": ""}, "a.files"),
+        ({"static_validator/v.py": ""}, "static"),
         ({"submissions/accepted/.keep": "", "submissions/accepted/empty/.keep": ""}, "empty"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The ICPC problem package, legacy and 2023-07.
+"""The ICPC problem package, legacy and 2023-07, which was released as 2025-09.
 
 What the two call differently is read into one value here; what we do not know in problem.yaml is left alone,
 as the format asks, but a wrong value of what we do know is an error that names the file.
@@ -16,6 +16,7 @@ from typing import Any, cast
 import yaml
 
 from fencepost.errors import InvalidInput
+from fencepost.judge.comparison import Comparison
 from fencepost.judge.packages.source_files import read_program
 from fencepost.judge.problem import Aggregation, Bounds, Group, Problem, Protocol, TestCase, ValidatorSpec
 from fencepost.judge.store import Store
@@ -25,16 +26,20 @@ Yaml = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Where the two versions of the format differ."""
+    """Where the two versions of the format differ. Drafts of the new one have the old one's group file."""
 
-    group_file: str
+    is_new: bool
+    group_files: Sequence[str]
     validators: Sequence[str]
     statements: Sequence[str]
 
 
-LEGACY = Dialect("testdata.yaml", ("output_validators",), ("problem_statement",))
-V2023 = Dialect(
-    "test_group.yaml", ("output_validator", "output_validators"), ("statement", "problem_statement")
+LEGACY = Dialect(False, ("testdata.yaml",), ("output_validators",), ("problem_statement",))
+NEW = Dialect(
+    True,
+    ("test_group.yaml", "testdata.yaml"),
+    ("output_validator", "output_validators"),
+    ("statement", "problem_statement"),
 )
 
 
@@ -45,18 +50,24 @@ def is_package(folder: Path) -> bool:
 def read_package(folder: Path, store: Store, *, slug: str | None = None) -> Problem:
     """Read a package and put its data into the store. Raises InvalidInput naming the file."""
     described = read_yaml(folder / "problem.yaml")
-    dialect = V2023 if "problem_format_version" in described and _is_new(described) else LEGACY
+    dialect = NEW if _is_new(described) else LEGACY
     kinds = _kinds(described)
-    validator, protocol_flags = _validator(folder, described, dialect, store)
-    secret = _group(
-        folder / "data/secret", "secret", _Reader(folder, store, dialect, "scoring" in kinds), None
-    )
-    sample = _group(folder / "data/sample", "sample", _Reader(folder, store, dialect, False), None)
-    samples = [case.model_copy(update={"sample": True}) for case in sample.cases]
+    flags = shlex.split(str(described.get("validator_flags", "") or ""))
+    validator = _validator(folder, described, dialect, kinds, store)
+    if (folder / "static_validator").is_dir():
+        raise InvalidInput("static_validator: static validation is not supported.", field="static_validator")
+    reader = _Reader(folder, store, dialect, "scoring" in kinds, tuple(flags))
+    above = reader.described(folder / "data", {})
+    secret = _group(folder / "data/secret", "secret", reader, above)
+    sample = _group(folder / "data/sample", "sample", reader, above)
+    samples = [case.model_copy(update={"sample": True}) for case in sample.all_cases()]
     if not samples and not any(True for _ in secret.all_cases()):
         raise InvalidInput(
             f"{folder / 'data'} has no test: a test is a pair NAME.in and NAME.ans.", field="data"
         )
+    if validator is None:
+        for case in (*samples, *secret.all_cases()):
+            Comparison.from_flags(flags if case.flags is None else case.flags)
     scored_samples = Group(name="sample", cases=samples, score=0)
     return Problem(
         slug=slug or slug_of(folder.name),
@@ -64,7 +75,7 @@ def read_package(folder: Path, store: Store, *, slug: str | None = None) -> Prob
         bounds=_bounds(folder, described, kinds),
         scoring="scoring" in kinds,
         interactive="interactive" in kinds,
-        flags=protocol_flags,
+        flags=flags,
         validator=validator,
         data=Group(name="data", groups=[scored_samples, secret]),
         statement=_statement(folder, dialect),
@@ -93,7 +104,7 @@ def slug_of(name: str) -> str:
 
 
 def _is_new(described: Yaml) -> bool:
-    return not str(described["problem_format_version"]).startswith("legacy")
+    return not str(described.get("problem_format_version", "legacy")).startswith("legacy")
 
 
 def _kinds(described: Yaml) -> set[str]:
@@ -142,16 +153,23 @@ def _time_limit_file(folder: Path) -> float | None:
 
 
 def _validator(
-    folder: Path, described: Yaml, dialect: Dialect, store: Store
-) -> tuple[ValidatorSpec | None, Sequence[str]]:
-    flags = shlex.split(str(described.get("validator_flags", "") or ""))
+    folder: Path, described: Yaml, dialect: Dialect, kinds: set[str], store: Store
+) -> ValidatorSpec | None:
     validation = str(described.get("validation", "")).split()
     places = [folder / name for name in dialect.validators if (folder / name).is_dir()]
     if not places or (validation and validation[0] == "default"):
-        return None, flags
+        needing = sorted(kinds & {"interactive", "multi-pass"}) + [
+            one for one in validation if one == "custom"
+        ]
+        if needing:
+            raise InvalidInput(
+                f"problem.yaml: {needing[0]} needs a validator in {dialect.validators[0]}.",
+                field="validation",
+            )
+        return None
     program = read_program(places[0], store)
     protocol = Protocol.TESTLIB if "testlib" in validation else Protocol.ICPC
-    return ValidatorSpec(protocol=protocol, files=program.files, language=program.language), flags
+    return ValidatorSpec(protocol=protocol, files=program.files, language=program.language)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,30 +178,67 @@ class _Reader:
     store: Store
     dialect: Dialect
     scoring: bool
+    flags: Sequence[str]
+    """Of problem.yaml: what a group adds comes behind them."""
+
+    def described(self, folder: Path, above: Yaml) -> Yaml:
+        """What is said of a group. In the old format it is said of all below it too; in the new one only what
+        is handed to programs is."""
+        files = (folder / name for name in self.dialect.group_files)
+        own = next((read_yaml(path) for path in files if path.is_file()), {})
+        kept = above if not self.dialect.is_new else {key: above[key] for key in _HANDED_ON if key in above}
+        return {**kept, **own}
+
+    def is_group(self, folder: Path) -> bool:
+        return not self.dialect.is_new or any((folder / name).is_file() for name in self.dialect.group_files)
 
 
-def _group(folder: Path, name: str, reader: _Reader, flags: Sequence[str] | None) -> Group:
+_FLAGS = ("output_validator_flags", "output_validator_args")
+_HANDED_ON = (*_FLAGS, "args")
+
+
+def _group(folder: Path, name: str, reader: _Reader, above: Yaml) -> Group:
     if not folder.is_dir():
         return Group(name=name)
-    described = read_yaml(folder / reader.dialect.group_file)
-    own = described.get("output_validator_flags", described.get("output_validator_args"))
-    if own is not None:
-        flags = shlex.split(own) if isinstance(own, str) else [str(word) for word in own]
-    cases = [
-        TestCase(
-            name=str(path.relative_to(reader.root / "data").with_suffix("")),
-            input=reader.store.put(path.read_bytes()),
-            answer=reader.store.put(_answer(path)),
-            flags=flags,
-        )
+    described = reader.described(folder, above)
+    cases, below = _cases(folder, reader, described), list[Group]()
+    for path in sorted(path for path in folder.iterdir() if path.is_dir()):
+        if path.suffix == ".files":
+            raise InvalidInput(f"{path.name}: files beside the input are not supported.", field=path.name)
+        if reader.is_group(path):
+            below.append(_group(path, f"{name}/{path.name}", reader, described))
+        else:
+            inner = _group(path, name, reader, described)
+            cases, below = [*cases, *inner.cases], [*below, *inner.groups]
+    return Group(name=name, cases=cases, groups=below, **_scores(name, described, len(cases), reader))
+
+
+def _cases(folder: Path, reader: _Reader, described: Yaml) -> list[TestCase]:
+    return [
+        _case(path, reader, described)
         for path in sorted(folder.glob("*.in"))
+        if not path.name.endswith((".statement.in", ".download.in"))
     ]
-    below = [
-        _group(path, f"{name}/{path.name}", reader, flags)
-        for path in sorted(folder.iterdir())
-        if path.is_dir()
-    ]
-    return Group(name=name, cases=cases, groups=below, **_scores(described, len(cases), reader.scoring))
+
+
+def _case(path: Path, reader: _Reader, described: Yaml) -> TestCase:
+    if reader.dialect.is_new:
+        described = {**described, **read_yaml(path.with_suffix(".yaml"))}
+    own = next((described[key] for key in reversed(_FLAGS) if key in described), None)
+    return TestCase(
+        name=str(path.relative_to(reader.root / "data").with_suffix("")),
+        input=reader.store.put(path.read_bytes()),
+        answer=reader.store.put(_answer(path)),
+        flags=None if own is None else [*reader.flags, *_words(own)],
+        args=_words(described.get("args", ())),
+    )
+
+
+def _words(value: Any) -> list[str]:
+    """A text of words, a list of them, or the old format's name and flags."""
+    if isinstance(value, dict):
+        value = cast("dict[str, Any]", value).get("flags", "")
+    return shlex.split(value) if isinstance(value, str) else [str(word) for word in value]
 
 
 def _answer(path: Path) -> bytes:
@@ -193,30 +248,52 @@ def _answer(path: Path) -> bytes:
     return answer.read_bytes()
 
 
-def _scores(described: Yaml, count: int, scoring: bool) -> dict[str, Any]:
-    """A group with a score of its own is all or nothing; without one, each test is worth the same."""
-    if not scoring:
+def _scores(name: str, described: Yaml, count: int, reader: _Reader) -> dict[str, Any]:
+    if not reader.scoring:
         return {}
-    flags = str(described.get("grader_flags", "")).split()
-    wanted = str(described.get("score_aggregation", "min" if "min" in flags else ""))
-    score = described.get("max_score", described.get("accept_score"))
-    all_or_nothing = wanted in ("min", "pass-fail") or (score is not None and wanted != "sum")
     require: Any = described.get("require_pass", ())
     scores: dict[str, Any] = {
-        "stop_at_failure": described.get("on_reject") == "break" or all_or_nothing,
+        "stop_at_failure": described.get("on_reject") == "break",
         "require": [require] if isinstance(require, str) else list(require),
     }
-    if all_or_nothing:
-        return scores | {"aggregation": Aggregation.MIN, "score": float(1 if score is None else score)}
-    if score is not None and count and "max_score" in described:
-        return scores | {"score": float(score) / count}
-    return scores | {"score": float(1 if score is None else score)}
+    new = reader.dialect.is_new and not {"accept_score", "grader_flags"} & set(described)
+    return scores | (_new_scores(name, described, count) if new else _old_scores(described))
+
+
+def _old_scores(described: Yaml) -> dict[str, Any]:
+    """What a test is worth, and how the default grader puts them together; its last mode counts."""
+    modes = [word for word in str(described.get("grader_flags", "")).split() if word in _MODES]
+    return {
+        "aggregation": _MODES[modes[-1]] if modes else Aggregation.SUM,
+        "score": float(described.get("accept_score", 1)),
+    }
+
+
+_MODES = {one.value: one for one in (Aggregation.SUM, Aggregation.MIN, Aggregation.MAX, Aggregation.AVG)}
+_NEW_MODES = {"sum": Aggregation.SUM, "min": Aggregation.MIN, "pass-fail": Aggregation.ALL}
+
+
+def _new_scores(name: str, described: Yaml, count: int) -> dict[str, Any]:
+    """What a group is worth, and whether its tests share that. Unbounded: only what a validator says."""
+    whole = name == "secret"
+    mode = str(described.get("score_aggregation", "sum" if whole else "pass-fail"))
+    if mode not in _NEW_MODES:
+        raise InvalidInput(f"{name}: score_aggregation {mode!r} is not sum, min or pass-fail.", field=name)
+    most: Any = described.get("max_score", 100 if whole else None)
+    if most == "unbounded":
+        score = 0.0
+    elif most is None:
+        score = 1.0
+    else:
+        score = float(most) / count if mode == "sum" and count else float(most)
+    return {"aggregation": _NEW_MODES[mode], "score": score}
 
 
 def _statement(folder: Path, dialect: Dialect) -> str:
+    """In English, or else in the first language that there is."""
     for place in dialect.statements:
-        for name in ("problem.en.md", "problem.md"):
-            path = folder / place / name
+        others = sorted((folder / place).glob("problem.*.md"))
+        for path in (folder / place / "problem.en.md", folder / place / "problem.md", *others):
             if path.is_file():
                 return path.read_text(encoding="utf-8")[:500_000]
     return ""

@@ -24,9 +24,12 @@ EXPECTED = {
     "memory_limit_exceeded": frozenset({"MLE"}),
     "output_limit_exceeded": frozenset({"OLE"}),
     "compiler_error": frozenset({"CE"}),
+    "brute_force": frozenset({"TLE", "RE", "MLE", "OLE"}),
     "rejected": frozenset({"WA", "PE", "TLE", "RE", "MLE", "OLE", "CE"}),
 }
 """What a submission gets that lies in a folder of this name."""
+ANYTHING = frozenset[str]().union(*EXPECTED.values())
+"""What it gets in a folder that the format does not know: it is run, and nothing is asked of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +79,11 @@ def _innermost(folder: Path) -> Path:
 
 
 def _submissions(folder: Path) -> Iterator[JurySubmission]:
-    for kind, expected in EXPECTED.items():
-        place = folder / "submissions" / kind
-        for path in sorted(place.iterdir()) if place.is_dir() else ():
+    places = folder / "submissions"
+    own = sorted(path.name for path in places.iterdir() if path.is_dir()) if places.is_dir() else []
+    kinds = [kind for kind in EXPECTED if kind in own] + [name for name in own if name not in EXPECTED]
+    for kind in kinds:
+        for path in sorted((places / kind).iterdir()):
             if not path.name.startswith("."):
+                expected = EXPECTED.get(kind, ANYTHING)
                 yield JurySubmission(f"{kind}/{path.name}", read_sources(path), expected)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fencepost.errors import InvalidInput
+from fencepost.judge.comparison import Comparison
 from fencepost.judge.packages.icpc import read_yaml, slug_of
 from fencepost.judge.packages.source_files import language_of
 from fencepost.judge.problem import Bounds, Group, Problem, Protocol, TestCase, ValidatorSpec
@@ -47,11 +48,14 @@ def read_folder(folder: Path, store: Store, *, slug: str | None = None) -> Probl
         raise InvalidInput(
             f"problem.yaml: a limit is out of its range: {error}", field="time_limit"
         ) from None
+    flags = [str(flag) for flag in described.get("flags", ())]
+    if described.get("checker") is None:
+        Comparison.from_flags(flags)
     return Problem(
         slug=slug or slug_of(folder.name),
         title=str(described.get("title", folder.name)),
         bounds=bounds,
-        flags=[str(flag) for flag in described.get("flags", ())],
+        flags=flags,
         validator=_checker(folder, described.get("checker"), store),
         data=Group(name="data", cases=cases),
         statement=_statement(folder),

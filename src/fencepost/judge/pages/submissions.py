@@ -75,10 +75,11 @@ def _add_reading(desk: Desk) -> None:
     async def submission(request: Request, who: Who, job_id: Id, contest: Slug | None = None) -> Response:
         found = await viewing.standing(judging, who, job_id)
         docket = (await desk.fp.run(records.get_docket(job_id)))[0]
+        status = viewing.as_json(found, who)
         facts = {
             "standing": found,
-            "status": viewing.as_json(found),
-            "is_over": viewing.as_json(found)["status"] in viewing.OVER,
+            "status": status,
+            "is_over": status["status"] in viewing.OVER,
             "sources": docket.sources,
             "problem": docket.problem,
             "contest": contest,
@@ -89,7 +90,7 @@ def _add_reading(desk: Desk) -> None:
     async def events(who: Who, job_id: Id) -> Response:
         await viewing.standing(judging, who, job_id)
         return StreamingResponse(
-            viewing.events(judging, job_id, lifetime_seconds=STREAM_SECONDS),
+            viewing.events(judging, who, job_id, lifetime_seconds=STREAM_SECONDS),
             media_type="text/event-stream",
             headers={**HEADERS, "X-Accel-Buffering": "no"},
         )

@@ -61,7 +61,12 @@ class Agent:
                 start_new_session=True,
             )
         self._socket = ours
-        line = await self._answer(START_SECONDS)
+        try:
+            line = await self._answer(START_SECONDS)
+        except asyncio.CancelledError:
+            # Its greeting would be read as a run's answer.
+            await self.close()
+            raise
         self.hello = json.loads(line)
         if not self.hello["ready"]:
             await self.close()

@@ -82,7 +82,12 @@ class Boxes:
         if self._slots < 2:
             raise InvalidInput("Programs that talk to each other need two slots.", field="JUDGE_SLOTS")
         async with self._getting:
-            one, two = await self._idle.get(), await self._idle.get()
+            one = await self._idle.get()
+            try:
+                two = await self._idle.get()
+            except asyncio.CancelledError:
+                self._idle.put_nowait(one)
+                raise
         return await asyncio.gather(self._run_in(one, *first), self._run_in(two, *second))
 
     async def _run_in(self, agent: Agent, order: Order, files: BoxFiles) -> Outcome:

@@ -81,7 +81,7 @@ def reaches(path: str) -> bool:
 async def run_in_bubblewrap(program: Path, site: Site, order: Order, files: BoxFiles) -> Outcome:
     """One run. What is wrong with bubblewrap itself is a sandbox failure, and never the program's."""
     with ExitStack() as closing:
-        out = closing.enter_context(_scratch(site)) if order.out is not None else None
+        out = closing.enter_context(_scratch(site, order)) if order.out is not None else None
         try:
             ended = await _run(program, site, order, files, out)
         except OSError as error:
@@ -314,12 +314,15 @@ def _exit_code(told: bytes) -> int | None:
 
 
 @contextmanager
-def _scratch(site: Site) -> Generator[Path]:
+def _scratch(site: Site, order: Order) -> Generator[Path]:
     """What the program may write to in /out; it is copied from there when nobody writes any more."""
     folder = Path(tempfile.mkdtemp(dir=site.workspace, prefix="out-"))
     try:
+        if order.out_from is not None:
+            copy_out(site.workspace / order.out_from, folder, bytes_max=order.out_kb * 1024)
         if os.geteuid() == 0:
-            os.chown(folder, site.outer_uid, site.outer_uid)
+            for path in (folder, *folder.rglob("*")):
+                os.chown(path, site.outer_uid, site.outer_uid)
         yield folder
     finally:
         rmtree(folder, ignore_errors=True)

@@ -46,7 +46,8 @@ class Order:
     """One run: what to start, with what around it.
 
     `binds` maps a path below the workspace to its place in the box, read-only. `out` is a host folder, new
-    and empty, that receives what the program left in /out.
+    and empty, that receives what the program left in /out; `out_from`, below the workspace, is what /out
+    begins with.
     """
 
     args: Sequence[str]
@@ -57,6 +58,7 @@ class Order:
     proc: bool = False
     out: Path | None = None
     out_kb: int = 65_536
+    out_from: str | None = None
     job_id: str = ""
     attempt_id: int = 0
 
@@ -70,6 +72,8 @@ class Order:
             words.append("proc=1")
         if self.out is not None:
             words += [f"out_dir={self.out}", f"out_kb={self.out_kb}"]
+        if self.out_from is not None:
+            words.append(f"out_from={self.out_from}")
         return words
 
     def packet(self) -> bytes:

@@ -33,6 +33,7 @@ struct order {
   long out_kb, out_files;
   bool proc;
   const char *out_dir;              /* host folder that receives /out */
+  const char *out_from;             /* below the workspace: what /out begins with */
   const char *args[ARGS_MAX + 1];
   const char *env[ENV_MAX + 1];
   struct bind binds[BINDS_MAX];     /* below the workspace -> place in the box, read-only */

@@ -1,4 +1,4 @@
-/* Taking files out of a box: regular files and folders only, step by step, following nothing.
+/* Taking files out of a box, and into the next one: regular files and folders only, step by step, following nothing.
  *
  * Every process of the box is dead by now, but the names and kinds are what it left: a link, a FIFO or a device
  * in the output is refused, never opened as what it leads to.
@@ -71,7 +71,9 @@ static const char *copy_entry(int from, const char *name, int to, int depth, str
 }
 
 static const char *copy_folder(int from, int to, int depth, struct budget *budget) {
-  DIR *listing = fchmod(from, S_IRWXU) ? NULL : fdopendir(fcntl(from, F_DUPFD_CLOEXEC, 0));
+  /* What the judge shows to a box is nobody's to change, and can be read. */
+  bool locked = fchmod(from, S_IRWXU) && errno != EROFS && errno != EPERM;
+  DIR *listing = locked ? NULL : fdopendir(fcntl(from, F_DUPFD_CLOEXEC, 0));
   if (!listing) return "output_unreadable";
   const char *wrong = NULL;
   for (struct dirent *entry; !wrong && (entry = readdir(listing));)

@@ -64,6 +64,9 @@ static const char *read_word(struct order *order, char *word) {
   } else if (!strcmp(word, "out_dir")) {
     if (!is_safe_path(value, true)) return "out_dir";
     order->out_dir = value;
+  } else if (!strcmp(word, "out_from")) {
+    if (!is_safe_path(value, false)) return "out_from";
+    order->out_from = value;
   } else if (!strcmp(word, "proc")) {
     order->proc = !strcmp(value, "1");
   } else if (!strcmp(word, "job_id")) {
