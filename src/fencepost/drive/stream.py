@@ -22,12 +22,21 @@ CONSUMER_MEMORY_MS = 3_600_000
 PROBE_MEMORY_SECONDS = 60
 
 
+FIELDS = frozenset({"job_id", "enqueue_ts", "payload_ref", "priority"})
+JOB_ID_DIGITS_MAX = 18
+
+
 class Entry(NamedTuple):
-    """An entry as it was delivered. `fields` is whatever somebody wrote there; None when it was removed."""
+    """An entry as it was delivered.
+
+    `job_id` is the job that it names, None if it names none. Then `fields` is whatever somebody wrote there;
+    None when it was removed.
+    """
 
     stream: str
     entry_id: str
-    fields: Mapping[str, str] | None
+    job_id: int | None
+    fields: Mapping[str, str] | None = None
 
     @property
     def place(self) -> tuple[str, str]:
@@ -76,9 +85,9 @@ class Streams:
         now_ms = time.time_ns() // 1_000_000
         answer = await self._dispatch(
             keys=[stream, beside(stream, "incarnation")],
-            args=[maxlen, secrets.token_hex(8), lane, now_ms, *job_ids],
+            args=[maxlen, secrets.token_hex(8), lane, now_ms, " ".join(map(str, job_ids))],
         )
-        return Dispatched(answer[0], answer[1:])
+        return Dispatched(answer[0], answer[1].split())
 
     async def length(self, stream: str) -> int:
         """Settled entries are removed, so this is what is undelivered and pending."""
@@ -87,9 +96,14 @@ class Streams:
     async def take(self, parts: Mapping[str, int], limit: int, consumer: str) -> list[Entry]:
         """New entries, by parts and at most `limit` in all, without waiting."""
         answer = await self._take(keys=list(parts), args=[self.group, consumer, limit, *parts.values()])
-        return [
-            Entry(stream, entry_id, _fields(flat)) for stream, entries in answer for entry_id, flat in entries
-        ]
+        entries: list[Entry] = []
+        for stream, known, others in answer:
+            words = iter(known.split())
+            entries += [
+                Entry(stream, entry_id, int(job_id)) for entry_id, job_id in zip(words, words, strict=True)
+            ]
+            entries += [_entry(stream, entry_id, _fields(flat)) for entry_id, flat in others]
+        return entries
 
     async def wait(self, streams: Sequence[str], consumer: str, count: int, block_ms: int) -> list[Entry]:
         """New entries of any of the streams, at most `count` of each; waits for the first."""
@@ -105,7 +119,7 @@ class Streams:
 
     async def settle(self, stream: str, entry_ids: Sequence[str]) -> int:
         """Acknowledge and remove entries with one script."""
-        return int(await self._settle(keys=[stream], args=[self.group, *entry_ids]))
+        return int(await self._settle(keys=[stream], args=[self.group, " ".join(entry_ids)]))
 
     async def unlink(self, keys: Sequence[str]) -> None:
         """Remove keys that may lie in different slots of a cluster: one command each, one round trip."""
@@ -119,7 +133,7 @@ class Streams:
     ) -> tuple[str, list[Entry]]:
         """Take over entries that nobody has touched for `min_idle_ms`; answers the next cursor."""
         answer = await self._redis.xautoclaim(stream, self.group, consumer, min_idle_ms, cursor, count=count)
-        return str(answer[0]), [Entry(stream, entry_id, fields or None) for entry_id, fields in answer[1]]
+        return str(answer[0]), [_entry(stream, entry_id, fields) for entry_id, fields in answer[1]]
 
     async def sweep(self, stream: str) -> Look:
         """Remove what nobody needs, and tell what the stream holds."""
@@ -170,11 +184,15 @@ def _entries(answer: Any) -> list[Entry]:
     by_stream: Any = answer.items() if hasattr(answer, "items") else answer
     if hasattr(answer, "items"):
         by_stream = [(stream, [entry for part in parts for entry in part]) for stream, parts in by_stream]
-    return [
-        Entry(stream, entry_id, fields or None)
-        for stream, entries in by_stream
-        for entry_id, fields in entries
-    ]
+    return [_entry(stream, entry_id, fields) for stream, entries in by_stream for entry_id, fields in entries]
+
+
+def _entry(stream: str, entry_id: str, fields: Mapping[str, str] | None) -> Entry:
+    job_id = (fields or {}).get("job_id", "")
+    known = fields is not None and fields.keys() >= FIELDS
+    if known and job_id.isascii() and job_id.isdigit() and len(job_id) <= JOB_ID_DIGITS_MAX:
+        return Entry(stream, entry_id, int(job_id))
+    return Entry(stream, entry_id, None, fields or None)
 
 
 def _fields(flat: Sequence[str] | None) -> Mapping[str, str] | None:

@@ -9,10 +9,19 @@
 -- read too much (COUNT is per stream) or cost a round trip for each stream that turns out to be empty.
 --
 -- A stream without the group is new, or Redis was wiped. The group is made from the beginning: what was written before
--- it belongs to it too. Answers {stream, {{id, {field, value, ...}}, ...}} for each stream that had something.
+-- it belongs to it too.
+--
+-- Answers {stream, 'id job_id id job_id ...', {{id, {field, value, ...}}, ...}} for each stream that had something: as one
+-- text what the dispatcher wrote, because a client spends more on a reply than on what is in it, and whatever else
+-- somebody wrote there as it was found.
 local group, consumer, left = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local answer = {}
 local full = {}
+
+local function names_a_job(flat)
+  return flat and #flat == 8 and flat[1] == 'job_id' and flat[3] == 'enqueue_ts' and flat[5] == 'payload_ref'
+    and flat[7] == 'priority' and #flat[2] <= 18 and string.find(flat[2], '^%d+$')
+end
 
 local function read(stream, count)
   local got = redis.pcall('XREADGROUP', 'GROUP', group, consumer, 'COUNT', count, 'STREAMS', stream, '>')
@@ -26,9 +35,18 @@ local function read(stream, count)
   if not got or #got == 0 then
     return 0
   end
-  answer[#answer + 1] = got[1]
-  left = left - #got[1][2]
-  return #got[1][2]
+  local entries, known, others = got[1][2], {}, {}
+  for _, entry in ipairs(entries) do
+    if names_a_job(entry[2]) then
+      known[#known + 1] = entry[1]
+      known[#known + 1] = entry[2][2]
+    else
+      others[#others + 1] = entry
+    end
+  end
+  answer[#answer + 1] = {stream, table.concat(known, ' '), others}
+  left = left - #entries
+  return #entries
 end
 
 for i, stream in ipairs(KEYS) do

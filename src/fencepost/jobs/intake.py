@@ -11,12 +11,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from fencepost.crashpoints import crash_point
 from fencepost.drive.lanes import LANES, stream_of
-from fencepost.drive.stream import Entry, Streams, is_missing_group
+from fencepost.drive.stream import FIELDS, Entry, Streams, is_missing_group
 from fencepost.jobs.drive_link import DRIVE_ERRORS, DriveLink
 from fencepost.jobs.job import Database
 from fencepost.jobs.metrics import JobMetrics
@@ -28,7 +28,6 @@ from fencepost.kernel import stream as kernel_stream
 from fencepost.logs import get_logger
 
 _log = get_logger(__name__)
-FIELDS = frozenset({"job_id", "enqueue_ts", "payload_ref", "priority"})
 BLOCK_MS = 2000
 OWN_ENTRIES = 1000
 
@@ -80,7 +79,7 @@ class Intake:
         """Whether entries were read that could not be claimed."""
         return bool(self._unclaimed)
 
-    async def read(self, free: int, held: Iterable[Entry]) -> list[Entry]:
+    async def read(self, free: int, held: Callable[[], Iterable[Entry]]) -> list[Entry]:
         """Entries for up to `free` jobs; waits a while for the first. None of those that are `held`."""
         if self._unclaimed:
             return self._unclaimed[:free]
@@ -108,8 +107,9 @@ class Intake:
             self._metrics.claims.labels(status="error", reason="db_error").inc(len(entries))
             self.keep(entries)
             raise
-        claimed = {entry.place for entry in entries}
-        self._unclaimed = [entry for entry in self._unclaimed if entry.place not in claimed]
+        if self._unclaimed:
+            claimed = {entry.place for entry in entries}
+            self._unclaimed = [entry for entry in self._unclaimed if entry.place not in claimed]
         return taken
 
     def keep(self, entries: Sequence[Entry]) -> None:
@@ -167,7 +167,7 @@ class Intake:
             )
             crash_point("jobs.poison.after_record")
             self._metrics.claims.labels(status="poison", reason=reason).inc()
-        done = [entry for entry, _ in poison] + [entry for entry in entries if entry.fields is None]
+        done = [entry for entry in entries if entry.job_id is None]
         claimed: list[tuple[kernel_job.Running, Entry | None]] = []
         refusals: list[str] = []
         answers = await self._ask(sorted(by_id))
@@ -230,12 +230,12 @@ class Intake:
         self._count(answers)
         return [answer.running for answer in answers if answer.running is not None]
 
-    async def _find_own(self, streams: Streams, held: Iterable[Entry]) -> list[Entry]:
+    async def _find_own(self, streams: Streams, held: Callable[[], Iterable[Entry]]) -> list[Entry]:
         """After a loss of Redis, and at the start: what was delivered to this consumer and never arrived."""
         if self._losses_seen == self._link.losses:
             return []
         losses = self._link.losses
-        known = {entry.place for entry in held}
+        known = {entry.place for entry in held()}
         own: list[Entry] = []
         for stream in self.streams:
             try:
@@ -264,13 +264,8 @@ def _parse(entries: Sequence[Entry]) -> tuple[dict[int, list[Entry]], list[tuple
     by_id: dict[int, list[Entry]] = {}
     poison: list[tuple[Entry, str]] = []
     for entry in entries:
-        if entry.fields is None:
-            continue
-        job_id = entry.fields.get("job_id", "")
-        if not entry.fields.keys() >= FIELDS:
-            poison.append((entry, MISSING_FIELD))
-        elif not (job_id.isascii() and job_id.isdigit() and len(job_id) <= 18):
-            poison.append((entry, INVALID_FIELD))
-        else:
-            by_id.setdefault(int(job_id), []).append(entry)
+        if entry.job_id is not None:
+            by_id.setdefault(entry.job_id, []).append(entry)
+        elif entry.fields is not None:
+            poison.append((entry, INVALID_FIELD if entry.fields.keys() >= FIELDS else MISSING_FIELD))
     return by_id, poison

@@ -50,7 +50,11 @@ class Runner:
     async def _run_traced(self, active: Active, handler: Handler[...]) -> None:
         running = active.running
         carried = {"trace_id": _trace_id(active), **running.headers}
-        about = {"job_id": running.job_id, "attempt": running.attempt, "queue": running.queue}
+        about: dict[str, str | int] = {
+            "job_id": running.job_id,
+            "attempt": running.attempt,
+            "queue": running.queue,
+        }
         with span(f"job {running.kind}", "consumer", carried, **about) as note:
             outcome = await self._run(active, handler)
             note(outcome=type(outcome).__name__.lower())

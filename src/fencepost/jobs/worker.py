@@ -184,13 +184,15 @@ class Worker:
                 taken = await self._intake.claim_next(places)
                 self._begin(taken)
             return bool(taken.claimed)
-        held = [active.entry for active in self._active.values() if active.entry is not None]
         free = min(self._free(), self._settings.batch)
         # What was delivered and not heard of, because we stop, is pending for us; `leave` gives it back.
-        entries = await unless_set(self._stopping, self._intake.read(free, held))
+        entries = await unless_set(self._stopping, self._intake.read(free, self._held))
         if entries:
             await self._accept_beside(entries)
         return bool(entries)
+
+    def _held(self) -> list[Entry]:
+        return [active.entry for active in self._active.values() if active.entry is not None]
 
     async def _accept_beside(self, entries: Sequence[Entry]) -> None:
         """Let the next entries be read while a whole batch is claimed; a few are claimed at once."""

@@ -28,7 +28,7 @@ def running(job_id: int = 7, attempt: int = 1, payload: Any = None, lease: float
 
 def held(job_id: int = 7, attempt: int = 1, *, payload: Any = None, lease: float = 60) -> Active:
     row = running(job_id, attempt, payload, lease)
-    entry = Entry("jobs", f"{job_id}-{attempt}", {})
+    entry = Entry("jobs", f"{job_id}-{attempt}", job_id)
     job = Job(row, "me", cast("Database", None), cast("Any", None))
     return Active(row, entry, job, time.monotonic() + lease)
 
