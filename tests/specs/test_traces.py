@@ -15,7 +15,10 @@ HIDDEN = {
     "Lease": {"Evict", "Crash"},
     "Attempt": set[str](),
     "Marker": set[str](),
+    "Outbox": set[str](),
+    "Sink": {"Ack", "Crash"},
 }
+SETS = {"Workers", "Clients", "Messages", "Relays"}
 
 
 def acquire(at: float, owner: str, answer: Any) -> Operation:
@@ -106,13 +109,56 @@ def test_requests_are_behaviours_and_broken_ones_are_not() -> None:
     assert traces.refused("Marker", {"whole": whole, "silent": silent, **broken}) == list(broken)
 
 
+def test_lines_of_messages_are_behaviours_and_broken_ones_are_not() -> None:
+    put = [(71, "put", 0), (75, "put", 0)]
+    settled = [
+        *put,
+        (71, "taken", 1),
+        (71, "taken", 2),
+        (71, "settled", 2),
+        (75, "taken", 1),
+        (75, "settled", 1),
+    ]
+    broken = {
+        "the second before the first": [*put, (75, "taken", 1)],
+        "settled by a take that is over": [*put, (71, "taken", 1), (71, "taken", 2), (71, "settled", 1)],
+        "settled twice": [*settled[:5], (71, "settled", 2)],
+        "a take twice": [*put, (71, "taken", 1), (71, "taken", 1)],
+        "settled and never taken": [*put, (71, "settled", 0)],
+    }
+
+    assert traces.refused(
+        "Outbox",
+        {name: traces.message_trace(events) for name, events in {"whole": settled, **broken}.items()},
+    ) == list(broken)
+
+
+def test_commits_of_a_key_group_are_behaviours_and_broken_ones_are_not() -> None:
+    expected = ["a-1", "b-1", "a-2", "b-2"]
+    first = [("acquired", 1, []), ("committed", 1, ["a-1", "b-1"])]
+    whole = [*first, ("acquired", 2, []), ("committed", 2, ["a-2"]), ("committed", 2, ["b-2"])]
+    broken: dict[str, list[tuple[str, int, list[str]]]] = {
+        "a record twice": [*first, ("committed", 1, ["b-1", "a-2"])],
+        "a record left out": [*first, ("committed", 1, ["b-2"])],
+        "records in another order": [first[0], ("committed", 1, ["b-1", "a-1"])],
+        "a commit of who was taken over from": [*first, ("acquired", 2, []), ("committed", 1, ["a-2"])],
+        "the same token twice": [*first, ("acquired", 1, [])],
+        "a record that nobody sent": [*first, ("committed", 1, ["c-1"])],
+    }
+
+    assert traces.refused(
+        "Sink",
+        {name: traces.commit_trace(events, expected) for name, events in {"whole": whole, **broken}.items()},
+    ) == list(broken)
+
+
 @pytest.mark.parametrize("specification", HIDDEN)
 def test_every_action_can_be_replayed_or_is_hidden(specification: str) -> None:
     """An action that is added to a specification is either looked for in the histories, or named here."""
     text = (SPECS / f"{specification}.tla").read_text()
     moves = re.search(r"^Next ==(.*?)(?:^\\\*|^\w+ ==)", text, re.DOTALL | re.MULTILINE)
     assert moves is not None
-    actions = set(re.findall(r"\b([A-Z]\w+)(?=\(| |$)", moves[1], re.MULTILINE)) - {"Workers", "Clients"}
+    actions = set(re.findall(r"\b([A-Z]\w+)(?=\(| |$)", moves[1], re.MULTILINE)) - SETS
     replayed = set(re.findall(r'name = "(\w+)"', (traces.TRACES / f"{specification}Trace.tla").read_text()))
 
     assert actions - HIDDEN[specification] == replayed

@@ -19,7 +19,7 @@ from fencepost.torture.chronicle import Operation
 from fencepost.torture.linearizability import linearize
 from fencepost.torture.models import LeaseModel
 from fencepost.torture.stage import Stage
-from fencepost.torture.systems import leases, players
+from fencepost.torture.systems import flows, leases, players
 from tests.specs.tlc import SPECS, Outcome, search
 
 TRACES = SPECS / "traces"
@@ -241,3 +241,144 @@ def _marker_steps(effects: int, told: Sequence[str]) -> Iterator[Step]:
     different = list(dict.fromkeys(told))
     for client, answer in enumerate(told, effects + 1):
         yield "Replay", client, different.index(answer) + 1
+
+
+# Every row of the outbox, from its put to its end: each is locked by whoever moves it, and puts of one key
+# wait for each other, so what is noted stands in the order of the commits for one key.
+MESSAGES: LiteralString = """
+    create table message_journal (id bigint generated always as identity primary key, line text,
+                                  message bigint, what text, take bigint);
+    create function note_message() returns trigger language plpgsql security definer as $f$
+    begin
+      if tg_op = 'INSERT' then
+        insert into public.message_journal (line, message, what, take)
+        values (new.channel || ' ' || new.key, new.id, 'put', new.take);
+      elsif tg_op = 'DELETE' then
+        insert into public.message_journal (line, message, what, take)
+        values (old.channel || ' ' || old.key, old.id, 'settled', old.take);
+      elsif new.take <> old.take then
+        insert into public.message_journal (line, message, what, take)
+        values (new.channel || ' ' || new.key, new.id, 'taken', new.take);
+      end if;
+      return null;
+    end $f$;
+    create trigger note_message after insert or update or delete on fencepost.outbox
+      for each row execute function note_message();
+"""
+LINES: LiteralString = (
+    "select line, message, what, take from message_journal where line is not null order by id"
+)
+
+
+def of_messages(stage: Stage, messages_max: int = 10) -> dict[str, Trace]:
+    """One history for each key, of its first messages: what comes behind them changes nothing for them."""
+    lines: dict[str, list[tuple[int, str, int]]] = {}
+    for line, *event in stage.rows(LINES):
+        lines.setdefault(line, []).append((event[0], event[1], event[2]))
+    return {line: message_trace(events, messages_max) for line, events in sorted(lines.items())}
+
+
+def message_trace(events: Sequence[tuple[int, str, int]], messages_max: int = 10) -> Trace:
+    """`events` are (message, what, take)."""
+    numbers: dict[int, int] = {}
+    for message, what, _ in events:
+        if what == "put" and len(numbers) < messages_max:
+            numbers[message] = len(numbers) + 1
+    return list(_message_steps([(numbers[m], what, take) for m, what, take in events if m in numbers]))
+
+
+def _message_steps(events: Iterable[tuple[int, str, int]]) -> Iterator[Step]:
+    taken = False
+    for message, what, take in events:
+        match what:
+            case "put":
+                yield "Put", message, 0
+                yield "End", message, 0
+            case "taken":
+                if taken:
+                    yield "Drop", message, 0
+                taken = True
+                yield "Take", message, take
+            case _:
+                taken = False
+                yield "Send", message, 0
+                yield "Settle", message, take
+
+
+# Who acquired the lease of a key group, and which rows were written with which checkpoint: by transaction.
+COMMITS: LiteralString = """
+    create table commit_journal (id bigint generated always as identity primary key, resource text, what text,
+                                 token bigint, xid xid8 default pg_current_xact_id());
+    create table row_journal (id bigint generated always as identity primary key, value text,
+                              xid xid8 default pg_current_xact_id());
+    create function note_acquisition() returns trigger language plpgsql security definer as $f$
+    begin
+      if tg_op = 'INSERT' or new.token <> old.token then
+        insert into public.commit_journal (resource, what, token)
+        values (new.resource, 'acquired', new.token);
+      end if;
+      return null;
+    end $f$;
+    create trigger note_acquisition after insert or update on fencepost.lease
+      for each row execute function note_acquisition();
+    create function note_checkpoint() returns trigger language plpgsql security definer as $f$
+    begin
+      if new.status in ('stored', 'committed') then
+        insert into public.commit_journal (resource, what, token)
+        values (new.resource, 'committed', new.token);
+      end if;
+      return null;
+    end $f$;
+    create trigger note_checkpoint after insert or update on fencepost.checkpoint
+      for each row execute function note_checkpoint();
+    create function note_row() returns trigger language plpgsql security definer as $f$
+    begin
+      insert into public.row_journal (value) values (new.value);
+      return null;
+    end $f$;
+    create trigger note_row after insert on effect for each row execute function note_row();
+"""
+ACQUIRED_AND_COMMITTED: LiteralString = (
+    "select resource, what, token, xid::text from commit_journal order by id"
+)
+ROWS_WRITTEN: LiteralString = "select xid::text, value from row_journal order by id"
+
+
+def of_commits(stage: Stage) -> dict[str, Trace]:
+    """One history for each key group that wrote rows: by their places in what a run without faults gives."""
+    rows: dict[str, list[str]] = {}
+    for xid, value in stage.rows(ROWS_WRITTEN):
+        rows.setdefault(xid, []).append(value)
+    events: dict[str, list[tuple[str, int, Sequence[str]]]] = {}
+    keys: dict[str, set[str]] = {}
+    for resource, what, token, xid in stage.rows(ACQUIRED_AND_COMMITTED):
+        # A checkpoint that is flagged in the transaction that stored it is one commit.
+        written = rows.pop(xid, []) if what == "committed" else []
+        if what == "acquired" or written:
+            events.setdefault(resource, []).append((what, token, written))
+        keys.setdefault(resource, set()).update(value.rpartition("-")[0] for value in written)
+    assert not rows, f"rows without a checkpoint: {rows}"
+    arrived = [key for (key,) in stage.rows("select key from arrival order by id")]
+    return {
+        resource: commit_trace(events[resource], flows.undisturbed(key for key in arrived if key in own))
+        for resource, own in sorted(keys.items())
+        if own
+    }
+
+
+def commit_trace(events: Iterable[tuple[str, int, Sequence[str]]], expected: Sequence[str]) -> Trace:
+    """`events` are (what, token, the values that were written)."""
+    places = {value: place for place, value in enumerate(expected, 1)}
+    return list(_commit_steps(events, places))
+
+
+def _commit_steps(
+    events: Iterable[tuple[str, int, Sequence[str]]], places: Mapping[str, int]
+) -> Iterator[Step]:
+    for what, token, values in events:
+        if what == "acquired":
+            yield "Acquire", token, token
+            continue
+        for value in values:
+            yield "Process", token, places.get(value, 0)
+        yield "Commit", token, places.get(values[-1], 0)

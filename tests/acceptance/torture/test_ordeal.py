@@ -26,9 +26,10 @@ class Recorder:
     found: dict[str, dict[str, traces.Trace]] = field(default_factory=dict[str, dict[str, traces.Trace]])
 
     def before(self, stage: Stage) -> None:
-        if stage.name == "jobs":
+        journals = {"jobs": traces.JOURNAL, "orders": traces.MESSAGES, "flows": traces.COMMITS}
+        if stage.name in journals:
             with stage.database.connect_admin() as admin:
-                admin.execute(traces.JOURNAL)
+                admin.execute(journals[stage.name])
 
     def after(self, stage: Stage) -> None:
         match stage.name:
@@ -38,6 +39,10 @@ class Recorder:
                 self.found["Attempt"] = traces.of_jobs(stage)
             case "players":
                 self.found["Marker"] = traces.of_requests(stage)
+            case "orders":
+                self.found["Outbox"] = traces.of_messages(stage)
+            case "flows":
+                self.found["Sink"] = traces.of_commits(stage)
             case _:
                 pass
 
@@ -71,7 +76,7 @@ def story(outcome: Outcome) -> str:
 
 
 def check_by_specification(recorder: Recorder) -> None:
-    assert set(recorder.found) == {"Lease", "Attempt", "Marker"}
+    assert set(recorder.found) == {"Lease", "Attempt", "Marker", "Outbox", "Sink"}
     for specification, histories in recorder.found.items():
         assert histories, specification
         rejected = traces.replay(specification, histories)
