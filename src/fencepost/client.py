@@ -109,10 +109,21 @@ class Fencepost:
         self._witness.refused(refusal)
 
     async def _borrow(self) -> psycopg.AsyncConnection[Any]:
+        before = _times_cancelled()
         try:
-            return await self._pool.getconn()
+            connection = await self._pool.getconn()
         except PoolTimeout as error:
             raise PoolExhausted.by(self._pool.get_stats(), self.settings) from error
+        if _times_cancelled() > before:
+            # The pool waits by `wait_for`: in Python 3.11 it forgets a cancel that comes with the answer.
+            await self._pool.putconn(connection)
+            raise asyncio.CancelledError
+        return connection
+
+
+def _times_cancelled() -> int:
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
 
 
 class SyncFencepost:

@@ -226,6 +226,14 @@ RULES = (
         broken="_log = structlog.get_logger(__name__)",
         fine="_log = get_logger(__name__)  # of fencepost.logs",
     ),
+    Rule(
+        # In Python 3.11 it forgets a cancel that comes together with the answer.
+        "a wait that may forget a cancel",
+        lines_matching(r"\basyncio\.wait_for\("),
+        is_source,
+        broken="await asyncio.wait_for(event.wait(), 1)",
+        fine="async with asyncio.timeout(1):",
+    ),
     Rule("a print", prints, is_source, broken="print(1)", fine="report.print(1)"),
     Rule("no docstring", undocumented, is_product, broken="x = 1", fine='"""It is one."""\nx = 1'),
     Rule(

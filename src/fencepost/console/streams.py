@@ -53,7 +53,8 @@ class EventStream(Response):
 
     async def _next(self) -> bytes:
         try:
-            return await asyncio.wait_for(self._stream.take(), HEARTBEAT_SECONDS)
+            async with asyncio.timeout(HEARTBEAT_SECONDS):
+                return await self._stream.take()
         except TimeoutError:
             return b": still here\n\n"
 

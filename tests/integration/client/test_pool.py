@@ -155,3 +155,25 @@ async def test_many_tasks_share_a_small_pool(database: Database) -> None:
         leases = await asyncio.gather(*(fp.run(lease.acquire(f"door {n}", "me", 60)) for n in range(50)))
 
     assert len({held.resource for held in leases}) == 50
+
+
+async def test_a_cancel_that_comes_together_with_a_connection_is_not_lost(
+    database: Database, small_pool: Settings
+) -> None:
+    """Python 3.11 forgets it in `wait_for`, by which the pool waits: the call went on for all of `within`."""
+    async with Fencepost(database.url, settings=small_pool) as fp:
+        submitted = await fp.run(job.submit("q", "kind", {}))
+        others = asyncio.all_tasks()
+        async with fp.transaction():
+            waiting = asyncio.create_task(fp.result(submitted, within=600))
+            await asyncio.to_thread(Deadline(60, "the task waits").wait, lambda: is_waited_for(fp))
+            # Until Python 3.12 wait_for has a task of its own for what it waits for: its end is the moment.
+            answer = asyncio.all_tasks() - others - {waiting}
+            for task in answer:
+                task.add_done_callback(lambda _: waiting.cancel())
+            if not answer:
+                waiting.cancel()
+
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(asyncio.shield(waiting), 60)
+        assert await fp.run(job.next_due("q")) is not None, "the connection went back"
