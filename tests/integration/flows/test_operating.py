@@ -27,6 +27,7 @@ from fencepost.flows import Flow, IterableSource
 from fencepost.flows.sinks.postgres import PostgresRows
 flow = Flow("bounded").source(IterableSource(list(range(10)))).sink(PostgresRows("line", ["value"]))
 """
+FIVE_COMMITS = {"FLOW_BATCH": "2", "FLOW_CHECKPOINT_RECORDS": "2", "FLOW_CHECKPOINT_INTERVAL_SEC": "600"}
 MAIN = "from fencepost.cli.app import main; main()"
 
 
@@ -110,7 +111,7 @@ def test_a_bounded_flow_runs_from_the_command_line(
     done = subprocess.run(
         [sys.executable, "-c", MAIN, "flows", "run", "bounded", "--until-done"],
         cwd=tmp_path,
-        env={**os.environ, "DATABASE_URL": database.url, "REDIS_URL": redis_url},
+        env={**os.environ, **FIVE_COMMITS, "DATABASE_URL": database.url, "REDIS_URL": redis_url},
         capture_output=True,
         text=True,
         timeout=60,
@@ -121,6 +122,8 @@ def test_a_bounded_flow_runs_from_the_command_line(
     assert "runs bounded: 1 tasks, exactly-once" in done.stdout
     with database.connect_admin() as connection:
         assert connection.execute("select count(*) from line").fetchall() == [(10,)]
+        [(commits,)] = connection.execute("select max(number) from fencepost.checkpoint").fetchall()
+    assert commits >= 5, "it did not listen to its settings"
 
 
 async def test_a_redis_sink_that_lost_its_newest_writes_makes_the_task_go_back(scene: Scene) -> None:

@@ -1,5 +1,6 @@
 """What is refused when a flow starts, because going on would break its promise; each with the remedy."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -92,3 +93,13 @@ async def test_state_of_a_step_that_is_gone(scene: Scene) -> None:
 
     with pytest.raises(StateMismatch, match="has a step 'total'"):
         await scene.run(flow)
+
+
+async def test_a_worker_too_many(scene: Scene) -> None:
+    flow = copied(trim=False)
+    first = scene.worker(flow)
+    async with scene.running(first):
+        await scene.until(lambda: first.holds != [])
+        with pytest.raises(StartRefused, match=r"All 1 seats of copy are taken\. Raise FLOW_WORKERS_MAX"):
+            async with asyncio.timeout(60):
+                await scene.worker(flow, workers_max=1).run()

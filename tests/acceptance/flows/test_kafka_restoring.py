@@ -1,0 +1,93 @@
+"""A sink in Kafka obeys what a person restores, and gets again what it has lost."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import LiteralString
+
+import pytest
+
+from fencepost.crashpoints import PlannedCrash
+from fencepost.embedded import Database
+from fencepost.flows import Flow, ledger
+from fencepost.flows.sinks import kafka as kafka_sinks
+from fencepost.flows.sinks.kafka import KafkaSink
+from fencepost.flows.sources.redis_streams import RedisStreams
+from fencepost.testing import crash_at
+from tests.acceptance.flows import kafka_model
+from tests.integration.flows.scene import Scene
+
+# A topic that came back from an older copy: the last of its transactions are in none of its partitions.
+LOSE_THE_LAST: LiteralString = """
+    delete from kafka_message where id >= (select max(id) from kafka_message where value = '6') returning id
+"""
+
+
+@pytest.fixture
+async def scene(database: Database, redis_url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Scene]:
+    monkeypatch.setattr(kafka_sinks, "client_library", lambda: kafka_model)
+    with database.connect_admin() as connection:
+        connection.execute(kafka_model.SCHEMA)
+    async with Scene.of(database, redis_url) as scene:
+        yield scene
+
+
+def flow(scene: Scene) -> Flow:
+    sink = KafkaSink("out", {"bootstrap.servers": scene.database.admin_url})
+    return Flow("log").source(RedisStreams("in")).json().sink(sink)
+
+
+def written(scene: Scene) -> list[int]:
+    return [int(value) for value in kafka_model.committed(scene.database.admin_url, "out")]
+
+
+async def writing(scene: Scene, *expected: int, send: range) -> None:
+    async with scene.running(scene.worker(flow(scene))):
+        for n in send:
+            scene.redis.xadd("in", {"data": str(n)})
+        await scene.until(lambda: len(written(scene)) >= len(expected))
+    assert written(scene) == list(expected)
+
+
+async def ended(scene: Scene) -> None:
+    """By what it raises."""
+    async with asyncio.timeout(60):
+        await scene.worker(flow(scene)).run()
+
+
+async def saved(scene: Scene) -> None:
+    """A savepoint of 6 values, and 9 by the time of the restore."""
+    await writing(scene, *range(6), send=range(6))
+    await scene.fp.run(ledger.save("log", "early"))
+    await writing(scene, *range(9), send=range(6, 9))
+
+
+async def test_a_restore_is_obeyed(scene: Scene) -> None:
+    await saved(scene)
+    await scene.fp.run(ledger.restore("log", "early"))
+
+    for point in ("flows.commit.before_store", "flows.commit.after_store", "flows.recover.before_finish"):
+        with crash_at(point), pytest.raises(PlannedCrash):
+            await ended(scene)
+
+    # A log is not taken back: what came behind the savepoint is written once more, and only once.
+    await writing(scene, *range(9), 6, 7, 8, send=range(0))
+
+
+async def test_a_restore_that_ended_before_its_first_commit_doubles_nothing(scene: Scene) -> None:
+    """A second start does not take what a person wished for a loss of the sink."""
+    await saved(scene)
+    await scene.fp.run(ledger.restore("log", "early"))
+    with crash_at("flows.commit.before_begin"), pytest.raises(PlannedCrash):
+        await ended(scene)
+
+    await writing(scene, *range(9), 6, 7, 8, 9, send=range(9, 10))
+
+
+async def test_a_topic_that_lost_its_last_transactions_gets_them_again(scene: Scene) -> None:
+    await writing(scene, *range(6), send=range(6))
+    await writing(scene, *range(7), send=range(6, 7))
+    await writing(scene, *range(8), send=range(7, 8))
+    assert scene.rows(LOSE_THE_LAST)
+    assert written(scene) == list(range(6))
+
+    await writing(scene, *range(9), send=range(8, 9))
