@@ -157,7 +157,11 @@ def _carry_out(taken: TakenOrder, answer: Found, step: Next, policy: Policy) -> 
     code = answer.code or taken.last_error or Code.UNKNOWN
     match step.decision:
         case Decision.SENT if answer.order is not None:
-            ended = _say(taken, "sent", detail="found at the broker", result=result_of(answer.order))
+            # A broker that said no more than "known already" is believed here, when it has shown the order.
+            repeated = Code.CONFLICT_PROCESSED if taken.last_error == Code.CONFLICT_PROCESSED else None
+            ended = _say(
+                taken, "sent", code=repeated, detail="found at the broker", result=result_of(answer.order)
+            )
         case Decision.DEAD:
             ended = _dead(taken, answer, step)
         case Decision.RESEND | Decision.RESEND_PROVED:

@@ -1,5 +1,7 @@
 """Alpaca and OANDA as their documentation describes them, spoken by the hostile broker."""
 
+import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -63,7 +65,7 @@ class OandaDialect(Dialect):
     def placed(self, order: BookOrder) -> Said:
         number = order.broker_order_id.removeprefix("brk-")
         wanted = order.request["order"]
-        created = {"id": number, "time": "2030-01-01T12:00:00.000000000Z", "type": f"{wanted['type']}_ORDER"}
+        created = {"id": number, "time": _nanoseconds(order), "type": f"{wanted['type']}_ORDER"}
         created |= {"clientExtensions": wanted["clientExtensions"], "units": wanted["units"]}
         return 201, {"orderCreateTransaction": created, "lastTransactionID": number}
 
@@ -97,7 +99,7 @@ class OandaDialect(Dialect):
         return {
             "id": number,
             **({} if order.is_open else {"fillingTransactionID": f"{FILLS_FROM + int(number)}"}),
-            "createTime": "2030-01-01T12:00:00.000000000Z",
+            "createTime": _nanoseconds(order),
             "state": "PENDING" if order.is_open else "FILLED",
             "clientExtensions": order.request["order"]["clientExtensions"],
         }
@@ -119,3 +121,9 @@ class OandaDialect(Dialect):
     def _rejected(self, reason: str) -> Said:
         rejection = {"id": "7", "rejectReason": reason}
         return 400, {"orderRejectTransaction": rejection, "errorCode": reason, "errorMessage": "rejected"}
+
+
+def _nanoseconds(order: BookOrder) -> str:
+    """When it was accepted, as OANDA writes it. The book has it by the event loop's clock."""
+    at = datetime.now(UTC) - timedelta(seconds=time.monotonic() - order.accepted_at)
+    return f"{at:%Y-%m-%dT%H:%M:%S.%f}000Z"

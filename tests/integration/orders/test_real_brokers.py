@@ -1,6 +1,8 @@
 """Alpaca's and OANDA's adapters against simulators that behave as documented, and lose what can be lost."""
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,12 +16,22 @@ from fencepost.orders.brokers import make_brokers
 from fencepost.orders.oanda import OandaBroker, oanda_order
 from fencepost.outbox.http import Reply
 from fencepost.testing.broker import HostileBroker
+from fencepost.testing.broker_book import Book
+from fencepost.testing.broker_dialect import Said
 from fencepost.testing.broker_mood import FRIENDLY, Mood
 from tests.integration.orders.dialects import AlpacaDialect, OandaDialect
 from tests.integration.orders.trading_floor import open_floor
 
 Make = Callable[[str, float | None], BrokerAdapter]
 STAMP = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+class CountingOanda(OandaDialect):
+    lists = 0
+
+    def answer(self, path: str, book: Book) -> Said:
+        self.lists += "state=ALL" in path
+        return super().answer(path, book)
 
 
 def alpaca(url: str, valid_seconds: float | None) -> BrokerAdapter:
@@ -68,6 +80,49 @@ async def test_lost_answers_are_found_again_and_no_order_is_doubled(
                 await floor.until_status(await floor.place(whim, symbol=whim), "sent")
         assert broker.doubled() == []
         assert broker.client_ids() == set(whims)
+
+
+@BOTH
+async def test_an_order_that_the_broker_knows_already_is_counted_as_such(
+    database: Database, make: Make, dialect: Any
+) -> None:
+    """Neither shows the order with its refusal: it is asked about, and then it is `conflict_processed`."""
+    with HostileBroker(Promise.WHILE_OPEN, dialect=dialect) as broker:
+        broker.book.fill_chance = 0.0
+        async with open_floor(database.url, make(broker.url, None)) as floor:
+            known = alpaca_order(outgoing()) if make is alpaca else {"order": oanda_order(outgoing())}
+            broker.book.place("key-1", known, time.monotonic())
+            order_id = await floor.place("key-1", account="101-1")
+            await floor.until_status(order_id, "sent")
+            page = floor.fp.metrics.page().body.decode()
+            steps = await floor.steps(order_id)
+        assert broker.doubled() == []
+    conflict = Code.CONFLICT_PROCESSED
+    assert steps[-2:] == [("sending", "unknown", conflict), ("unknown", "sent", conflict)]
+    assert 'outbox_send_total{outcome="conflict_processed"} 1.0' in page
+    assert 'outbox_send_total{outcome="success"}' not in page
+
+
+async def test_oandas_list_is_walked_back_to_before_the_first_request_and_no_further() -> None:
+    """Orders of an hour ago lie behind the end; one of now, on the second page, is found."""
+    dialect = CountingOanda()
+    with HostileBroker(Promise.WHILE_OPEN, dialect=dialect) as broker:
+        broker.book.fill_chance = 0.0
+        now = time.monotonic()
+        for number, age_seconds in enumerate([3600] * 20 + [30] * 5):
+            placed, _ = broker.book.place(
+                f"other-{number}", {"order": oanda_order(outgoing())}, now - age_seconds
+            )
+            placed.request["order"]["clientExtensions"] = {"id": f"other-{number}"}
+            placed.is_open = False
+        adapter = oanda(broker.url, None)
+        wanted = replace(outgoing(), stamped_at=datetime.now(UTC), open_since=datetime.now(UTC))
+        assert (await adapter.find_order(wanted)).finding is Finding.ABSENT
+        # Five of now and one that is too old, two a page; before them the question by client id.
+        assert dialect.lists == 3
+        found = await adapter.find_order(replace(wanted, client_id="other-21"))
+        assert found.finding is Finding.FOUND
+        await adapter.close()
 
 
 @BOTH
