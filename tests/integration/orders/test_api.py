@@ -1,7 +1,8 @@
 """Orders over HTTP: what is right is accepted once, what is wrong is named and stored nowhere."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import httpx
@@ -15,12 +16,14 @@ from fencepost.orders.broker import Promise
 from fencepost.orders.brokers import Broker
 from fencepost.orders.desk import Strength
 from fencepost.orders.service import Orders
+from fencepost.orders.settings import OrdersSettings
 from fencepost.testing.broker import HostileBroker
 from fencepost.testing.broker_mood import Mood
 from fencepost.web.app import make_app
 from fencepost.web.part import Part
 from fencepost.web.server import WebServer
 from fencepost.web.settings import WebSettings
+from tests.integration.orders.market import Market
 from tests.integration.orders.trading_floor import QUICK, adapter_for
 
 ORDER: dict[str, Any] = {
@@ -39,18 +42,31 @@ def broker() -> Iterator[HostileBroker]:
         yield broker
 
 
-@pytest.fixture
-def http(database: Database, broker: HostileBroker) -> Iterator[httpx.Client]:
-    """The service, at a broker that takes nothing for an hour: orders stay where the test puts them."""
+@contextmanager
+def serving(database: Database, broker: HostileBroker, settings: OrdersSettings) -> Generator[httpx.Client]:
     fp = Fencepost(database.url)
     brokers = {"acme": Broker(adapter_for(broker.url, Promise.NOTHING), Strength())}
-    orders = Orders(fp, brokers, outbox_settings=QUICK)
+    orders = Orders(fp, brokers, settings, QUICK)
     app = make_app([Part("orders", make_router(orders), orders.running)], WebSettings(), ground=lambda: fp)
     server = WebServer(app, address="127.0.0.1", port=0)
     server.start()
     with httpx.Client(base_url=server.url) as client:
         yield client
     server.stop()
+
+
+@pytest.fixture
+def http(database: Database, broker: HostileBroker) -> Iterator[httpx.Client]:
+    """The service, at a broker that takes nothing for an hour: orders stay where the test puts them."""
+    with serving(database, broker, OrdersSettings()) as client:
+        yield client
+
+
+@pytest.fixture
+def still(database: Database, broker: HostileBroker) -> Iterator[httpx.Client]:
+    """The service on a node that sends nothing: the test takes orders itself, or nobody does."""
+    with serving(database, broker, OrdersSettings(sending=False)) as client:
+        yield client
 
 
 def post(
@@ -130,19 +146,27 @@ def test_keys_bodies_and_headers_that_are_wrong_store_nothing(http: httpx.Client
     assert stored(database) == 0
 
 
-def test_a_queued_order_is_cancelled_and_its_key_stays_used(http: httpx.Client) -> None:
-    order_id = post(http).json()["id"]
-    assert http.post(f"/orders/{order_id}/cancel", json={}).status_code == 400
-    done = http.post(f"/orders/{order_id}/cancel", json={"reason": "no more"}, headers={"X-Actor": "ann"})
-    if done.status_code == 409:  # Its first request was under way; it is refused and comes back.
-        assert done.json()["code"] == "in_flight"
-        return
-    assert (done.json()["status"], done.json()["last_error"]) == ("dead", "CANCELLED")
-    assert post(http).json()["status"] == "dead"
-    again = http.post(f"/orders/{order_id}/cancel", json={"reason": "no more"})
+def test_a_queued_order_is_cancelled_and_its_key_stays_used(still: httpx.Client) -> None:
+    order_id = post(still).json()["id"]
+    assert still.post(f"/orders/{order_id}/cancel", json={}).status_code == 400
+    done = still.post(f"/orders/{order_id}/cancel", json={"reason": "no more"}, headers={"X-Actor": "ann"})
+    assert (done.status_code, done.json()["status"], done.json()["last_error"]) == (200, "dead", "CANCELLED")
+    assert post(still).json()["status"] == "dead"
+    again = still.post(f"/orders/{order_id}/cancel", json={"reason": "no more"})
     assert (again.status_code, again.json()["code"]) == (409, "already_finished")
-    new = http.post(f"/orders/{order_id}/resend", json={"expected": "dead", "reason": "yes, please"})
+    new = still.post(f"/orders/{order_id}/resend", json={"expected": "dead", "reason": "yes, please"})
     assert (new.status_code, new.json()["resend_of"]) == (202, order_id)
+
+
+def test_an_order_whose_request_is_under_way_is_not_cancelled(
+    still: httpx.Client, database: Database
+) -> None:
+    order_id = post(still).json()["id"]
+    with closing(Market(database.url)) as market:
+        assert [taken.id for taken in market.take()] == [order_id]
+    late = still.post(f"/orders/{order_id}/cancel", json={"reason": "no more"})
+    assert (late.status_code, late.json()["code"]) == (409, "in_flight")
+    assert still.get(f"/orders/{order_id}").json()["status"] == "sending"
 
 
 def test_what_is_not_there_is_not_found(http: httpx.Client) -> None:
