@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from fencepost.embedded import EmbeddedError
 from fencepost.embedded.deadline import Deadline
 from fencepost.testing import Ambush, Proxy
+from fencepost.torture.backup import back_up, restore
 from fencepost.torture.crew import Crew, Process
 from fencepost.torture.ground import Ground
 from fencepost.torture.schedule import Blow
@@ -103,6 +104,7 @@ class Faults:
             "clock-jump": self._jump,
             "disk-full": self._fill_disk,
             "power-cut": self._cut_power,
+            "restore": self._restore,
         }
 
     def begin(self) -> None:
@@ -325,6 +327,16 @@ class Faults:
         self._later(0.2 * blow.leases, self._bring_postgres_back)
         self._later(0.2 * blow.leases, self._bring_redis_back)
         return hit
+
+    def _restore(self, blow: Blow) -> bool:
+        """A backup, and the next time its restoration: what was committed in between is lost."""
+        stage = self._stage(blow)
+        if self._postgres_is_away:
+            return False
+        if restore(stage):
+            return True
+        back_up(stage)
+        return False
 
     def _later(self, leases: float, heal: Callable[[], object]) -> None:
         seconds = leases * next(iter(self._ground.stages.values())).lease_seconds

@@ -27,9 +27,11 @@ FAMILIES: Mapping[str, Mapping[str, int]] = {
     "clock": {"clock-jump": 2},
     "disk": {"disk-full": 1},
     "power": {"power-cut": 1},
+    "backup": {"restore": 1},
 }
-# Only when it is asked for: every byte of the server then goes through a process of ours, and that is slow.
-BY_NAME_ONLY = ("power-cut",)
+# Only when they are asked for: with the one every byte of the server goes through a process of ours, which is
+# slow; the other loses commits, so that no answer of before it has to hold.
+BY_NAME_ONLY = ("power-cut", "restore")
 KINDS: Mapping[str, int] = {kind: weight for kinds in FAMILIES.values() for kind, weight in kinds.items()}
 NTHS = (1, 1, 2, 3, 5, 10)
 
@@ -43,6 +45,7 @@ class Role:
     points: Sequence[str]
     bears_clock_jumps: bool = True
     uses_redis: bool = True
+    bears_restores: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +116,8 @@ AT_EITHER = {"net-delay", "net-cut", "net-half-open", "net-refuse", "net-lost-re
 def _bears(role: Role, kind: str) -> bool:
     if kind in FAMILIES["clock"]:
         return role.bears_clock_jumps
+    if kind in FAMILIES["backup"]:
+        return role.bears_restores
     if kind in ("crash", "stall"):
         return bool(role.points)
     return role.uses_redis if kind in FAMILIES["redis"] else True

@@ -64,6 +64,8 @@ class Stage:
     lease_seconds: float = LEASE_SECONDS
     ambiguous: int = 0
     """Calls of the askers whose outcome they could not know at first."""
+    restored: list[float] = field(default_factory=list[float])
+    """When a backup took the database's place, by the clock of the chronicle."""
     chronicle: Chronicle = field(init=False)
     admin_url: str = field(init=False)
 
@@ -108,7 +110,8 @@ class Stage:
 class System(Protocol):
     """What can be tortured. One value of it lives in the run, another in each process.
 
-    A system of your own has these members, and is named by its place: `--systems shop.torture:SHOP`.
+    A system of your own has these members, and is named by its place: `--systems shop.torture:SHOP`. One that
+    judges by its database alone may also say `bears_restores = True`.
     """
 
     name: str

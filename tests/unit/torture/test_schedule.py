@@ -7,7 +7,7 @@ import pytest
 from fencepost.torture.schedule import FAMILIES, KINDS, Blow, Role, chosen_kinds, schedule
 
 JOBS = Role("jobs", 3, ("jobs.ack.before", "jobs.ack.after"))
-LEASES = Role("leases", 2, (), uses_redis=False)
+LEASES = Role("leases", 2, (), uses_redis=False, bears_restores=True)
 ORDERS = Role("orders", 2, ("orders.after_send",), bears_clock_jumps=False, uses_redis=False)
 
 
@@ -33,6 +33,7 @@ def test_nobody_suffers_what_he_cannot() -> None:
     assert {blow.system for blow in found if blow.kind == "clock-jump"} == {"jobs", "leases"}
     assert {blow.system for blow in found if blow.kind in FAMILIES["redis"]} == {"jobs"}
     assert {blow.system for blow in found if blow.at_redis} == {"jobs"}
+    assert {blow.system for blow in found if blow.kind == "restore"} == {"leases"}
 
 
 def test_a_kind_that_nobody_can_suffer_never_comes() -> None:
@@ -52,7 +53,7 @@ def test_places_and_points_are_those_of_the_system() -> None:
 
 def test_faults_are_chosen_by_family_and_by_kind() -> None:
     assert chosen_kinds(["redis", "kill"]) == ["kill", *FAMILIES["redis"]]
-    assert chosen_kinds([]) == [kind for kind in KINDS if kind != "power-cut"]
+    assert chosen_kinds([]) == [kind for kind in KINDS if kind not in ("power-cut", "restore")]
     assert chosen_kinds(["power"]) == ["power-cut"]
     with pytest.raises(ValueError, match="no fault flood; allowed: process, "):
         chosen_kinds(["kill", "flood"])

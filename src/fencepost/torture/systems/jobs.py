@@ -68,6 +68,7 @@ class Jobs:
     processes = 3
     uses_redis = True
     bears_clock_jumps = True
+    bears_restores = True
     points = tuple(
         sorted(
             str(point.name)
@@ -99,7 +100,8 @@ class Jobs:
         self._asked += HELPING
 
     def account(self, stage: Stage) -> Account:
-        return Account(self._asked, int(stage.value("select count(*) from finishing")))
+        asked = int(stage.value("select count(*) from asked")) if stage.restored else self._asked
+        return Account(asked, int(stage.value("select count(*) from finishing")))
 
     def judge(self, stage: Stage) -> Iterable[Breach]:
         asked = [key for (key,) in stage.rows("select key from asked")]

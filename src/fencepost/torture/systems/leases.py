@@ -8,7 +8,7 @@ writing what its successor writes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -58,6 +58,7 @@ class Leases:
     points = ()
     uses_redis = False
     bears_clock_jumps = True
+    bears_restores = True
 
     def load(self) -> None:
         """Everything is loaded with this module."""
@@ -84,7 +85,8 @@ class Leases:
         self._asked += HELPING
 
     def account(self, stage: Stage) -> Account:
-        return Account(self._asked, int(stage.value("select count(*) from effect")))
+        asked = int(stage.value("select count(*) from wish")) if stage.restored else self._asked
+        return Account(asked, int(stage.value("select count(*) from effect")))
 
     def judge(self, stage: Stage) -> Iterable[Breach]:
         asked = [str(wish) for (wish,) in stage.rows("select id from wish")]
@@ -92,10 +94,30 @@ class Leases:
         yield from exactly_once(asked, [str(wish) for wish, _, _ in done])
         yield from in_order("tokens grow", [(resource, token) for _, resource, token in done])
         yield from in_order("order of a key", [(resource, wish) for wish, resource, _ in done])
-        yield from histories_hold(stage.chronicle.operations())
+        operations = list(stage.chronicle.operations())
+        yield from tokens_are_new(operations, stage.restored)
+        if not stage.restored:
+            yield from histories_hold(operations)
 
     def remains(self, stage: Stage) -> Iterable[Breach]:
         return ()
+
+
+def tokens_are_new(operations: Iterable[Operation], restored: Sequence[float]) -> Iterable[Breach]:
+    """Nobody is given a token that somebody had, and none of before a restored backup is good after it."""
+    owners: dict[tuple[str, int], str] = {}
+    given: dict[tuple[str, int], float] = {}
+    for operation in operations:
+        owner, answer = str(operation.question["owner"]), operation.answer
+        if operation.what == "acquire" and isinstance(answer, int):
+            token = (operation.subject, answer)
+            if owners.setdefault(token, owner) != owner:
+                yield Breach("tokens grow", operation.subject, f"{answer} is {owners[token]}'s and {owner}'s")
+            given.setdefault(token, operation.ended)
+        elif operation.what == "write" and isinstance(answer, int):
+            token = (operation.subject, int(operation.question["token"]))
+            if any(given[token] < moment < operation.begun for moment in restored):
+                yield Breach("tokens grow", operation.subject, f"{owner} wrote under a token that was lost")
 
 
 def histories_hold(operations: Iterable[Operation]) -> Iterable[Breach]:

@@ -1,0 +1,52 @@
+"""Backups that are restored in the middle of a torture: `recover` leaves nobody a token of the lost time."""
+
+import pytest
+
+from fencepost.torture import backup
+from fencepost.torture.ordeal import Ordeal, Outcome, Plan
+
+
+def run(
+    *systems: str, seconds: float, kinds: tuple[str, ...] = ("restore",), gap_seconds: float = 0.4
+) -> Outcome:
+    plan = Plan(
+        5,
+        seconds,
+        systems,
+        kinds,
+        gap_seconds=gap_seconds,
+        server_settings={"fsync": "off", "full_page_writes": "off"},
+        liveness_leases=30,
+        patience_seconds=1.0,
+    )
+    return Ordeal(plan).run()
+
+
+def rules(outcome: Outcome) -> set[str]:
+    return {breach.rule for _, breach in outcome.judgement.breaches}
+
+
+@pytest.mark.timeout(300)
+def test_a_backup_restored_under_holders_that_go_on_breaks_nothing() -> None:
+    outcome = run("leases", seconds=3)
+
+    assert outcome.judgement.breaches == []
+    assert outcome.tally.hit["restore"] > 0
+    assert outcome.effects["leases"] > 0
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_backups_restored_among_other_faults_break_nothing() -> None:
+    outcome = run("leases", "jobs", seconds=60, kinds=("restore", "kill", "pause", "redis-wipe", "net-cut"))
+
+    assert outcome.judgement.breaches == []
+    assert outcome.tally.hit["restore"] > 0
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+def test_without_recover_two_holders_have_one_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backup, "recover", lambda _url, _actor: None)
+
+    assert "tokens grow" in rules(run("leases", seconds=15, gap_seconds=1.5))
