@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from fencepost.flows.record import IdempotentRecord
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder().decode
 
@@ -70,8 +72,15 @@ class KeyedState:
                 self.values[key] = self._revive(pair[1])
 
 
+def as_it_was(stored: Any) -> Any:
+    """Plain data, but for a record with its id, which has a mark of its own."""
+    if isinstance(stored, dict) and stored.get("fencepost") == "record":  # pyright: ignore[reportUnknownMemberType]
+        return IdempotentRecord[Any].of(stored) or stored  # pyright: ignore[reportUnknownVariableType]
+    return stored
+
+
 def reviver(kind: type[Any] | None) -> Callable[[Any], Any]:
     """Make stored plain data a value of the declared type again."""
     if kind is None:
-        return keep
+        return as_it_was
     return lambda stored: msgspec.convert(stored, kind)

@@ -14,6 +14,7 @@ from fencepost.flows import (
     Failure,
     Flow,
     GuaranteeNotMet,
+    IdempotentRecord,
     IterableSource,
     ListSink,
     Session,
@@ -374,3 +375,16 @@ def test_enriching_awaits_no_more_than_its_bound_at_once_and_keeps_the_order() -
     assert run_flow(flow, {"in": given}).of() == [n * 10 for n in given]
     assert most == 5
     assert answered != given, "they did not overtake each other: nothing was shown"
+
+
+@pytest.mark.parametrize("groups", [None, 2])
+def test_a_record_with_an_id_is_one_behind_a_channel_and_a_restart_too(groups: int | None) -> None:
+    def added(left: Any, right: Any) -> Any:
+        return IdempotentRecord(right.id, left.value + right.value)
+
+    totals = numbers().key_by(lambda record: record.id, groups=groups).reduce(added)
+    values = [IdempotentRecord(f"m-{n % 2}", n) for n in range(6)]
+
+    found = run_flow(totals.sink(TableSink()), {"in": values}, batch=1, restart_every=1)
+
+    assert found.table() == {"m-0": IdempotentRecord("m-0", 6), "m-1": IdempotentRecord("m-1", 9)}

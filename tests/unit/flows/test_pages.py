@@ -5,8 +5,11 @@ import sys
 from collections.abc import Generator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+
+from fencepost.flows import IdempotentRecord
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -34,6 +37,12 @@ def test_the_reference_begins_with_a_graph_that_can_be_built() -> None:
     names: dict[str, object] = {}
     exec(blocks("reference/flows.md")[0], names)  # noqa: S102
     assert "flow" in names
+
+
+def test_a_function_of_the_reference_keeps_the_id_of_what_it_gets() -> None:
+    names: dict[str, Any] = {}
+    exec(blocks("reference/flows.md")[1], names)  # noqa: S102
+    assert names["doubled"](IdempotentRecord("m-1", {"amount": 21})) == IdempotentRecord("m-1", 42)
 
 
 def test_the_sink_of_the_page_is_one() -> None:
