@@ -56,9 +56,9 @@ GALLERY = (
         ("linearizable", "tokens grow"),
         edits=(
             Edit(
-                "lease_release",
+                "_lease_release_try",
                 "update fencepost.lease l set owner = null, expires_at = "
-                "greatest(l.acquired_at, least(l.expires_at, v_now))\n  where",
+                "greatest(l.acquired_at, least(l.expires_at, v_now))\n    where",
                 "delete from fencepost.lease l where",
             ),
         ),

@@ -52,9 +52,9 @@ LEASE = (
         "lease: the owner acquires again and releases",
         (
             Edit(
-                "lease_release",
+                "_lease_release_try",
                 "update fencepost.lease l set owner = null, expires_at = "
-                "greatest(l.acquired_at, least(l.expires_at, v_now))\n  where",
+                "greatest(l.acquired_at, least(l.expires_at, v_now))\n    where",
                 "delete from fencepost.lease l where",
             ),
         ),
@@ -101,7 +101,7 @@ OUTBOX = (
         "outbox: puts of one key",
         (
             Edit(
-                "outbox_put",
+                "_outbox_put",
                 "perform pg_advisory_xact_lock(fencepost._outbox_key_hash(p_channel, p_key));",
                 "null;",
             ),
@@ -126,7 +126,7 @@ OUTBOX = (
     PlantedBug(
         "a take does not look at the notes",
         "outbox: a put behind a head that is settled",
-        (Edit("outbox_take", "perform fencepost._outbox_promote_noted(p_channel);", ""),),
+        (Edit("_outbox_take", "perform fencepost._outbox_promote_noted(p_channel);", ""),),
     ),
     PlantedBug(
         "a put trusts an old snapshot",
@@ -150,14 +150,14 @@ OUTBOX = (
     PlantedBug(
         "an expiry leaves the take as it was",
         "outbox: a late settlement meets the expiry",
-        (Edit("outbox_expire", "take = o.take + 1, ", ""),),
+        (Edit("_outbox_expire", "take = o.take + 1, ", ""),),
     ),
     PlantedBug(
         "a take waits for what is locked",
         "outbox: two takes",
         (
             Edit(
-                "outbox_take",
+                "_outbox_take",
                 "o.ready and o.state in ('queued', 'failed') and o.not_before <= v_now\n"
                 "      order by o.not_before, o.id limit p_limit for update skip locked",
                 "o.ready and o.state in ('queued', 'failed') and o.not_before <= v_now\n"

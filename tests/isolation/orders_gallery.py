@@ -91,7 +91,7 @@ ORDERS = (
                 "perform 1 from fencepost.outbox o where o.id = any (p_ids) order by o.id for update;",
                 "",
             ),
-            Edit("orders_settle", "where a.id <> all (v_sent) order by a.id", "where a.id <> all (v_sent)"),
+            Edit("orders_settle", "and a.id <> all (v_sent) order by a.id", "and a.id <> all (v_sent)"),
         ),
     ),
 )

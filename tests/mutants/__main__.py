@@ -5,7 +5,7 @@ import json
 import random
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
@@ -56,6 +56,8 @@ class Run:
     def __init__(self, options: argparse.Namespace, workshop: Workshop) -> None:
         self._options = options
         self._workshop = workshop
+        self._sharp: dict[str, Counter[str]] = defaultdict(Counter)
+        """Who has seen mutants of a function: they are asked first about the next one."""
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if not any(name in item.nodeid for name in NOT_THESE)]
@@ -79,6 +81,8 @@ class Run:
     def _try_all(self, session: pytest.Session, survey: Survey) -> None:
         results = FOLDER / f"results-{self._options.part.replace('/', '-of-')}.jsonl"
         known = {line["name"]: line for line in read_results()}
+        for line in known.values():
+            self._sharp[line["name"].partition(":")[0]][line["fate"]] += 1
         fate = self._run(session, CONTROL, survey)
         if fate != PASSED:
             raise AssertionError(f"Without any bug {fate} does not pass: nothing that it sees counts.")
@@ -88,6 +92,7 @@ class Run:
                     continue
                 begun = time.monotonic()
                 fate = self._try(session, survey, mutant)
+                self._sharp[mutant.function.name][fate] += 1
                 seconds = round(time.monotonic() - begun, 1)
                 line = {"name": mutant.name, "fate": fate, "seconds": seconds, "text": mutant.text}
                 file.write(json.dumps(line) + "\n")
@@ -110,7 +115,8 @@ class Run:
     def _run(self, session: pytest.Session, function: Function, survey: Survey) -> str:
         """The tests that reach the function, until one fails."""
         items = {item.nodeid: item for item in session.items}
-        wanted = [items[test] for test in likely(survey, function) if test in items]
+        tests = likely(survey, function, self._sharp[function.name], self._options.seconds)
+        wanted = [items[test] for test in tests if test in items]
         try:
             return in_a_child(lambda: _run_until_one_fails(session, wanted), within=HANG_SECONDS)
         finally:
@@ -135,13 +141,14 @@ def _run_until_one_fails(session: pytest.Session, items: Sequence[pytest.Item]) 
     return failure.test or PASSED
 
 
-def likely(survey: Survey, function: Function) -> list[str]:
-    """The tests that reach the function: of its own file and of arguments first, then the quick ones."""
+def likely(survey: Survey, function: Function, sharp: Counter[str], seconds_max: float) -> list[str]:
+    """The tests that reach the function: first those that saw others of its mutants, then those of its own
+    file and of arguments, then the quick ones."""
     own = (f"test_{function.file.removesuffix('.sql')}.py", "test_bad_input", "test_isolation_levels")
     tests = [test for test in survey.tests_of(callers(function)) if test not in survey.failed]
-    tests.sort(key=lambda test: not any(name in test for name in own))
+    tests.sort(key=lambda test: (-sharp[test], not any(name in test for name in own)))
     seconds = accumulate(survey.seconds[test] for test in tests)
-    return [test for test, upto in zip(tests, seconds, strict=True) if upto < TEST_SECONDS_MAX]
+    return [test for test, upto in zip(tests, seconds, strict=True) if upto < seconds_max]
 
 
 def callers(function: Function) -> set[str]:
@@ -219,6 +226,9 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only the mutants whose name has this text in it")
     parser.add_argument("--sample", type=int, default=0, help="so many of them, by the seed")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--seconds", type=float, default=TEST_SECONDS_MAX, help="so long are the tests of one mutant at most"
+    )
     parser.add_argument("--score", action="store_true", help="only tell the score of what was tried")
     options = parser.parse_args()
     if not options.score:

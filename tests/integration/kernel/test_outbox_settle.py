@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import psycopg
 import pytest
 
+from fencepost.embedded import Database
 from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller, refusal_counts
 
@@ -269,6 +271,17 @@ def test_a_person_is_told_when_the_state_is_not_the_one_he_saw(app: Caller, cloc
     app.execute(SETTLE, message_id, 1, "relay-1", "sent")
     app.refused("already_finished", RESOLVE, message_id, "parked", "dead")
     app.refused("not_found", RESOLVE, 999, "parked", "dead")
+
+
+def test_a_message_of_a_service_is_decided_about_where_it_belongs(
+    app: Caller, database: Database, clock: Clock
+) -> None:
+    with database.connect_admin() as admin:
+        row = admin.execute("select fencepost._outbox_put('orders:acme', null, '{}', '{}', null)").fetchone()
+    assert row is not None
+
+    with pytest.raises(psycopg.Error, match="is a message of orders: decide about it there"):
+        app.execute(RESOLVE, row[0], "queued", "dead")
 
 
 def test_a_reconciler_is_refused_after_a_person_has_decided(app: Caller, clock: Clock) -> None:
