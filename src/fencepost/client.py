@@ -10,9 +10,9 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
+from psycopg_pool import ConnectionPool, PoolTimeout
 
-from fencepost.connecting import CallLost, PoolExhausted, examine, pool_options
+from fencepost.connecting import CallLost, Pool, PoolExhausted, examine, pool_options
 from fencepost.errors import Refusal
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
@@ -42,9 +42,7 @@ class Fencepost:
         self.owner = owner_name("fencepost")
         self.metrics = metrics or Metrics()
         self._witness = Witness.of(database_url, self.owner, self.settings, self.metrics)
-        self._pool: AsyncConnectionPool[psycopg.AsyncConnection[Any]] = AsyncConnectionPool(
-            database_url, name="service", **pool_options(self.settings)
-        )
+        self._pool = Pool(database_url, name="service", **pool_options(self.settings))
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str] | None = None, config_file: Path | None = None) -> Self:
@@ -109,21 +107,10 @@ class Fencepost:
         self._witness.refused(refusal)
 
     async def _borrow(self) -> psycopg.AsyncConnection[Any]:
-        before = _times_cancelled()
         try:
-            connection = await self._pool.getconn()
+            return await self._pool.getconn()
         except PoolTimeout as error:
             raise PoolExhausted.by(self._pool.get_stats(), self.settings) from error
-        if _times_cancelled() > before:
-            # The pool waits by `wait_for`: in Python 3.11 it forgets a cancel that comes with the answer.
-            await self._pool.putconn(connection)
-            raise asyncio.CancelledError
-        return connection
-
-
-def _times_cancelled() -> int:
-    task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()
 
 
 class SyncFencepost:

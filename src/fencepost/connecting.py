@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any, Self
 
 import psycopg
 from psycopg.conninfo import make_conninfo
-from psycopg_pool import PoolTimeout
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from fencepost.errors import IndeterminateCommit, ServerUnavailable, SettingsError
 from fencepost.kernel.migrate import check_version, schema_version
@@ -36,6 +37,27 @@ class PoolExhausted(ServerUnavailable, PoolTimeout):
             f"{stats.get('pool_available', 0)} of them idle. Make transactions shorter, "
             "raise DATABASE_POOL_MAX, or check that the server answers."
         )
+
+
+class Pool(AsyncConnectionPool[psycopg.AsyncConnection[Any]]):
+    """The driver's pool waits by `wait_for`, which in Python 3.11 forgets a cancel that comes together with the
+    connection. This one does not."""
+
+    async def getconn(
+        self,
+        timeout: float | None = None,  # noqa: ASYNC109 - The driver's own signature.
+    ) -> psycopg.AsyncConnection[Any]:
+        before = _times_cancelled()
+        connection = await super().getconn(timeout)
+        if _times_cancelled() > before:
+            await self.putconn(connection)
+            raise asyncio.CancelledError
+        return connection
+
+
+def _times_cancelled() -> int:
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
 
 
 PREPARE_AFTER = 5
