@@ -40,7 +40,7 @@ class PoolExhausted(ServerUnavailable, PoolTimeout):
 
 
 class Pool(AsyncConnectionPool[psycopg.AsyncConnection[Any]]):
-    """The driver's pool waits by `wait_for`, which in Python 3.11 forgets a cancel that comes together with the
+    """The driver's pool waits by `wait_for`, which in Python 3.11 forgets a cancel that comes with the
     connection. This one does not."""
 
     async def getconn(
