@@ -1,12 +1,13 @@
 /* fencepost-box: run one program that nobody trusts, and say in one line what became of it.
  *
  *   S  supervisor   outside; limits, clocks, verdict, copying out. Talks to the judge.          supervise.c
- *   H  holder       inside the namespaces that are kept; owns the prepared root.                  holder.c
+ *   H  holder       inside the namespaces that are kept; owns the prepared root.          holder.c, root.c
  *   I  init         process 1 of one run: mounts, starts the program, reaps all, reports.            init.c
  *   P  program      the stranger.                                                                   guard.c
  *
  * S starts H once; H starts an I for each run, before its order comes; I starts P. Each arms PDEATHSIG and holds a pipe to its parent, so
- * the death of S ends everything below it. As an agent S serves many orders; as a command it serves one.
+ * the death of S ends everything below it. As an agent S serves many orders; as a command it serves one, and H only builds the
+ * root and makes I (single.c): every step from one process to the next is a wait for a processor.
  */
 #ifndef FENCEPOST_BOX_H
 #define FENCEPOST_BOX_H
@@ -48,7 +49,7 @@ struct site {                       /* what one agent can offer to its runs */
   uid_t outer_uid;                  /* who the program is outside, when we are root */
   int fds[3], lifeline;             /* one-shot: the program's standard files; a closed lifeline ends the run */
   int client;                       /* agent: where orders come from */
-  bool no_cgroup, once;
+  bool no_cgroup;
 };
 
 const char *order_read(struct order *order, char *words, size_t length);
@@ -66,8 +67,7 @@ struct cgroup {
   uint64_t cpu_before_ns;
   bool open, once;
 };
-struct holder;
-void cgroup_find(struct cgroup *group, const struct holder *holder);
+void cgroup_find(struct cgroup *group, bool once);
 void cgroup_sweep(void);
 const char *cgroup_prepare(struct cgroup *group);
 const char *cgroup_begin(struct cgroup *group, const struct order *order);
@@ -84,13 +84,27 @@ struct holder {
   int mapped;                       /* told when its ids are mapped; its end tells H that S is gone */
   int socket;                       /* S's end; H and every I write to the other one */
   int orders;                       /* S's end; whichever I is waiting reads from the other one */
-  bool user_namespace, proc, once;
+  bool user_namespace, proc;
+  bool once, init_ends;             /* for one run: its init is our child too, and is gone or as good as that */
 };
 /* Begun and awaited apart: meanwhile S has its own things to find. */
 const char *holder_begin(struct holder *holder, const struct site *site);
 const char *holder_await(struct holder *holder, const struct site *site);
 void holder_kill(const struct holder *holder);
 void holder_bury(struct holder *holder);
+bool write_maps(int proc, pid_t pid, uid_t uid, gid_t gid);
+
+/* ---- single.c: H and I of one run. H is gone as soon as I is there */
+/* S makes the cgroups meanwhile, and sends what is joined by to holder->orders. */
+const char *single_begin(struct holder *holder, const struct site *site, const struct order *order);
+
+/* ---- root.c */
+/* Answer whether the host's proc could be kept, for a new one to be allowed beside it. */
+bool root_for_many(int socket, const struct site *site);
+/* With the program's user outside, when we are root, or 0. */
+bool root_for_one(int socket, const struct site *site, const struct order *order, uid_t uid);
+void write_text(const char *path, const char *text);
+#define KEPT (CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_NEWCGROUP)
 
 /* ---- init.c: runs as process 1 of a new pid namespace, never returns */
 struct run_files {
@@ -100,6 +114,10 @@ struct run_files {
 /* Everything that needs no order is done before there is one. Ends with INIT_UNFIT when that fails. */
 #define INIT_UNFIT 3
 _Noreturn void init_main(const struct run_files *files);
+/* Both ways to be process 1 end here: until the program and everybody else is gone. */
+_Noreturn void init_wait(int socket, const struct order *order, pid_t program, const char *complaint);
+void init_arm(int lifeline);
+void init_mount_proc(int socket);
 
 /* ---- guard.c: from here on the program's own code */
 #define COMPLAINT_BYTES 140
@@ -112,6 +130,8 @@ struct start {
   char complaint[COMPLAINT_BYTES];
 };
 _Noreturn void guard_exec(struct start *start);
+/* The same where everything is known already: fds are the standard ones and those to join by. */
+_Noreturn void guard_exec_at_once(struct start *start, const int *fds, int fd_count);
 
 /* ---- process_tree.c: what a run uses where there is no cgroup, and whether it sleeps */
 struct seen { uint64_t cpu_ns, resident_kb; };

@@ -70,39 +70,73 @@ static unsigned long pid_namespace(void) {
   return stat("/proc/self/ns/pid", &seen) ? 0 : (unsigned long)seen.st_ino;
 }
 
-/* Our own place in the hierarchy that has the controller ("" for v2): mount point and path from /proc. */
-static bool own_place(const char *controller, char *place, size_t size) {
-  char line[2048], point[512] = "", root[512] = "", path[512] = "";
+/* A path as /proc writes it: a space is \\040. */
+static void unescape(char *path) {
+  char *to = path;
+  for (char *from = path; *from; to++) {
+    unsigned code;
+    if (*from == '\\' && sscanf(from + 1, "%3o", &code) == 1) *to = (char)code, from += 4;
+    else *to = *from++;
+  }
+  *to = 0;
+}
+
+static bool has_word(const char *list, const char *word) {
+  size_t length = strlen(word);
+  for (const char *at = list; (at = strstr(at, word)); at += length)
+    if ((at == list || at[-1] == ',') && (at[length] == ',' || !at[length])) return true;
+  return false;
+}
+
+enum { MEMORY, CPUACCT, PIDS, UNIFIED, HIERARCHIES };
+static const char *const CONTROLLERS[HIERARCHIES] = {"memory", "cpuacct", "pids", ""};
+
+static bool is_in(int hierarchy, const char *names) {
+  return hierarchy == UNIFIED ? !*names : has_word(names, CONTROLLERS[hierarchy]);
+}
+
+struct place { char point[512], root[512], path[512]; };
+
+/* Where each hierarchy is mounted, and where we are in it, from /proc; an empty point where it is not. */
+static void read_places(struct place *places) {
+  char *line = NULL;
+  size_t room = 0;
   FILE *mounts = fopen("/proc/self/mountinfo", "re");
-  while (mounts && fgets(line, sizeof line, mounts)) {
+  while (mounts && getline(&line, &room, mounts) > 0) {
     char *tail = strstr(line, " - ");
-    char kind[32], options[512], this_root[512], this_point[512];
-    if (!tail || sscanf(tail, " - %31s %*s %511s", kind, options) != 2) continue;
-    if (sscanf(line, "%*s %*s %*s %511s %511s", this_root, this_point) != 2) continue;
-    bool fits = *controller ? !strcmp(kind, "cgroup") : !strcmp(kind, "cgroup2");
-    if (fits && *controller) {
-      fits = false;
-      for (char *word = strtok(options, ","); word; word = strtok(NULL, ",")) fits |= !strcmp(word, controller);
+    char kind[32], options[512], root[512], point[512];
+    if (!tail || sscanf(tail, " - %31s %*s %511s", kind, options) != 2 || strncmp(kind, "cgroup", 6)) continue;
+    if (sscanf(line, "%*s %*s %*s %511s %511s", root, point) != 2) continue;
+    unescape(root), unescape(point);
+    for (int i = 0; i < HIERARCHIES; i++) {
+      bool fits = i == UNIFIED ? !strcmp(kind, "cgroup2") : !strcmp(kind, "cgroup") && has_word(options, CONTROLLERS[i]);
+      if (!fits) continue;
+      snprintf(places[i].point, sizeof places[i].point, "%s", point);
+      snprintf(places[i].root, sizeof places[i].root, "%s", root);
     }
-    if (fits) snprintf(point, sizeof point, "%s", this_point), snprintf(root, sizeof root, "%s", this_root);
   }
   if (mounts) fclose(mounts);
   FILE *mine = fopen("/proc/self/cgroup", "re");
-  while (mine && fgets(line, sizeof line, mine)) {
+  while (mine && getline(&line, &room, mine) > 0) {
     line[strcspn(line, "\n")] = 0;
     char *names = strchr(line, ':'), *where = names ? strchr(names + 1, ':') : NULL;
     if (!where) continue;
     *where++ = 0;
-    bool fits = *controller ? false : names[1] == 0;
-    for (char *word = strtok(names + 1, ","); word && *controller; word = strtok(NULL, ","))
-      fits |= !strcmp(word, controller);
-    if (fits) snprintf(path, sizeof path, "%s", where);
+    for (int i = 0; i < HIERARCHIES; i++)
+      if (is_in(i, names + 1)) snprintf(places[i].path, sizeof places[i].path, "%s", where);
   }
   if (mine) fclose(mine);
-  if (!*point) return false;
-  const char *below = strncmp(path, root, strlen(root)) || !strcmp(root, "/") ? path : path + strlen(root);
-  snprintf(place, size, "%s%s", point, strcmp(below, "/") ? below : "");
-  if (access(place, W_OK)) snprintf(place, size, "%s", point);
+  free(line);
+}
+
+/* Our own place, or else the mount point, if we may write there. */
+static bool own_place(const struct place *found, char *place, size_t size) {
+  if (!*found->point) return false;
+  size_t above = strlen(found->root);
+  bool below_root = above > 1 && !strncmp(found->path, found->root, above) && (!found->path[above] || found->path[above] == '/');
+  const char *below = below_root ? found->path + above : found->path;
+  snprintf(place, size, "%s%s", found->point, strcmp(below, "/") ? below : "");
+  if (access(place, W_OK)) snprintf(place, size, "%s", found->point);
   return access(place, W_OK) == 0;
 }
 
@@ -117,18 +151,35 @@ static bool make_folder(char *path, size_t size, const char *place) {
   return mkdir(path, 0755) == 0 || errno == EEXIST;
 }
 
-/* v2 hands its controllers only to children of a group without processes of its own: step into a leaf. */
-static bool open_v2(struct cgroup *group, const char *place, pid_t child) {
-  char controllers[512], leaf[700];
-  if (!read_file(place, "cgroup.controllers", controllers, sizeof controllers) || !strstr(controllers, "memory"))
+#define LEAF "/fencepost-judge"
+
+/* Everybody who is in the group itself. One who comes meanwhile is met by the next try. */
+static void move_to_leaf(const char *place) {
+  char leaf[700], path[800];
+  int pid;
+  snprintf(leaf, sizeof leaf, "%s" LEAF, place);
+  mkdir(leaf, 0755);
+  snprintf(path, sizeof path, "%s/cgroup.procs", place);
+  FILE *procs = fopen(path, "re");
+  while (procs && fscanf(procs, "%d", &pid) == 1) write_number(leaf, "cgroup.procs", pid);
+  if (procs) fclose(procs);
+}
+
+/* v2 hands its controllers only to children of a group without processes of its own: whoever is in ours, the judge himself, steps
+ * into a leaf. Who is there already belongs to the group above. */
+static bool open_v2(struct cgroup *group, char *place) {
+  char controllers[512];
+  size_t length = strlen(place);
+  if (length > strlen(LEAF) && !strcmp(place + length - strlen(LEAF), LEAF)) place[length - strlen(LEAF)] = 0;
+  if (!read_file(place, "cgroup.controllers", controllers, sizeof controllers) || !strstr(controllers, "memory") ||
+      !strstr(controllers, "pids"))
     return false;
-  if (!write_file(place, "cgroup.subtree_control", "+memory +pids")) {
-    snprintf(leaf, sizeof leaf, "%s/fencepost-judge", place);
-    mkdir(leaf, 0755);
-    if (!write_file(leaf, "cgroup.procs", "0") || !write_number(leaf, "cgroup.procs", child)) return false;
-    if (!write_file(place, "cgroup.subtree_control", "+memory +pids")) return false;
+  bool handed = write_file(place, "cgroup.subtree_control", "+memory +pids");
+  for (int tries = 0; !handed && tries < 20; tries++) {
+    move_to_leaf(place);
+    handed = write_file(place, "cgroup.subtree_control", "+memory +pids");
   }
-  if (!make_folder(group->memory, sizeof group->memory, place)) return false;
+  if (!handed || !make_folder(group->memory, sizeof group->memory, place)) return false;
   if (!group->once && !write_file(group->memory, "cgroup.subtree_control", "+memory +pids")) {
     rmdir(group->memory);
     return false;
@@ -138,18 +189,20 @@ static bool open_v2(struct cgroup *group, const char *place, pid_t child) {
   return true;
 }
 
-void cgroup_find(struct cgroup *group, const struct holder *holder) {
-  char place[512];
-  *group = (struct cgroup){.kind = CGROUP_NONE, .once = holder->once};
-  if (own_place("memory", place, sizeof place) && make_folder(group->memory, sizeof group->memory, place)) {
-    bool cpu = own_place("cpuacct", place, sizeof place) && make_folder(group->cpu, sizeof group->cpu, place);
-    bool pids = own_place("pids", place, sizeof place) && make_folder(group->pids, sizeof group->pids, place);
+void cgroup_find(struct cgroup *group, bool once) {
+  static struct place places[HIERARCHIES];
+  char place[1024];
+  *group = (struct cgroup){.kind = CGROUP_NONE, .once = once};
+  read_places(places);
+  if (own_place(&places[MEMORY], place, sizeof place) && make_folder(group->memory, sizeof group->memory, place)) {
+    bool cpu = own_place(&places[CPUACCT], place, sizeof place) && make_folder(group->cpu, sizeof group->cpu, place);
+    bool pids = own_place(&places[PIDS], place, sizeof place) && make_folder(group->pids, sizeof group->pids, place);
     group->kind = CGROUP_V1;
     if (cpu && pids) return;
     cgroup_leave(group);
-    group->kind = CGROUP_NONE;
+    *group = (struct cgroup){.kind = CGROUP_NONE, .once = once};
   }
-  if (own_place("", place, sizeof place) && open_v2(group, place, holder->pid)) group->kind = CGROUP_V2;
+  if (own_place(&places[UNIFIED], place, sizeof place) && open_v2(group, place)) group->kind = CGROUP_V2;
 }
 
 static void kill_members(const char *dir) {
@@ -195,10 +248,15 @@ static void sweep_place(const char *place) {
 
 /* What a kill -9 left. Two sweeps at once disturb nobody: a folder that is gone is what both want. */
 void cgroup_sweep(void) {
-  static const char *CONTROLLERS[] = {"memory", "cpuacct", "pids", ""};
-  char place[512];
-  for (int i = 0; i < 4; i++)
-    if (own_place(CONTROLLERS[i], place, sizeof place)) sweep_place(place);
+  static struct place places[HIERARCHIES];
+  char place[1024];
+  read_places(places);
+  for (int i = 0; i < HIERARCHIES; i++) {
+    if (!own_place(&places[i], place, sizeof place)) continue;
+    size_t length = strlen(place);
+    if (length > strlen(LEAF) && !strcmp(place + length - strlen(LEAF), LEAF)) place[length - strlen(LEAF)] = 0;
+    sweep_place(place);
+  }
 }
 
 static bool limit_run(struct cgroup *group, const struct order *order) {

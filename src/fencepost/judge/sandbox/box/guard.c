@@ -229,12 +229,7 @@ static void become_nobody(char *complaint) {
   drop_privileges(complaint);
 }
 
-_Noreturn void guard_exec(struct start *start) {
-  int fds[8], fd_count = 8;
-  char go;
-  become_nobody(start->complaint);
-  if (wire_send(start->gate, "r", 1, NULL, 0) != 1) _exit(1);
-  if (wire_receive(start->gate, &go, 1, fds, &fd_count, 0) != 1) _exit(1);
+_Noreturn static void execute(struct start *start, const int *fds, int fd_count) {
   const struct order *order = start->order;
   for (int i = 3; i < fd_count; i++)
     if (write(fds[i], "0", 1) != 1) complain(start->complaint, "cgroup");
@@ -244,4 +239,18 @@ _Noreturn void guard_exec(struct start *start) {
   if (!grouped) refuse_files_in_memory(start->complaint);
   execve(order->args[0], (char *const *)order->args, (char *const *)order->env);
   complain(start->complaint, "exec");
+}
+
+_Noreturn void guard_exec(struct start *start) {
+  int fds[8], fd_count = 8;
+  char go;
+  become_nobody(start->complaint);
+  if (wire_send(start->gate, "r", 1, NULL, 0) != 1) _exit(1);
+  if (wire_receive(start->gate, &go, 1, fds, &fd_count, 0) != 1) _exit(1);
+  execute(start, fds, fd_count);
+}
+
+_Noreturn void guard_exec_at_once(struct start *start, const int *fds, int fd_count) {
+  become_nobody(start->complaint);
+  execute(start, fds, fd_count);
 }

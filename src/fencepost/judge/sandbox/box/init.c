@@ -91,15 +91,15 @@ static void hide_store(int socket) {
     fail(socket, "hide");
 }
 
-static void mount_proc(int socket) {
+void init_mount_proc(int socket) {
   unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
   if (mount("proc", "/proc", "proc", flags, "subset=pid") && mount("proc", "/proc", "proc", flags, NULL))
     fail(socket, "proc");
 }
 
-static void arm(const struct run_files *files) {
+void init_arm(int lifeline) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  struct pollfd parent = {.fd = files->lifeline, .events = POLLIN};
+  struct pollfd parent = {.fd = lifeline, .events = POLLIN};
   if (poll(&parent, 1, 0) > 0 && (parent.revents & POLLHUP)) _exit(0);
 }
 
@@ -154,27 +154,13 @@ static int take_order(const struct run_files *files, struct order *order, int *f
   return fd_count;
 }
 
-_Noreturn void init_main(const struct run_files *files) {
-  static struct order taken, *order = &taken;
-  int fds[8];
-  arm(files);
-  mount_scratch(files->socket);
-  umask(022);
-  struct program program = fork_program(order, files->socket);
-  int fd_count = take_order(files, order, fds);
-  show_roots(order, files);
-  bound_scratch(files->socket, order);
-  show_binds(files->socket, order);
-  fill_out(files->socket, order);
-  if (order->proc) mount_proc(files->socket);
-  hide_store(files->socket);
-  let_go(&program, files->socket, fds, fd_count);
+_Noreturn void init_wait(int socket, const struct order *order, pid_t program, const char *complaint) {
   pid_t gone;
   struct message ended = {.kind = MSG_ENDED};
   int status, out = -1;
-  while ((gone = wait4(-1, &status, 0, NULL)) != program.pid)
-    if (gone < 0 && errno != EINTR) fail(files->socket, "wait");
-  if (*program.start->complaint) report(files->socket, program.start->complaint), _exit(1);
+  while ((gone = wait4(-1, &status, 0, NULL)) != program)
+    if (gone < 0 && errno != EINTR) fail(socket, "wait");
+  if (*complaint) report(socket, complaint), _exit(1);
   ended.status = status;
   /* Whatever the program left behind, daemons in sessions of their own included. */
   kill(-1, SIGKILL);
@@ -185,6 +171,24 @@ _Noreturn void init_main(const struct run_files *files) {
                  (uint64_t)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
   ended.maxrss_kb = (uint64_t)used.ru_maxrss;
   if (order->out_dir) out = open("/w/out", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  wire_send(files->socket, &ended, sizeof ended, &out, out >= 0);
+  wire_send(socket, &ended, sizeof ended, &out, out >= 0);
   _exit(0);
+}
+
+_Noreturn void init_main(const struct run_files *files) {
+  static struct order taken, *order = &taken;
+  int fds[8];
+  init_arm(files->lifeline);
+  mount_scratch(files->socket);
+  umask(022);
+  struct program program = fork_program(order, files->socket);
+  int fd_count = take_order(files, order, fds);
+  show_roots(order, files);
+  bound_scratch(files->socket, order);
+  show_binds(files->socket, order);
+  fill_out(files->socket, order);
+  if (order->proc) init_mount_proc(files->socket);
+  hide_store(files->socket);
+  let_go(&program, files->socket, fds, fd_count);
+  init_wait(files->socket, order, program.pid, program.start->complaint);
 }

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct site site = {.outer_uid = 65533, .fds = {0, 1, 2}, .lifeline = -1, .client = 3};
@@ -86,13 +87,28 @@ static int serve(struct holder *holder, struct cgroup *group) {
   return 1;
 }
 
-static int run_once(struct holder *holder, struct cgroup *group, char *words, size_t length) {
+/* The order is read first: what is made for one run is made for this one. */
+static int run_once(char *words, size_t length) {
   static char copy[ORDER_BYTES_MAX];
   static struct order order;
+  struct holder holder = {.once = true, .socket = -1, .orders = -1};
+  struct cgroup group = {0};
   memcpy(copy, words, length);
   const char *wrong = order_read(&order, copy, length);
-  bool fit = wrong ? refuse(&order, wrong, answer_stdout)
-                   : supervise(holder, group, &order, words, length, site.fds, site.lifeline, answer_stdout);
+  if (wrong) return refuse(&order, wrong, answer_stdout) ? 0 : 1;
+  wrong = single_begin(&holder, &site, &order);
+  if (!wrong && !site.no_cgroup) cgroup_find(&group, true);
+  if (!wrong) wrong = cgroup_begin(&group, &order);
+  /* Whoever cannot take it has said why. */
+  if (!wrong) wire_send(holder.orders, "g", 1, group.join, group.join_count);
+  bool fit = !wrong && supervise(&holder, &group, &order, words, length, site.fds, site.lifeline, answer_stdout);
+  if (wrong) {
+    struct outcome outcome = {.verdict = "SE"};
+    snprintf(outcome.error, sizeof outcome.error, "%s: %s", wrong, strerror(errno));
+    answer_stdout(&order, &outcome);
+  }
+  cgroup_leave(&group);
+  holder_bury(&holder);
   return fit ? 0 : 1;
 }
 
@@ -103,6 +119,7 @@ int main(int argc, char **argv) {
   size_t length;
   const char *verb = argc > 1 ? argv[1] : "";
   prctl(PR_SET_DUMPABLE, 1);
+  umask(022);
   signal(SIGPIPE, SIG_IGN);
   if (!strcmp(verb, "sweep")) {
     cgroup_sweep();
@@ -114,23 +131,20 @@ int main(int argc, char **argv) {
     fprintf(stderr, "fencepost-box: %s\n", wrong);
     return 2;
   }
-  site.once = once;
+  if (once) return run_once(words, length);
   wrong = holder_begin(&holder, &site);
-  if (!wrong && !site.no_cgroup) cgroup_find(&group, &holder);
+  if (!wrong && !site.no_cgroup) cgroup_find(&group, false);
   /* What fails here fails again, and is said, when there is an order. */
   if (!wrong && !probe) cgroup_prepare(&group);
   if (!wrong) wrong = holder_await(&holder, &site);
   int code = 0;
   if (wrong || probe) {
-    struct order unread = {.job_id = ""};
-    struct outcome outcome = {.verdict = "SE"};
-    if (wrong) snprintf(outcome.error, sizeof outcome.error, "%s", wrong);
-    size_t said = once ? outcome_line(line, sizeof line, &unread, &outcome) : hello(line, sizeof line, &holder, &group, wrong);
+    size_t said = hello(line, sizeof line, &holder, &group, wrong);
     if (agent) wire_send(site.client, line, said, NULL, 0);
     else if (write(STDOUT_FILENO, line, said) < 0) code = 1;
     if (wrong) code = 1;
   } else {
-    code = agent ? serve(&holder, &group) : run_once(&holder, &group, words, length);
+    code = serve(&holder, &group);
   }
   /* While it dies, the rest is cleared away. */
   holder_kill(&holder);

@@ -33,7 +33,7 @@ struct watch {
   const struct order *order;
   int init_fd, program_fd, out_fd;
   pid_t init, program;              /* as the host knows them */
-  uint64_t begun_ns, ended_ns, killed_ns, cpu_ns, resident_kb;
+  uint64_t begun_ns, ended_ns, killed_ns, cpu_ns, resident_kb, largest_kb;
   uint64_t waited_ns;               /* the longest that a thread was seen to have waited; it may be gone by now */
   enum ended_by by;
   bool ended, done, failed;
@@ -115,21 +115,26 @@ static int patience_ms(const struct watch *w, int processors) {
 
 static void hear(struct watch *w) {
   struct message message;
-  int fd = -1, fd_count = 1;
-  ssize_t got = wire_receive(w->holder->socket, &message, sizeof message, &fd, &fd_count, MSG_DONTWAIT);
+  int fds[2] = {-1, -1}, fd_count = 2;
+  ssize_t got = wire_receive(w->holder->socket, &message, sizeof message, fds, &fd_count, MSG_DONTWAIT);
   if (got != (ssize_t)sizeof message) {
-    if (got == 0 || (got < 0 && errno != EAGAIN)) snprintf(w->error, sizeof w->error, "holder_lost"), w->done = true;
+    if (got >= 0 || errno != EAGAIN) {
+      if (!*w->error) snprintf(w->error, sizeof w->error, "holder_lost");
+      w->done = true;
+    }
     return;
   }
   switch (message.kind) {
     case MSG_BEGUN:
-      w->init_fd = fd;
-      w->init = host_pid(fd);
+      w->init_fd = fds[0];
+      w->init = host_pid(fds[0]);
       break;
     case MSG_PROGRAM:
-      w->program_fd = fd;
-      w->program = host_pid(fd);
+      w->program_fd = fds[0];
+      w->program = host_pid(fds[0]);
       w->begun_ns = now_ns();
+      /* For one run init has told nothing of itself yet. */
+      if (fd_count == 2) w->init_fd = fds[1], w->init = host_pid(fds[1]);
       break;
     case MSG_ENDED:
       w->ended = true;
@@ -137,7 +142,8 @@ static void hear(struct watch *w) {
       w->status = message.status;
       /* It was quicker than the blow. */
       if (w->by == BY_WALL && !WIFSIGNALED(w->status)) w->by = BY_ITSELF;
-      w->out_fd = fd_count ? fd : -1;
+      w->out_fd = fd_count ? fds[0] : -1;
+      w->largest_kb = message.maxrss_kb;
       if (w->group->kind != CGROUP_NONE) break;
       if (message.cpu_us * 1000 > w->cpu_ns) w->cpu_ns = message.cpu_us * 1000;
       if (message.maxrss_kb > w->resident_kb) w->resident_kb = message.maxrss_kb;
@@ -160,6 +166,8 @@ static void wait_for(struct watch *w, const bool *end, const int standard[3], in
     if (ready > 0 && watched[1].revents & (POLLHUP | POLLERR)) {
       end_run(w, BY_CALLER);
       lifeline = -1;
+      /* Nobody can be named yet: our own end is theirs. */
+      if (w->holder->once && w->init_fd < 0) w->done = true;
     }
     if (!w->ended && !w->done && w->program_fd >= 0 && !w->killed_ns) check_limits(w, standard);
     /* Init is stuck, or the program is in a call that cannot be interrupted: the namespace goes. */
@@ -192,6 +200,8 @@ static void settle(struct watch *w, const int standard[3], struct outcome *outco
   if (w->group->kind != CGROUP_NONE) {
     measure(w);
     peak_kb = cgroup_peak_kb(w->group);
+    /* v2 has had no peak before Linux 5.19: then the largest of its processes is told, and never nothing. */
+    if (!peak_kb) peak_kb = w->largest_kb;
     oom_kills = cgroup_oom_kills(w->group);
   }
   outcome->time_ms = w->cpu_ns / MS;
@@ -229,8 +239,11 @@ static void let_go_of_pipes(const int standard[3]) {
 /* After the answer: nobody has to wait for the end of a namespace. False when something is left. */
 static bool clean_up(struct watch *w, const int standard[3], bool begun) {
   if (!w->killed_ns) w->killed_ns = now_ns();
-  /* For one run its holder takes the namespace along. */
-  if (begun && w->ended && w->holder->once) w->done = true;
+  if (w->holder->once) {
+    if (!w->ended) send_kill(w->init_fd);
+    w->holder->init_ends = w->ended || w->init_fd >= 0;
+    w->done = true;
+  }
   if (begun && !w->done) wait_for(w, &w->done, standard, -1);
   if (w->init_fd >= 0) close(w->init_fd);
   if (w->program_fd >= 0) close(w->program_fd);
@@ -244,9 +257,9 @@ bool supervise(struct holder *holder, struct cgroup *group, const struct order *
   struct outcome outcome = {.verdict = "SE"};
   int fds[6] = {standard[0], standard[1], standard[2]};
   w.begun_ns = now_ns();
-  const char *wrong = cgroup_begin(group, order);
+  const char *wrong = holder->once ? NULL : cgroup_begin(group, order);
   memcpy(fds + 3, group->join, sizeof group->join);
-  bool begun = !wrong && wire_send(holder->orders, words, length, fds, 3 + group->join_count) >= 0;
+  bool begun = holder->once || (!wrong && wire_send(holder->orders, words, length, fds, 3 + group->join_count) >= 0);
   if (wrong) {
     snprintf(w.error, sizeof w.error, "%s: %s", wrong, strerror(errno));
   } else if (!begun) {
@@ -254,8 +267,6 @@ bool supervise(struct holder *holder, struct cgroup *group, const struct order *
   } else {
     let_go_of_pipes(standard);
     wait_for(&w, &w.ended, standard, lifeline);
-    /* All of its processes are gone, and what it left is open: for one run nobody needs the holder any more. */
-    if (w.ended && holder->once) holder_kill(holder);
   }
   settle(&w, standard, &outcome);
   bool answered = answer(order, &outcome);

@@ -1,0 +1,138 @@
+/* One run: H builds the root that the order names, makes I beside itself, and is gone. I and P need not be asked whether they are
+ * ready, and nobody waits but for what he cannot do without.
+ */
+#define _GNU_SOURCE
+#include "box.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct single {
+  const struct site *site;
+  const struct order *order;
+  int socket, orders, lifeline;
+  bool root;
+};
+
+_Noreturn static void fail(int socket, const char *what) {
+  wire_fail(socket, what, errno);
+  _exit(1);
+}
+
+struct to_be { struct start start; int fds[6], fd_count; };
+
+static int be_program(void *given) {
+  struct to_be *program = given;
+  guard_exec_at_once(&program->start, program->fds, program->fd_count);
+}
+
+/* As vfork does it: we stand still until it is executed, in the memory that we share until then. */
+_Noreturn static void start_program(const struct single *one) {
+  static char stack[65536] __attribute__((aligned(16)));
+  static struct to_be program;
+  char go;
+  int join[3], join_count = 3;
+  struct message started = {.kind = MSG_PROGRAM};
+  int pidfds[2] = {-1, (int)syscall(SYS_pidfd_open, getpid(), 0)};
+  /* Meanwhile S has made the cgroups. */
+  if (wire_receive(one->orders, &go, 1, join, &join_count, 0) != 1) _exit(0);
+  program = (struct to_be){.start = {.order = one->order}, .fd_count = 3 + join_count};
+  memcpy(program.fds, one->site->fds, sizeof one->site->fds);
+  memcpy(program.fds + 3, join, sizeof join);
+  pid_t pid = clone(be_program, stack + sizeof stack, CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &program, &pidfds[0]);
+  if (pid < 0) fail(one->socket, "fork");
+  for (int i = 0; i < 3; i++) close(one->site->fds[i]);
+  if (!*program.start.complaint) wire_send(one->socket, &started, sizeof started, pidfds, 2);
+  close(pidfds[0]);
+  close(pidfds[1]);
+  init_wait(one->socket, one->order, pid, program.start.complaint);
+}
+
+_Noreturn static void be_init(const struct single *one, bool users, int mapped) {
+  char byte = 0;
+  if (users && (read(mapped, &byte, 1) != 1 || setresgid(INSIDE_ID, INSIDE_ID, INSIDE_ID) ||
+                setresuid(INSIDE_ID, INSIDE_ID, INSIDE_ID)))
+    fail(one->socket, "uid map");
+  init_arm(one->lifeline);
+  prctl(PR_SET_DUMPABLE, 0);
+  if (sethostname("box", 3)) fail(one->socket, "hostname");
+  if (one->order->proc) {
+    init_mount_proc(one->socket);
+    if (mount("/none", "/store", NULL, MS_BIND, NULL)) fail(one->socket, "hide");
+  }
+  start_program(one);
+}
+
+/* Beside us, not below us: then nobody has to stay who is only its parent. A proc is mounted by who is in the namespace. */
+static pid_t make_init(const struct single *one, bool users, const int mapped[2]) {
+  unsigned long spaces = CLONE_NEWPID | (one->order->proc ? CLONE_NEWNS : 0);
+  if (one->root) spaces |= KEPT | (users ? CLONE_NEWUSER : 0);
+  pid_t init = (pid_t)syscall(SYS_clone, spaces | CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
+  if (init) return init;
+  close(mapped[1]);
+  be_init(one, one->root && users, mapped[0]);
+}
+
+_Noreturn static void build(const struct single *one) {
+  int mapped[2], proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  uid_t uid = one->root ? one->site->outer_uid : geteuid();
+  gid_t gid = one->root ? (gid_t)uid : getegid();
+  /* Should the machine run out of memory, the stranger goes first, and not who watches him. */
+  write_text("/proc/self/oom_score_adj", "1000");
+  if (one->root ? setgroups(0, NULL) || unshare(CLONE_NEWNS) : unshare(CLONE_NEWUSER | CLONE_NEWNS | KEPT))
+    fail(one->socket, one->root ? "unshare" : "user namespace");
+  /* After the change of credentials, which would have cleared it. */
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (!one->root && !write_maps(proc, getpid(), uid, gid)) fail(one->socket, "uid map refused");
+  root_for_one(one->socket, one->site, one->order, one->root ? uid : 0);
+  if (pipe2(mapped, O_CLOEXEC)) fail(one->socket, "pipe");
+  guard_prepare();
+  bool users = true;
+  pid_t init = make_init(one, users, mapped);
+  if (init < 0 && one->root) {
+    /* There may be none for us: then the program is the same user outside. */
+    if (chown("/w", INSIDE_ID, INSIDE_ID) || chown("/w/box", INSIDE_ID, INSIDE_ID) || chown("/w/tmp", INSIDE_ID, INSIDE_ID) ||
+        chown("/w/shm", INSIDE_ID, INSIDE_ID) || chown("/w/out", INSIDE_ID, INSIDE_ID))
+      fail(one->socket, "scratch");
+    init = make_init(one, users = false, mapped);
+  }
+  if (init < 0) fail(one->socket, "clone");
+  if (one->root && users && (!write_maps(proc, init, uid, gid) || write(mapped[1], "m", 1) != 1))
+    fail(one->socket, "uid map refused");
+  _exit(0);
+}
+
+const char *single_begin(struct holder *holder, const struct site *site, const struct order *order) {
+  int pair[2], orders[2], lifeline[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) ||
+      socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, orders) || pipe2(lifeline, O_CLOEXEC))
+    return "socketpair";
+  struct single one = {site, order, pair[1], orders[1], lifeline[0], geteuid() == 0};
+  holder->pid = fork();
+  if (holder->pid < 0) return "fork";
+  if (holder->pid == 0) {
+    close(pair[0]);
+    close(orders[0]);
+    close(lifeline[1]);
+    build(&one);
+  }
+  close(pair[1]);
+  close(orders[1]);
+  close(lifeline[0]);
+  holder->socket = pair[0];
+  holder->orders = orders[0];
+  holder->mapped = lifeline[1];
+  return NULL;
+}
