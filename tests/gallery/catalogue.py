@@ -36,6 +36,7 @@ BY_FILE = {
     "tests/integration/players/test_teeth.py": "players' mutations",
     "tests/integration/players/test_model.py": "players against a model",
     "tests/integration/players/test_amounts.py": "amounts of many players at once",
+    "tests/acceptance/players/test_frozen.py": "players that a frozen transaction holds",
     "tests/integration/orders/test_teeth.py": "orders at hostile brokers",
     "tests/integration/flows/test_teeth.py": "flows and their sinks",
     "tests/integration/job_features/test_schedules.py": "schedules",
@@ -286,6 +287,14 @@ BY_HAND = {
             "_player_change_amounts",
             "random sequences against the model",
             "test_a_service_that_forgets_to_take_is_caught",
+        )
+    ],
+    "tests/acceptance/players/test_frozen.py": [
+        (
+            "nobody looks who holds a player",
+            "mutations/vigil.py",
+            "a mutation that waits for a holder inside COPY",
+            "test_without_the_looks_the_holder_blocks_the_player_and_the_request_is_aborted",
         )
     ],
     "tests/integration/orders/test_teeth.py": [
