@@ -16,6 +16,7 @@ from fencepost.flows.sinks.sink import Workplace
 from fencepost.flows.worker import FlowWorker
 from fencepost.house import Fencepost
 from fencepost.metrics import Metrics
+from fencepost.signals import listening
 from tests.looking import Looker
 
 TABLES: LiteralString = """
@@ -39,6 +40,7 @@ HURRY = FlowSettings(
     drain_seconds=5,
     channel_length=8,
 )
+LOOK_SECONDS = 0.1
 
 Command = Callable[..., tuple[int, str]]
 
@@ -106,7 +108,14 @@ class Scene:
         return self._looker.rows(query)
 
     async def until(self, condition: Callable[[], bool], within: float = 60) -> None:
-        deadline = asyncio.get_running_loop().time() + within
-        while not condition():
-            assert asyncio.get_running_loop().time() < deadline, "it did not come about in time"
-            await asyncio.sleep(0.02)
+        """Look again whenever this process announces something, and now and then for what nobody
+        announces."""
+        loop, news = asyncio.get_running_loop(), asyncio.Event()
+        deadline = loop.time() + within
+        with listening(lambda _: loop.call_soon_threadsafe(news.set)):
+            while not condition():
+                assert loop.time() < deadline, "it did not come about in time"
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await news.wait()
+                news.clear()
