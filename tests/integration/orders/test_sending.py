@@ -175,7 +175,8 @@ async def test_a_sender_that_is_stopped_between_take_and_send_leaves_no_lost_ord
         async with floor_with(database.url, broker) as floor:
             with at_crash_point("orders.before_send", crash):
                 order_id = await floor.place("crash")
-                await floor.until("taken", lambda found: found["requests"] == 1, order_id)
+                # That it is taken can be seen before its sender has come to the point.
+                await floor.until("about to be sent", lambda found: bool(crashed), order_id)
             found = await floor.until_status(order_id, "sent")
         assert crashed
         assert found["requests"] == 2
