@@ -16,12 +16,12 @@ from tests.mutants import grammar
 ROOT = Path(__file__).parents[2]
 
 SECONDS = 8.0
-SEEDS = (7, 8, 9)
+SEEDS = (7, 8, 9, 10, 11)
 
 CASES = [pytest.param(bug, id=bug.title, marks=() if bug.quick else pytest.mark.full) for bug in GALLERY]
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("bug", CASES)
 def test_the_torture_finds_the_bug(bug: TorturedBug) -> None:
     """With one of a few seeds: which fault meets which write is up to the machine."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fencepost.kernel.rate import Limit
@@ -70,30 +70,6 @@ class Rate:
     @property
     def bucket(self) -> Limit:
         return Limit(self.limit / self.per, max(1.0, self.limit) if self.burst is None else self.burst)
-
-
-def share_capacity(free: int, backlog: Sequence[int]) -> list[int]:
-    """How many jobs to read from each lane: by shares among lanes that have work, the rest to whoever has
-    more.
-
-    >>> share_capacity(15, [100, 100, 100, 100])
-    [8, 4, 2, 1]
-    >>> share_capacity(10, [1, 0, 100, 0])
-    [1, 0, 9, 0]
-    """
-    wanted = list(backlog)
-    given = [0] * len(wanted)
-    while free > 0 and any(wanted):
-        total = sum(share for share, want in zip(LANE_SHARES, wanted, strict=False) if want)
-        round_free = free
-        for lane, want in enumerate(wanted):
-            if not want or free == 0:
-                continue
-            part = min(want, free, max(1, round_free * LANE_SHARES[lane] // total))
-            given[lane] += part
-            wanted[lane] -= part
-            free -= part
-    return given
 
 
 MISSING_FIELD = "missing_field"

@@ -259,3 +259,64 @@ def test_an_online_judge_finds_its_own_names(app: Caller, clock: Clock) -> None:
         (1, "AC", "done", OWNER, None),
         (1, "failed", "done", OWNER, None),
     ]
+
+
+HURRY = "select fencepost.job_hurry(%s, 'carol')"
+
+
+def test_one_job_is_hurried_and_no_other(app: Caller, admin: Caller, clock: Clock) -> None:
+    later = "select job_id from fencepost.job_submit('mail', 'send', '{}', p_run_at => %s)"
+    first, second = (app.value(later, clock.now() + timedelta(hours=1)) for _ in range(2))
+
+    app.execute(HURRY, second)
+
+    due = "select job_id from fencepost.job_waiting where run_at <= %s"
+    assert admin.column(due, clock.now()) == [second]
+    app.execute(HURRY, first)
+    assert admin.column(due + " order by job_id", clock.now()) == [first, second]
+
+
+def test_what_waits_for_its_batch_is_not_hurried(app: Caller, admin: Caller) -> None:
+    job_id = job_calls.submit(app)
+    admin.execute("update fencepost.job_waiting set run_at = fencepost._batch_never()")
+
+    app.refused("mismatch", HURRY, job_id)
+
+    assert admin.value("select run_at = fencepost._batch_never() from fencepost.job_waiting")
+
+
+PAGE = "select * from fencepost.job_page(%s, %s, %s, %s, 10)"
+MADE: dict[str, Callable[[Caller], int]] = {
+    "pending": job_calls.submit,
+    "dispatched": job_calls.dispatched,
+    "running": job_calls.running,
+    "finished": job_calls.finished,
+    "dead": job_calls.dead,
+    "cancelled": job_calls.cancelled,
+}
+
+
+@pytest.mark.parametrize("state", MADE)
+def test_a_page_has_the_jobs_of_a_state_a_queue_and_a_kind(app: Caller, admin: Caller, state: str) -> None:
+    jobs = [MADE[state](app) for _ in range(3)]
+    other = MADE["finished" if state == "pending" else "pending"](app)
+    of_another_kind = jobs[0]
+    admin.execute("update fencepost.job set kind = 'print' where job_id = %s", of_another_kind)
+
+    assert app.column(PAGE, state, None, None, None) == jobs[::-1]
+    assert app.column(PAGE, state, "mail", None, None) == jobs[::-1]
+    assert app.column(PAGE, state, "elsewhere", None, None) == []
+    assert app.column(PAGE, state, None, "print", None) == [of_another_kind]
+    assert app.column(PAGE, state, None, "send", None) == jobs[:0:-1]
+    assert app.column(PAGE, state, None, None, jobs[2]) == jobs[1::-1]
+    assert app.column(PAGE, None, None, None, None) == [other, *jobs[::-1]]
+    assert app.column(PAGE, None, None, "print", None) == [of_another_kind]
+    assert app.column(PAGE, None, "elsewhere", None, None) == []
+
+
+def test_a_driven_job_is_claimed_by_its_own_lane_alone(app: Caller) -> None:
+    job_id = job_calls.dispatched(app)
+    claim = "select job_id from fencepost.job_claim_next('mail', %s, 'w', 10, null, true)"
+
+    assert app.column(claim, 2) == []
+    assert app.column(claim, 1) == [job_id]

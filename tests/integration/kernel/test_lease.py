@@ -252,6 +252,18 @@ def test_many_leases_are_renewed_each_under_its_token(app: Caller, clock: Clock)
     assert len(app.rows("select from fencepost.refusals")) == 3
 
 
+def test_a_batch_that_holds_nothing_but_an_old_token_renews_nothing(app: Caller, clock: Clock) -> None:
+    acquire(app, "r", "a/boot-1")
+    app.execute("select fencepost.lease_release('r', 'a/boot-1', 1)")
+    acquire(app, "r", "a/boot-1")
+    before = app.value("select expires_at from fencepost.lease_status where resource = 'r'")
+
+    [answer] = app.rows("select * from fencepost.lease_renew_many('{r}', 'a/boot-1', '{1}', '2 minutes')")
+
+    assert (answer["refusal"], answer["expires_at"]) == ("not_owner", None)
+    assert app.value("select expires_at from fencepost.lease_status where resource = 'r'") == before
+
+
 def test_many_leases_are_released_each_under_its_token(app: Caller, clock: Clock) -> None:
     acquire(app, "expired", "a/boot-1")
     clock.advance(60)

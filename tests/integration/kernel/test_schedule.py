@@ -62,6 +62,10 @@ def test_whoever_fires_is_told_whether_the_schedule_is_paused(declared: Caller) 
     assert declared.column(paused) == [False]
 
 
+def test_a_page_of_schedules_has_a_size(declared: Caller) -> None:
+    declared.invalid("limit", "select * from fencepost.schedule_next(null)")
+
+
 @pytest.mark.parametrize("act", ["pause", "resume"])
 def test_a_schedule_that_is_not_there_is_refused(app: Caller, act: str) -> None:
     refused = app.refused("not_found", "select fencepost.schedule_pause('nobody', 'jo')")

@@ -70,7 +70,11 @@ FINE = {
         acquire(0, math.inf, "a", None),
         acquire(1, 2, "b", 2),
     ],
-    "an expired lease": [acquire(0, 1, "a", 1), write(2, 3, "a", 1, "lease_expired")],
+    "an expired lease": [
+        acquire(0, 1, "a", 1),
+        write(2, 3, "a", 1, "lease_expired"),
+        release(4, 5, "a", 1, "lease_expired"),
+    ],
 }
 BROKEN = {
     "a zombie writes after its successor": [
@@ -195,6 +199,8 @@ def test_a_search_that_gives_up_says_so() -> None:
     [found] = linearizable("r", history, LeaseModel(), configurations_max=3)
     assert (found.rule, found.key) == (UNDECIDED, "r")
     assert list(linearizable("r", history, LeaseModel())) == []
+    [found] = linearizable("r", [acquire(0, 1, "a", 2)], LeaseModel())
+    assert found.rule == "linearizable"
 
 
 def test_a_history_is_not_too_long_to_be_decided(monkeypatch: pytest.MonkeyPatch) -> None:
