@@ -125,6 +125,8 @@ class Storm:
         _, kind = troubles.pop(0)
         self.befell[kind] += 1
         if kind == "redis wiped":
+            # Not before there is something to lose: a judge that still starts has driven nothing.
+            await found("entries wait in Redis", self._driven, lambda count: count > 1)
             await asyncio.to_thread(self.valkey.wipe)
         elif kind == "postgresql restarted":
             await asyncio.to_thread(self.database.server.restart)
@@ -176,6 +178,13 @@ class Storm:
         while len(self.children) < self.judges:
             child = Child(judge, self.database.url, self.valkey.url, str(self.folder))
             self.children.append(child)
+
+    async def _driven(self) -> int:
+        with self.database.connect_admin() as connection:
+            row = connection.execute(
+                "select count(*) from fencepost.jobs where state = 'dispatched'"
+            ).fetchone()
+        return int(row[0]) if row else 0
 
     def _judged(self) -> int:
         try:
