@@ -8,20 +8,23 @@ meanwhile.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from fencepost.client import Fencepost
+from fencepost.flows.errors import SourceTrimmed
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.record import Failure, Offset
 from fencepost.flows.sinks.kinds import TransactionalSink
 from fencepost.flows.sinks.sink import CheckpointId, Workplace
 from fencepost.flows.sources.source import Chunk
 from fencepost.flows.state import as_key, pack, reviver, unpack
-from fencepost.kernel.call import Call, each, scalar, text
+from fencepost.kernel.call import Call, duration, each, scalar, text
 from fencepost.transaction import Transaction
+from fencepost.upkeep import BATCH, TICK_SECONDS, until_short
 
 PREVIEW_LENGTH = 500
 ERROR_LENGTH = 2000
@@ -72,19 +75,35 @@ class DeadLetterReader:
         self._flow = flow
         self._step = step
         self._last = after
+        self._taken = after
         self._bounded = bounded
+        self._forgets_at = 0.0
 
     async def read(self, limit: int, wait_seconds: float) -> Chunk:
         found = await self._fp.run(replays(self._flow, self._step, self._last, limit))
         if not found:
+            await self._forget()
             if not self._bounded:
                 await asyncio.sleep(wait_seconds)
             return Chunk((), (), ended=self._bounded)
+        if self._last and found[-1][0] != self._last + len(found):
+            raise SourceTrimmed(
+                f"Dead letters of {self._step} of {self._flow} behind number {self._last} were forgotten: "
+                "this flow has not taken them. Restore a savepoint that lies behind them, or begin anew."
+            )
         self._last = found[-1][0]
         return Chunk([unpack(record) for _, record in found], [number for number, _ in found])
 
     async def acknowledge(self, offset: Offset) -> None:
-        """They stay: a savepoint may want them again."""
+        self._taken = int(offset)
+
+    async def _forget(self) -> None:
+        """What came back long ago, now and then: nobody waits for it."""
+        if time.monotonic() < self._forgets_at:
+            return
+        self._forgets_at = time.monotonic() + TICK_SECONDS
+        keep_seconds = self._fp.settings.history_keep_seconds
+        await until_short(self._fp, forget(self._flow, self._step, self._taken, keep_seconds, BATCH))
 
     async def lag(self, count: int) -> int | None:
         return None
@@ -147,6 +166,15 @@ def discard(flow: str, step: str, *, ids: Sequence[int] | None, limit: int) -> C
     return Call(
         "select fencepost.flow_discard(%s::text, %s::text, %s::bigint[], %s::integer)",
         (text("flow", flow), text("step", step), None if ids is None else list(ids), limit),
+        scalar,
+    )
+
+
+def forget(flow: str, step: str, taken: int, keep_seconds: float, limit: int) -> Call[int]:
+    """Forget what came back long ago, up to the number that the flow has committed; answers how many."""
+    return Call(
+        "select fencepost.flow_forget(%s::text, %s::text, %s::bigint, %s::interval, %s::integer)",
+        (text("flow", flow), text("step", step), taken, duration("keep", keep_seconds), limit),
         scalar,
     )
 

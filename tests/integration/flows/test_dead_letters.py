@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from fencepost.errors import NotOwner
-from fencepost.flows import Flow, GraphRefused, IterableSource, ListSink, Tumbling, dead_letters
+from fencepost.flows import (
+    Flow,
+    GraphRefused,
+    IterableSource,
+    ListSink,
+    SourceTrimmed,
+    Tumbling,
+    dead_letters,
+    ledger,
+)
 from fencepost.flows.program import Program
 from fencepost.flows.record import Failure
 from fencepost.flows.sinks.postgres import PostgresRows, PostgresUpsert
@@ -188,3 +197,69 @@ async def test_an_operator_sees_replays_and_discards_them(scene: Scene, command:
     assert code == 2
     assert Counter(row[0] for row in scene.rows("select id from fencepost.flow_dead")) == {first["id"]: 1}
     assert second["preview"] == "five"
+
+
+AGE = "update fencepost.flow_dead set replay_at = replay_at - interval '2 days' where replay > 0 returning id"
+
+
+async def came_back(scene: Scene) -> Flow:
+    """Two letters that were asked for two days ago, and taken."""
+    read = Reader()
+    flow = numbers(read)
+    await scene.run(flow)
+    read.known = {b"three": 3, b"five": 5, b"six": 6}
+    assert await ask(scene) == 2
+    scene.rows(AGE)
+    await scene.run(flow)
+    assert lines(scene) == [1, 2, 3, 4, 5]
+    return flow
+
+
+def asked_for(scene: Scene) -> list[int]:
+    found = "select replay from fencepost.flow_dead where replay is not null order by replay"
+    return [row[0] for row in scene.rows(found)]
+
+
+async def test_what_came_back_long_ago_is_forgotten_and_numbers_go_on(scene: Scene) -> None:
+    flow = await came_back(scene)
+    await scene.run(flow)
+    assert asked_for(scene) == [2], "the next number is counted from it"
+
+    held = await scene.fp.run(lease.acquire("flow:letters/part/values:0", "a/boot-1", 60))
+    letters = [Failure(b"six", "ValueError: no number", "map-1")]
+    await scene.fp.run(dead_letters.bury("letters", "unreadable", held.resource, held.token, letters))
+    await scene.fp.run(lease.release(held))
+    assert await ask(scene) == 1
+    await scene.run(flow)
+
+    assert lines(scene) == [1, 2, 3, 4, 5, 6]
+    assert asked_for(scene) == [3]
+
+
+async def test_what_may_be_read_again_is_not_forgotten(scene: Scene) -> None:
+    """What is young, what nobody has taken, and what a savepoint does not have."""
+    await came_back(scene)
+
+    async def forget(taken: int, keep_seconds: float) -> int:
+        call = dead_letters.forget("letters", "unreadable", taken, keep_seconds, 100)
+        return await scene.fp.run(call)
+
+    assert await forget(2, 3 * 86_400) == 0
+    assert await forget(0, 3_600) == 0
+    await scene.fp.run(ledger.save("letters", "old"))
+    scene.rows("update fencepost.flow_savepoint set made_at = made_at - interval '9 days' returning flow")
+    assert await forget(2, 3_600) == 0
+    await scene.fp.run(ledger.drop("letters", "old"))
+    assert await forget(2, 3_600) == 1
+
+
+async def test_a_flow_does_not_pass_by_what_was_forgotten(scene: Scene) -> None:
+    await came_back(scene)
+    scene.rows(
+        "insert into fencepost.flow_dead (flow, step, resource, record, preview, error, died_at, replay,"
+        " replay_at, replay_by) select flow, step, resource, record, preview, error, died_at, 4,"
+        " replay_at, replay_by from fencepost.flow_dead where replay = 2 returning id"
+    )
+
+    with pytest.raises(SourceTrimmed, match="behind number 2 were forgotten"):
+        await scene.run(numbers(Reader()))

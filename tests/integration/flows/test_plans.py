@@ -71,6 +71,7 @@ CALLS: dict[str, LiteralString] = {
     "replay": "select fencepost.flow_replay('f', 'x', null, 1, 'me')",
     "replays": "select * from fencepost.flow_replays('f', 'x', 20000, 10)",
     "discard": "select fencepost.flow_discard('f', 'x', null, 1)",
+    "forget": "select fencepost.flow_forget('f', 'x', 1, '1 day', 1)",
     "gather": "select fencepost.flow_gather('f', 's', 'c', 10)",
     "read of the log": "select * from fencepost.flow_inbox_read('f', 's', 0, 10)",
     "range of the log": "select * from fencepost.flow_inbox_range('f', 's')",

@@ -4,8 +4,9 @@
 --   (none)      bury      waiting     the lease's token of the task that commits
 --   waiting     replay    asked       a person; once: asked ones are passed over
 --   waiting     discard   (none)      a person
+--   asked       forget    (none)      the flow has committed it, it is old, no savepoint is older, and a newer one was asked for
 --
--- What was asked for stays, because the flow may read it again: its frontier says how far it has come.
+-- What was asked for stays for a while, because the flow may read it again: its frontier says how far it has come.
 
 -- Keep what a step could not take. Called inside the transaction of the task's commit; fenced by its lease.
 create or replace function fencepost.flow_bury(
@@ -91,6 +92,32 @@ begin
     select o.id from fencepost.flow_dead o
     where o.flow = p_flow and o.step = p_step and o.replay is null and (p_ids is null or o.id = any (p_ids))
     order by o.id limit p_limit for update));
+  get diagnostics v_count = row_count;
+  return v_count;
+end $$;
+
+-- Forget dead letters that came back long ago: those up to the number p_taken, which the flow has committed, that were asked for
+-- longer than p_keep ago. Two kinds stay: the newest of a step, since the next number is counted from it, and what was asked for
+-- after a savepoint was made, since whoever restores that one reads it again. Answers how many. Served by flow_dead_replays.
+create or replace function fencepost.flow_forget(
+  p_flow text, p_step text, p_taken bigint, p_keep interval, p_limit integer
+) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_before timestamptz := fencepost._prune_before(p_keep, p_limit);
+  v_count  bigint;
+begin
+  perform fencepost._check_text('flow', p_flow, 128);
+  perform fencepost._check_text('step', p_step, 128);
+  v_before := least(v_before, (select min(s.made_at) from fencepost.flow_savepoint s where s.flow = p_flow));
+  -- In order, and waiting for whoever is at it: a reader tells by a hole before its place that something is gone.
+  delete from fencepost.flow_dead d where d.id = any (array(
+    select o.id from fencepost.flow_dead o
+    where o.flow = p_flow and o.step = p_step and o.replay <= p_taken and o.replay_at < v_before
+      and o.replay < (select n.replay from fencepost.flow_dead n where n.flow = p_flow and n.step = p_step
+                      and n.replay is not null order by n.replay desc limit 1)
+    order by o.replay limit p_limit for update));
   get diagnostics v_count = row_count;
   return v_count;
 end $$;
