@@ -76,7 +76,7 @@ def as_it_was(stored: Any) -> Any:
     """Plain data, but for a record with its id, which has a mark of its own."""
     if isinstance(stored, dict) and stored.get("fencepost") == "record":  # pyright: ignore[reportUnknownMemberType]
         return IdempotentRecord[Any].of(stored) or stored  # pyright: ignore[reportUnknownVariableType]
-    return stored
+    return stored  # pyright: ignore[reportUnknownVariableType]
 
 
 def reviver(kind: type[Any] | None) -> Callable[[Any], Any]:

@@ -188,7 +188,7 @@ class FlowWorker:
         if self._leasing is not None:
             with suppress(Exception):
                 await self._leasing.release_all()
-            self._leasing.close()
+            await asyncio.to_thread(self._leasing.close)
         self._posts.clear()
         for sink in self.program.sinks:
             await sink.close()

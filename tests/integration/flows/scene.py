@@ -112,7 +112,11 @@ class Scene:
         announces."""
         loop, news = asyncio.get_running_loop(), asyncio.Event()
         deadline = loop.time() + within
-        with listening(lambda _: loop.call_soon_threadsafe(news.set)):
+
+        def hear(_: str) -> None:
+            loop.call_soon_threadsafe(news.set)
+
+        with listening(hear):
             while not condition():
                 assert loop.time() < deadline, "it did not come about in time"
                 with suppress(TimeoutError):
