@@ -11,7 +11,7 @@ from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.house import Fencepost
 from fencepost.judge.discovery import Worker
-from fencepost.judge.service import Judging
+from fencepost.judge.service import TRIES, Judging
 from fencepost.judge.settings import JudgeSettings
 from fencepost.testing import Child, Clock
 from tests.acceptance.judge.bench_of_judges import BRISK, judge, judging_of, open_judging
@@ -89,6 +89,25 @@ async def test_what_one_machine_cannot_compile_is_taken_and_judged_by_another(
 
     assert (before, after) == (["python"], ["c", "python"])
     assert [one["result"]["verdict"] for one in got] == ["AC"] * 4
+
+
+async def test_a_worker_without_the_validators_language_passes_the_job_on(
+    database: Database, redis_url: str, tmp_path: Path
+) -> None:
+    """More often than a fault of its own is tried: that would have ended as a verdict."""
+    settings = JudgeSettings(workspace=tmp_path / "one", store=tmp_path / "store", languages="python")
+    async with Fencepost(database.url, redis_url=redis_url, job_settings=BRISK) as fp:
+        judging = Judging(fp, settings)
+        await judging.import_samples()
+        async with judging.running():
+            job_id = await judging.submit("guess-the-post", "python", RIGHT, author="ann")
+
+            async def attempts() -> int:
+                seen = await judging.standing(job_id)
+                assert seen.result is None, seen.result
+                return int(seen.job.get("attempt") or 0)
+
+            await found("it was put back again and again", attempts, lambda count: count > TRIES)
 
 
 async def test_without_its_directory_a_judge_judges_on(

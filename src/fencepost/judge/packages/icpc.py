@@ -185,7 +185,7 @@ class _Reader:
         """What is said of a group. In the old format it is said of all below it too; in the new one only what
         is handed to programs is."""
         files = (folder / name for name in self.dialect.group_files)
-        own = next((read_yaml(path) for path in files if path.is_file()), {})
+        own = next((read_yaml(path) for path in files if path.is_file()), dict[str, Any]())
         kept = above if not self.dialect.is_new else {key: above[key] for key in _HANDED_ON if key in above}
         return {**kept, **own}
 
