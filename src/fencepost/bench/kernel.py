@@ -41,7 +41,7 @@ class Length:
     batch_calls: int
 
 
-QUICK = Length(rounds=3, single_calls=30, batch_calls=12)
+QUICK = Length(rounds=3, single_calls=20, batch_calls=8)
 WHOLE = Length(rounds=5, single_calls=100, batch_calls=40)
 WARM_UP_CALLS = 5
 
