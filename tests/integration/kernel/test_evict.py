@@ -115,3 +115,37 @@ def test_an_expired_lease_is_no_licence_against_whoever_blocks_elsewhere(
         wait_until_blocked(admin, waiter)
         assert app.rows("select fencepost.lease_evict('shard:1', %s, '0')", waiter.pid) == []
         bystander.execute("commit")
+
+
+# A clock that gives whoever evicts time to be overtaken: his every look at it lasts until the takeover can be
+# seen, or for a moment if none comes. What he writes down with a look from after the end would be too late.
+HESITATING_CLOCK = """
+create or replace function fencepost.clock() returns timestamptz language plpgsql volatile as $$
+begin
+  for i in 1 .. 30 loop
+    exit when current_setting('application_name') <> 'evictor' or (select l.token = 2 from fencepost.lease l);
+    perform pg_sleep(0.01);
+  end loop;
+  return clock_timestamp() + interval '1 minute';
+end $$
+"""
+
+
+def test_who_is_evicted_is_so_before_the_next_one_takes_over(
+    app: Caller, admin: Caller, connect: Callable[[], Caller]
+) -> None:
+    holder, taker = connect(), connect()
+    app.execute(ACQUIRE, "a/boot-1")
+    holder.execute("begin")
+    holder.execute("select fencepost.lease_fence('shard:1', 1)")
+    admin.execute(HESITATING_CLOCK)
+    app.execute("set application_name = 'evictor'")
+
+    with begun(taker, ACQUIRE, "b/boot-1") as taken:
+        wait_until_blocked(admin, taker)
+        app.column("select fencepost.lease_evict('shard:1', %s, '0')", taker.pid)
+        assert taken.result() == [{"token": 2}]
+
+    assert admin.value(
+        "select e.at < l.acquired_at from fencepost.events e, fencepost.lease l where e.event = 'evicted'"
+    )
