@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -15,15 +15,16 @@ from fencepost.errors import InvalidInput
 from fencepost.judge.comparison import Checked, Comparison, compare
 from fencepost.judge.compiling import Program, compile_sources
 from fencepost.judge.data_cache import Cache
-from fencepost.judge.grading import SKIPPED, CaseResult, grade, is_lost, is_solved, points_by_group
+from fencepost.judge.grading import SKIPPED, CaseResult, grade, points_by_group
 from fencepost.judge.language import Language
-from fencepost.judge.problem import Group, Problem, Protocol, TestCase
+from fencepost.judge.problem import Problem, Protocol, TestCase
 from fencepost.judge.protocol import Outcome, Verdict
 from fencepost.judge.sandbox.box_files import BoxFiles
 from fencepost.judge.sandbox.boxes import Boxes
 from fencepost.judge.sandbox.order import Limits, Order
 from fencepost.judge.store import CorruptData, StoreUnavailable, remove_folder
 from fencepost.judge.trying import Tried, Trier
+from fencepost.judge.turns import in_turn
 from fencepost.judge.validating import Opinion, Validator
 from fencepost.judge.workshop import Workshop
 
@@ -207,7 +208,7 @@ class Judge:
     async def _run_all(self, run: _Run, progress: Progress) -> dict[str, CaseResult]:
         results: dict[str, CaseResult] = {}
         count = sum(1 for _ in run.problem.data.all_cases())
-        waiting = _in_turn(run.problem, results)
+        waiting = in_turn(run.problem, results)
         while turn := list(islice(waiting, self._parallel)):
             for result in await asyncio.gather(*(self._case(run, case) for case in turn)):
                 results[result.name] = result
@@ -337,32 +338,6 @@ class Judge:
         )
         order = run.program.language.run_order(run.program.folder, run.program.entry, limits, case.args)
         return replace(order, job_id=run.job_id, attempt_id=run.attempt_id)
-
-
-def _in_turn(problem: Problem, results: dict[str, CaseResult]) -> Iterator[TestCase]:
-    """The tests that are still worth running. What is skipped is written into the results at once."""
-
-    def walk(group: Group, above: Sequence[Group]) -> Iterator[TestCase]:
-        within = (*above, group)
-        names = {name for one in within for name in one.require}
-        required = [other for other in _all_groups(problem.data) if other.name in names]
-        blocked = not all(is_solved(other, results) for other in required)
-        for case in group.cases:
-            stop = not problem.scoring and any(one.verdict != "AC" for one in results.values())
-            if blocked or stop or any(is_lost(one, results) for one in within):
-                results[case.name] = CaseResult(name=case.name, verdict=SKIPPED)
-            else:
-                yield case
-        for below in group.groups:
-            yield from walk(below, within)
-
-    return walk(problem.data, ())
-
-
-def _all_groups(group: Group) -> Iterator[Group]:
-    yield group
-    for below in group.groups:
-        yield from _all_groups(below)
 
 
 def _failure(case: TestCase, outcome: Outcome, language: Language) -> CaseResult | None:

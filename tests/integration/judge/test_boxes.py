@@ -3,14 +3,12 @@
 # ruff: noqa: ASYNC220, ASYNC221  The processes are what is watched; nothing else runs in the loop.
 
 import asyncio
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -357,55 +355,6 @@ async def test_ten_thousand_mixed_runs_leave_nothing_and_get_their_verdicts(stag
             assert {n: r.outcome.verdict for n, r in zip(names, ran, strict=True)} == mixed
     await until("nobody is in a box", lambda: not stage.processes(ours=True))
     assert stage.counted("judge_sandbox_retries_total") == 0
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
-def test_a_place_with_a_space_in_its_name_is_found(tmp_path: Path) -> None:
-    """/proc writes it as \\040, and the last mount of a hierarchy is the one that is taken."""
-    outside = json.loads(subprocess.run([program.find(), "probe"], capture_output=True, check=True).stdout)
-    place = tmp_path / "a place"
-    place.mkdir()
-    script = 'mount --rbind /sys/fs/cgroup "$1" && exec "$0" probe'
-    inside = json.loads(
-        subprocess.run(
-            ["unshare", "--mount", "sh", "-c", script, program.find(), place],
-            capture_output=True,
-            check=True,
-        ).stdout
-    )
-
-    assert inside == outside
-
-
-def test_a_stingy_mask_of_the_judge_closes_nothing_in_the_box(stage: Stage) -> None:
-    words = [*_order("who_am_i", QUICK).words(), *stage.site.words(), "fd1=2"]
-    done = subprocess.run([program.find(), "run", *words], capture_output=True, check=True, umask=0o077)
-
-    assert b'"verdict":"OK"' in done.stdout
-
-
-def test_a_single_box_says_why_it_could_not_be_made(stage: Stage) -> None:
-    order = replace(_order("who_am_i", QUICK), binds={"missing": "/app"})
-    done = subprocess.run(
-        [program.find(), "run", *order.words(), *stage.site.words(), "fd1=2"],
-        capture_output=True,
-        check=False,
-    )
-
-    assert json.loads(done.stdout)["sandbox_error"] == "bind: No such file or directory"
-
-
-@pytest.mark.parametrize("link", ["app/out", "out"])
-def test_a_single_box_follows_no_link_out_of_the_workspace(stage: Stage, link: str) -> None:
-    (stage.workspace / link).symlink_to("/etc")
-    order = replace(_order("who_am_i", QUICK), binds={link: "/app"})
-    done = subprocess.run(
-        [program.find(), "run", *order.words(), *stage.site.words(), "fd1=2"],
-        capture_output=True,
-        check=False,
-    )
-
-    assert json.loads(done.stdout)["sandbox_error"].startswith("bind: ")
 
 
 def _order(name: str, limits: Limits) -> Order:
