@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections import Counter
-from typing import Any
+from typing import Any, LiteralString
 
 import pytest
 
@@ -199,7 +199,19 @@ async def test_an_operator_sees_replays_and_discards_them(scene: Scene, command:
     assert second["preview"] == "five"
 
 
-AGE = "update fencepost.flow_dead set replay_at = replay_at - interval '2 days' where replay > 0 returning id"
+AGE: LiteralString = (
+    "update fencepost.flow_dead set replay_at = replay_at - interval '2 days' where replay > 0 returning id"
+)
+# A savepoint that was made when they were asked for and not taken, and one of days before.
+BETWEEN: LiteralString = """
+    update fencepost.flow_savepoint set frontier = jsonb_set(frontier, '{dead-unreadable:0,at}', 'null')
+    where frontier ? 'dead-unreadable:0' returning resource
+"""
+BEFORE: LiteralString = """
+    update fencepost.flow_savepoint
+    set frontier = frontier - 'dead-unreadable:0', made_at = made_at - interval '9 days'
+    where frontier ? 'dead-unreadable:0' returning resource
+"""
 
 
 async def came_back(scene: Scene) -> Flow:
@@ -246,10 +258,11 @@ async def test_what_may_be_read_again_is_not_forgotten(scene: Scene) -> None:
 
     assert await forget(2, 3 * 86_400) == 0
     assert await forget(0, 3_600) == 0
-    await scene.fp.run(ledger.save("letters", "old"))
-    scene.rows("update fencepost.flow_savepoint set made_at = made_at - interval '9 days' returning flow")
-    assert await forget(2, 3_600) == 0
-    await scene.fp.run(ledger.drop("letters", "old"))
+    for name, change in (("between", BETWEEN), ("before", BEFORE)):
+        await scene.fp.run(ledger.save("letters", name))
+        assert scene.rows(change), "the savepoint has not read dead letters"
+        assert await forget(2, 3_600) == 0
+        await scene.fp.run(ledger.drop("letters", name))
     assert await forget(2, 3_600) == 1
 
 

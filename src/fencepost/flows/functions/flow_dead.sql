@@ -97,8 +97,8 @@ begin
 end $$;
 
 -- Forget dead letters that came back long ago: those up to the number p_taken, which the flow has committed, that were asked for
--- longer than p_keep ago. Two kinds stay: the newest of a step, since the next number is counted from it, and what was asked for
--- after a savepoint was made, since whoever restores that one reads it again. Answers how many. Served by flow_dead_replays.
+-- longer than p_keep ago. Two kinds stay: the newest of a step, since the next number is counted from it, and what a savepoint does not
+-- have or was asked for after it, since whoever restores that one reads it again. Answers how many. Served by flow_dead_replays.
 create or replace function fencepost.flow_forget(
   p_flow text, p_step text, p_taken bigint, p_keep interval, p_limit integer
 ) returns bigint
@@ -106,15 +106,19 @@ language plpgsql volatile security definer set search_path = pg_catalog, fencepo
 as $$
 declare
   v_before timestamptz := fencepost._prune_before(p_keep, p_limit);
+  v_sender text := 'dead-' || p_step || ':0';
+  v_made   timestamptz;
+  v_saved  bigint;
   v_count  bigint;
 begin
   perform fencepost._check_text('flow', p_flow, 128);
   perform fencepost._check_text('step', p_step, 128);
-  v_before := least(v_before, (select min(s.made_at) from fencepost.flow_savepoint s where s.flow = p_flow));
+  select min(s.made_at), min(coalesce((s.frontier -> v_sender ->> 'at')::bigint, 0)) filter (where s.frontier ? v_sender)
+  into v_made, v_saved from fencepost.flow_savepoint s where s.flow = p_flow;
   -- In order, and waiting for whoever is at it: a reader tells by a hole before its place that something is gone.
   delete from fencepost.flow_dead d where d.id = any (array(
     select o.id from fencepost.flow_dead o
-    where o.flow = p_flow and o.step = p_step and o.replay <= p_taken and o.replay_at < v_before
+    where o.flow = p_flow and o.step = p_step and o.replay <= least(p_taken, v_saved) and o.replay_at < least(v_before, v_made)
       and o.replay < (select n.replay from fencepost.flow_dead n where n.flow = p_flow and n.step = p_step
                       and n.replay is not null order by n.replay desc limit 1)
     order by o.replay limit p_limit for update));
