@@ -47,7 +47,9 @@ TEST_SECONDS_MAX = 120.0
 # What every test of leases reaches: with it as it is, all of them must pass.
 CONTROL = next(function for function in kernel_functions() if function.name == "_lease_try")
 SURVEY_SECONDS = 3600.0
-HANG_SECONDS = 600.0
+# A mutant that waits for ever is ended when its tests have had so many times what they take.
+HANG_TIMES = 3
+HANG_SECONDS_MIN = 60.0
 
 
 class Run:
@@ -117,8 +119,9 @@ class Run:
         items = {item.nodeid: item for item in session.items}
         tests = likely(survey, function, self._sharp[function.name], self._options.seconds)
         wanted = [items[test] for test in tests if test in items]
+        within = HANG_SECONDS_MIN + HANG_TIMES * sum(survey.seconds[item.nodeid] for item in wanted)
         try:
-            return in_a_child(lambda: _run_until_one_fails(session, wanted), within=HANG_SECONDS)
+            return in_a_child(lambda: _run_until_one_fails(session, wanted), within=within)
         finally:
             self._workshop.sweep()
 

@@ -5,6 +5,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Coroutine
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -39,6 +40,7 @@ class Proxy:
         self._directory = Path(tempfile.mkdtemp(prefix="fencepost-proxy-"))
         self.url = url(self._socket)
         self._weather = Weather()
+        self._turns = count(1)
         self._links: set[Link] = set()
         self._server: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
@@ -68,6 +70,11 @@ class Proxy:
     def delay(self, seconds: float) -> None:
         """Hand every reply on so much later."""
         self._weather.delay_seconds = seconds
+
+    def reorder(self, seconds: float) -> None:
+        """Let what connections send overtake each other: each request waits up to so long, and none as long
+        as the one before it. Inside of one connection nothing changes its place."""
+        self._weather.reorder_seconds = seconds
 
     def cut(self) -> None:
         """End every connection now, on both sides. New ones are accepted."""
@@ -154,7 +161,7 @@ class Proxy:
         except OSError:
             writer.transport.abort()
             return
-        link = Link((reader, writer), server, self._splitters(), self._weather)
+        link = Link((reader, writer), server, self._splitters(), self._weather, self._turns)
         self._links.add(link)
         try:
             await link.run()

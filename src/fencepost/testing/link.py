@@ -16,12 +16,18 @@ class Link:
     """Hands on what both sides say, as far as the weather allows."""
 
     def __init__(
-        self, client: Stream, server: Stream, splitters: tuple[Splitter, Splitter], weather: Weather
+        self,
+        client: Stream,
+        server: Stream,
+        splitters: tuple[Splitter, Splitter],
+        weather: Weather,
+        turns: Iterator[int],
     ) -> None:
         self._client_reader, self._client_writer = client
         self._server_reader, self._server_writer = server
         self._requests, self._replies = splitters
         self._weather = weather
+        self._turns = turns
         # A side that has missed something is out of step with the protocol, and stays silent.
         self._silent = False
         self.ended = asyncio.Event()
@@ -45,6 +51,8 @@ class Link:
 
     async def _pump_requests(self) -> None:
         while data := await self._client_reader.read(CHUNK_BYTES):
+            if self._weather.reorder_seconds:
+                await asyncio.sleep(self._weather.held_up_seconds(next(self._turns)))
             passed = b"".join(self._passing(self._requests.feed(data), self._weather.on_requests))
             self._server_writer.write(passed)
             await self._server_writer.drain()

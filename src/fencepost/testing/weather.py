@@ -4,6 +4,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+GOLDEN = 0.6180339887
+"""Multiples of it fall into every part of the unit, and no two that follow each other are neighbours."""
+
 
 @dataclass(eq=False)
 class Ambush:
@@ -30,12 +33,19 @@ class Weather:
     """The present faults, for all connections."""
 
     delay_seconds: float = 0.0
+    reorder_seconds: float = 0.0
+    """Up to so long a connection is held up, each as long as its turn says."""
     swallows: bool = False
     on_requests: list[Ambush] = field(default_factory=list[Ambush])
     on_replies: list[Ambush] = field(default_factory=list[Ambush])
 
+    def held_up_seconds(self, turn: int) -> float:
+        """How long what comes in the nth turn waits, so that others pass it: spread evenly, not in order."""
+        return self.reorder_seconds * (turn * GOLDEN % 1.0)
+
     def clear(self) -> None:
         self.delay_seconds = 0.0
+        self.reorder_seconds = 0.0
         self.swallows = False
         self.on_requests.clear()
         self.on_replies.clear()

@@ -22,6 +22,7 @@ from fencepost.torture.schedule import Blow
 from fencepost.torture.stage import Errand, Stage
 
 DELAY_SECONDS = 0.2
+REORDER_SECONDS = 0.3
 HEAL_AGAIN_SECONDS = 0.5
 HEAL_SECONDS_MAX = 180.0
 TROUBLE = (EmbeddedError, OSError, TimeoutError)
@@ -101,6 +102,7 @@ class Faults:
             "net-refuse": self._refuse,
             "net-lost-reply": self._lose_reply,
             "net-lost-commit": self._lose_commit,
+            "net-reorder": self._reorder,
             "clock-jump": self._jump,
             "disk-full": self._fill_disk,
             "power-cut": self._cut_power,
@@ -252,6 +254,13 @@ class Faults:
         self._later(blow.leases, lambda: wire.delay(0))
         return wire.connections > 0
 
+    def _reorder(self, blow: Blow) -> bool:
+        """Two connections at least: one alone overtakes nobody."""
+        wire = self._wire(blow)
+        wire.reorder(REORDER_SECONDS)
+        self._later(blow.leases, lambda: wire.reorder(0))
+        return wire.connections > 1
+
     def _cut(self, blow: Blow) -> bool:
         wire = self._wire(blow)
         hit = wire.connections > 0
@@ -356,7 +365,6 @@ def unavailable(kinds: Sequence[str]) -> dict[str, str]:
     """What a torture with these faults leaves out, with the reason."""
     missing = {
         "clocks of single nodes": "what jumps is the database's clock, by which every lease is judged",
-        "reordering of connections": "connections are delayed and cut as a whole, not reordered",
     }
     if "power-cut" not in kinds:
         missing["power-cut"] = (

@@ -23,6 +23,7 @@ FAMILIES: Mapping[str, Mapping[str, int]] = {
         "net-refuse": 1,
         "net-lost-reply": 3,
         "net-lost-commit": 2,
+        "net-reorder": 2,
     },
     "clock": {"clock-jump": 2},
     "disk": {"disk-full": 1},
@@ -110,7 +111,7 @@ def schedule(seed: int, kinds: Sequence[str], roles: Sequence[Role], *, gap_seco
 
 
 # A commit is PostgreSQL's: the two kinds that lose one are for its wire alone.
-AT_EITHER = {"net-delay", "net-cut", "net-half-open", "net-refuse", "net-lost-reply"}
+AT_EITHER = {"net-delay", "net-cut", "net-half-open", "net-refuse", "net-lost-reply", "net-reorder"}
 
 
 def _bears(role: Role, kind: str) -> bool:

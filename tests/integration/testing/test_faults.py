@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from typing import cast
 
 import asyncpg
@@ -149,6 +150,18 @@ def test_a_delay_is_felt_and_healed(proxy: Proxy) -> None:
         start = time.monotonic()
         connection.execute("select 1")
         assert time.monotonic() - start >= 0.2
+
+
+def test_connections_overtake_each_other_and_lose_nothing(proxy: Proxy, database: Database) -> None:
+    with ExitStack() as open_ones, ThreadPoolExecutor(6) as crowd:
+        senders = [open_ones.enter_context(psycopg.connect(proxy.url, autocommit=True)) for _ in range(6)]
+        proxy.reorder(1.0)
+        list(crowd.map(lambda n: senders[n].execute("insert into note values (%s)", (str(n),)), range(6)))
+
+    with database.connect() as connection:
+        arrived = [text for (text,) in connection.execute("select text from note order by ctid")]
+    assert sorted(arrived) == [str(number) for number in range(6)]
+    assert arrived != sorted(arrived)
 
 
 def test_closed_connections_are_forgotten(proxy: Proxy) -> None:
