@@ -35,6 +35,8 @@ FAULTS: dict[str, Any] = {
         ("tokens", "lease_release_many('{r, s}', 'o', '{1}')"),
         ("tokens", "lease_release_many('{r}', 'o', '{null}')"),
         ("tokens", "lease_renew_many('{r}', 'o', '{null}', '1 minute')"),
+        ("owner", "lease_renew_many('{r}', '', '{1}', '1 minute')"),
+        ("resource", "lease_renew_many('{\"\"}', 'o', '{1}', '1 minute')"),
         ("tokens", "lease_renew_many('{r}', 'o', null, '1 minute')"),
         ("ttl", "lease_renew('r', 'o', 1, '0')"),
         ("owner", "lease_release('r', '', 1)"),

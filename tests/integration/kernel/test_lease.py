@@ -264,6 +264,18 @@ def test_a_batch_that_holds_nothing_but_an_old_token_renews_nothing(app: Caller,
     assert app.value("select expires_at from fencepost.lease_status where resource = 'r'") == before
 
 
+def test_a_batch_that_holds_nothing_but_anothers_lease_renews_nothing(app: Caller, clock: Clock) -> None:
+    acquire(app, "theirs", "b/boot-1")
+    clock.advance(1)
+
+    [answer] = app.rows(
+        "select * from fencepost.lease_renew_many('{theirs}', 'a/boot-1', '{1}', '2 minutes')"
+    )
+
+    assert (answer["refusal"], answer["expires_at"]) == ("not_owner", None)
+    assert app.value("select renewed_at from fencepost.lease_status") < clock.now()
+
+
 def test_many_leases_are_released_each_under_its_token(app: Caller, clock: Clock) -> None:
     acquire(app, "expired", "a/boot-1")
     clock.advance(60)

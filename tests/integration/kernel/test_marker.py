@@ -107,6 +107,16 @@ def test_claiming_twice_in_one_transaction_is_a_duplicate(app: Caller) -> None:
         assert app.row(CLAIM, "req-1", None)["outcome"] == "duplicate"
 
 
+def test_a_response_is_remembered_for_its_own_request_alone(app: Caller) -> None:
+    claim = "select outcome from fencepost.claim('player:7', %s)"
+    with app.connection.transaction():
+        app.execute(claim, "req-1")
+        app.execute(claim, "req-2")
+        app.execute("select fencepost.remember('player:7', 'req-1', '[1]')")
+
+    assert (app.value(claim, "req-1"), app.value(claim, "req-2")) == ("replay", "duplicate")
+
+
 def test_only_the_claiming_transaction_may_remember(app: Caller, clock: Clock) -> None:
     app.execute(CLAIM, "req-1", None)
 

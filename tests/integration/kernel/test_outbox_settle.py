@@ -247,6 +247,20 @@ def test_a_silent_taker_loses_his_delivery_after_the_grace(app: Caller, clock: C
     assert event == {"event": "expired", "actor": "relay-1", "token": 1, "detail": {"to": outcome}}
 
 
+def test_who_asks_about_an_unknown_message_is_no_silent_taker_and_may_be_followed(
+    app: Caller, clock: Clock
+) -> None:
+    message_id = taken(app)
+    app.execute(SETTLE, message_id, 1, "relay-1", "unknown")
+    ask = "select id from fencepost.outbox_take('orders', %s, '30 seconds', 10, true)"
+    assert app.column(ask, "relay-1") == [message_id]
+    assert app.column(ask, "relay-2") == [], "relay-1 asks"
+    clock.advance(31)
+
+    assert app.column("select fencepost.outbox_expire('orders', 'queued', 10)") == []
+    assert app.column(ask, "relay-2") == [message_id]
+
+
 @pytest.mark.parametrize("outcome", ["sent", "dead", "queued", "parked"])
 def test_a_person_decides_about_what_waits_for_him(app: Caller, clock: Clock, outcome: str) -> None:
     head, behind = put(app, "AAPL"), put(app, "AAPL")
