@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.nonces.sending.classification import PATTERNS, Meaning, classify
+from fencepost.nonces.sending.classification import PATTERNS, Meaning, classify, told
 
 SAID = [
     ("geth", "already known", Meaning.KNOWN),
@@ -72,3 +72,9 @@ UNTRIED = [
     "oversized data|max initcode size|exceeds the configured cap",
     "too many transactions",
 ]
+
+
+def test_what_stands_in_the_way_is_told_and_nothing_where_nothing_does() -> None:
+    assert told(None) is None
+    assert told(Meaning.KNOWN) is None
+    assert "the pool of the node is full" in str(told(Meaning.POOL_FULL))

@@ -75,3 +75,9 @@ def test_before_it_is_sent(status: Any, cancelling: bool, step: Step | None) -> 
 )
 def test_after_it_was_sent(facts: dict[str, Any], sight: Sight, step: Step) -> None:
     assert after_sending(tx(**facts), sight, PATIENCE) is step
+
+
+def test_receipts_are_worth_a_question_below_the_count_or_once_it_was_mined() -> None:
+    assert Sight(9, 6, 5).may_be_mined(tx())
+    assert not Sight(9, 5, 5).may_be_mined(tx())
+    assert Sight(9, 5, 5).may_be_mined(tx(state="MINED"))

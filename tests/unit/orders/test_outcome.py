@@ -22,7 +22,7 @@ from fencepost.orders.broker import (
 )
 from fencepost.orders.http_rules import HttpBrokerConfig, classified, with_secrets
 from fencepost.orders.order import OrderSettlement, TakenOrder
-from fencepost.orders.outcome import Policy, answered, found, hold_back, not_sent, result_of
+from fencepost.orders.outcome import Policy, answered, found, hold_back, not_sent, outgoing, result_of
 from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.http import Reply
 
@@ -171,6 +171,32 @@ def test_an_expired_order_ends_instead_of_being_sent() -> None:
 def test_an_early_absence_waits_for_the_end_of_the_validity() -> None:
     waiting = asked(Finding.ABSENT, CONFIG.declaration, 4)
     assert (waiting.outcome, waiting.delay_seconds) == ("unknown", 7)
+
+
+def test_an_order_that_the_broker_has_is_sent_or_was_rejected() -> None:
+    def said(order: BrokerOrder, **fields: Any) -> OrderSettlement:
+        return found(taken(**fields), Found(Finding.FOUND, order), CONFIG.declaration, POLICY, NOW)
+
+    sent = said(BrokerOrder("key-1", "b-1", "accepted"), last_error=Code.CONFLICT_PROCESSED)
+    assert (sent.outcome, sent.code) == ("sent", Code.CONFLICT_PROCESSED)
+    assert said(BrokerOrder("key-1", "b-1", "accepted")).code is None
+    dead = said(BrokerOrder("key-1", "b-1", "rejected", live=False))
+    assert (dead.outcome, dead.fate, dead.code) == ("dead", "none", Code.BAD_REQUEST)
+
+
+def test_what_cannot_be_proved_waits_for_a_person() -> None:
+    parked = asked(Finding.ABSENT, Declaration(Promise.NOTHING), 12, last_error="BROKER_5XX")
+    assert (parked.outcome, parked.code) == ("parked", "BROKER_5XX")
+
+
+def test_a_broker_that_limits_questions_says_when_to_ask_again() -> None:
+    limited = Found(Finding.LIMITED, retry_after_seconds=9)
+    assert found(taken(), limited, CONFIG.declaration, POLICY, NOW).delay_seconds == 9
+
+
+def test_an_order_leaves_as_it_was_taken() -> None:
+    order = outgoing(taken(request={"qty": "1"}))
+    assert (order.client_id, order.document) == ("key-1", {"qty": "1"})
 
 
 def test_an_answer_about_another_order_is_no_answer() -> None:
