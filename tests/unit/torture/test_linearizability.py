@@ -120,6 +120,8 @@ def test_nonces_fill_gaps_first_and_go_on_behind_the_last() -> None:
     assert not linearize([*first, reserve(6, 7, 2)], NonceModel()).holds
     assert not linearize([*first, reserve(6, 7, 0), reserve(8, 9, 0)], NonceModel()).holds
     assert linearize([reserve(0, math.inf, None), reserve(1, 2, 1)], NonceModel()).holds
+    given_back_twice = Operation("release", "s", 5, math.inf, {"nonce": 0})
+    assert linearize([*first, given_back_twice, reserve(6, 7, 0), reserve(8, 9, 2)], NonceModel()).holds
     assert not linearize([reserve(0, 1, 1)], NonceModel()).holds
 
 
