@@ -1,7 +1,7 @@
 """Every bug that the tests plant, in one list: its name, where it is planted, and the test that sees it.
 
-Most are read from the galleries themselves; those that a test plants by its own hand are named here. The page
-`docs/reference/planted-bugs.md` is this list.
+Most are read from the galleries themselves; those that a test plants by its own hand stand in `by_hand`.
+The page `docs/reference/planted-bugs.md` is this list.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.acceptance.jobs import test_teeth as job_stories
 from tests.acceptance.nonces import test_nonces_storm as nonces_storm
+from tests.gallery.by_hand import BY_HAND
 from tests.gallery.gallery import GALLERY
 from tests.integration.job_features import test_schedules as schedules
 from tests.integration.judge import test_rejudging as rejudging
@@ -169,197 +170,6 @@ def _of_services() -> Iterator[Entry]:
         nonces_storm.BUGS,
         lambda bug: f"the ledger: {bug.noticed_by}",
     )
-
-
-# Planted by the test itself: the name, where, what sees it, and the test.
-BY_HAND = {
-    "tests/acceptance/test_teeth.py": [
-        (
-            "a fence bounds no idle time",
-            "_bound_idle_time",
-            "a takeover that waits for a stopped holder",
-            "test_without_its_idle_time_a_fence_blocks_the_takeover",
-        ),
-        (
-            "nobody evicts",
-            "lease_evict, job_evict",
-            "a takeover that waits for a holder inside COPY",
-            "test_without_eviction_a_busy_holder_blocks_the_takeover",
-        ),
-        (
-            "a fence that does not lock",
-            "lease_fence",
-            "a zombie that commits",
-            "test_a_fence_that_does_not_lock_lets_a_zombie_commit",
-        ),
-        (
-            "a fence of a lease that locks too much",
-            "lease_fence",
-            "the holder's heartbeat",
-            "test_a_fence_that_locks_too_much_blocks_the_heartbeat_of_a_lease",
-        ),
-        (
-            "a fence of a job that locks too much",
-            "job_fence",
-            "the holder's heartbeat",
-            "test_a_fence_that_locks_too_much_blocks_the_heartbeat_of_a_job",
-        ),
-        (
-            "a renewal of many that waits",
-            "job_renew_many",
-            "one open finish holds up the others",
-            "test_a_renewal_that_waits_is_held_up_by_one_open_finish",
-        ),
-        (
-            "a finish that asks the clock again",
-            "_job_is_fenced",
-            "fenced work that is lost",
-            "test_a_finish_that_asks_the_clock_again_loses_fenced_work",
-        ),
-        (
-            "an eviction of the direct blocker",
-            "_evict",
-            "fellow takers are ended",
-            "test_an_eviction_that_ends_its_direct_blocker_ends_fellow_takers",
-        ),
-        (
-            "an eviction that forgets what was seen",
-            "_evict",
-            "the winner is ended",
-            "test_an_eviction_that_forgets_what_was_seen_ends_the_winner",
-        ),
-        (
-            "an eviction without its grace",
-            "lease_evict",
-            "a holder is ended too early",
-            "test_an_eviction_that_does_not_ask_for_the_grace_ends_a_holder_too_early",
-        ),
-    ],
-    "tests/acceptance/test_killed_mutation.py": [
-        (
-            "the marker commits first, in a transaction of its own",
-            "the caller",
-            "an effect that is lost",
-            "test_a_marker_in_a_transaction_of_its_own_is_caught",
-        ),
-        (
-            "the marker commits last, in a transaction of its own",
-            "the caller",
-            "an effect that is doubled",
-            "test_a_marker_in_a_transaction_of_its_own_is_caught",
-        ),
-    ],
-    "tests/integration/players/test_teeth.py": [
-        (
-            "the marker comes after the write",
-            "_player_execute, _player_lock",
-            "a copy of the request doubles it",
-            "test_a_marker_that_comes_after_the_write_doubles_it",
-        ),
-        (
-            "the marker is outside of the transaction",
-            "mutations/pipeline.py",
-            "a crash loses the effect",
-            "test_a_marker_outside_the_transaction_loses_the_effect",
-        ),
-        (
-            "a plan is made inside the loop",
-            "mutations/execution.py",
-            "other dice at the second try",
-            "test_a_plan_inside_the_loop_throws_other_dice",
-        ),
-        (
-            "no digest of the request",
-            "kernel/marker.py",
-            "another request gets the first one's answer",
-            "test_without_a_digest_another_request_gets_the_first_ones_answer",
-        ),
-        (
-            "the locked row is not judged",
-            "_player_amounts_unfit",
-            "a balance below zero",
-            "test_without_the_locked_rows_judgement_a_balance_falls_below_zero",
-        ),
-    ],
-    "tests/integration/players/test_model.py": [
-        (
-            "what is taken is not taken",
-            "_player_change_amounts",
-            "random sequences against the model",
-            "test_a_service_that_forgets_to_take_is_caught",
-        )
-    ],
-    "tests/acceptance/players/test_frozen.py": [
-        (
-            "nobody looks who holds a player",
-            "mutations/vigil.py",
-            "a mutation that waits for a holder inside COPY",
-            "test_without_the_looks_the_holder_blocks_the_player_and_the_request_is_aborted",
-        )
-    ],
-    "tests/integration/orders/test_teeth.py": [
-        (
-            "a stuck order is rewound",
-            "orders/sender.py",
-            "two orders at the broker",
-            "test_a_rewind_instead_of_a_question_doubles_an_order",
-        ),
-        (
-            "a 5xx is taken for nothing done",
-            "orders/outcome.py",
-            "two orders at the broker",
-            "test_a_planted_bug_doubles_an_order_and_the_right_code_does_not",
-        ),
-        (
-            "absence is taken for proof",
-            "orders/resend.py",
-            "two orders at the broker",
-            "test_a_planted_bug_doubles_an_order_and_the_right_code_does_not",
-        ),
-        (
-            "dead behind an open request",
-            "_orders_open_after",
-            "an order that lives and is called dead",
-            "test_dead_behind_an_open_request_would_be_a_live_order_called_dead",
-        ),
-    ],
-    "tests/integration/flows/test_teeth.py": [
-        (
-            "a durable checkpoint that is not flagged is skipped",
-            "flows/sinks/files.py",
-            "effects that are lost",
-            "test_skipping_a_durable_checkpoint_that_is_not_flagged_loses_its_effects",
-        ),
-        (
-            "a script without its frontier",
-            "flows/sinks/take.lua",
-            "effects that are doubled",
-            "test_a_script_without_its_frontier_check_doubles",
-        ),
-        (
-            "acknowledged before the commit",
-            "flows/task.py",
-            "a source that was trimmed too far",
-            "test_acknowledging_before_the_commit_is_found_when_the_flow_starts_again",
-        ),
-    ],
-    "tests/integration/job_features/test_batches.py": [
-        (
-            "a batch is counted without its lock",
-            "_batch_count",
-            "a callback that nobody calls",
-            "test_a_planted_bug_forgets_the_callback",
-        )
-    ],
-    "tests/integration/job_features/test_rates.py": [
-        (
-            "a grant costs no token",
-            "_rate_take",
-            "more than the rate",
-            "test_a_planted_bug_takes_tokens_for_nothing",
-        )
-    ],
-}
 
 
 def _by_hand() -> Iterator[Entry]:
