@@ -1,7 +1,7 @@
 """PostgreSQL is restarted in the middle: nothing is lost, nothing doubled."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
@@ -84,7 +84,7 @@ async def test_entries_that_were_read_while_a_claim_failed_are_claimed_too(
     read, claim = Intake.read, Intake._claim  # pyright: ignore[reportPrivateUsage]
     read_again, claims = asyncio.Event(), 0
 
-    async def reading(self: Intake, free: int, held: Iterable[Entry]) -> list[Entry]:
+    async def reading(self: Intake, free: int, held: Callable[[], Iterable[Entry]]) -> list[Entry]:
         entries = await read(self, free, held)
         if claims and entries:
             read_again.set()
