@@ -11,7 +11,7 @@ READY := $(VENV)/.ready
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test test-matrix mutants specs check bench torture sbom lock clean setup
+.PHONY: help up test test-matrix mutants coverage specs check bench torture sbom lock clean setup
 
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -36,6 +36,10 @@ test-matrix: $(READY) ## the kernel and job suites on every server version that 
 
 mutants: $(READY) ## bugs by rule in every function of the kernel: who sees them? SAMPLE=100 for some
 	@$(BIN)/python -m tests.mutants $(if $(SAMPLE),--sample $(SAMPLE),)
+
+coverage: $(READY) ## lines and branches of what is decided without I/O: all of them, by unit tests
+	@$(BIN)/python -m coverage run -m pytest -q -n 0 $(addprefix tests/unit/,flows job_features jobs nonces orders outbox torture)
+	@$(BIN)/python -m coverage report
 
 specs: $(READY) ## the TLA+ specifications, and their broken twins, with TLC
 	@$(BIN)/python -m pytest -n 2 -v tests/specs $(PYTEST_ARGS)
