@@ -135,8 +135,13 @@ def test_lines_of_messages_are_behaviours_and_broken_ones_are_not() -> None:
 
 def test_commits_of_a_key_group_are_behaviours_and_broken_ones_are_not() -> None:
     expected = ["a-1", "b-1", "a-2", "b-2"]
-    first = [("acquired", 1, []), ("committed", 1, ["a-1", "b-1"])]
-    whole = [*first, ("acquired", 2, []), ("committed", 2, ["a-2"]), ("committed", 2, ["b-2"])]
+    first: list[tuple[str, int, list[str]]] = [("acquired", 1, []), ("committed", 1, ["a-1", "b-1"])]
+    whole: list[tuple[str, int, list[str]]] = [
+        *first,
+        ("acquired", 2, []),
+        ("committed", 2, ["a-2"]),
+        ("committed", 2, ["b-2"]),
+    ]
     broken: dict[str, list[tuple[str, int, list[str]]]] = {
         "a record twice": [*first, ("committed", 1, ["b-1", "a-2"])],
         "a record left out": [*first, ("committed", 1, ["b-2"])],

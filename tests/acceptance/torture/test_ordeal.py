@@ -5,6 +5,7 @@ What they record is also replayed by the specifications, so that code and specif
 
 import json
 from dataclasses import dataclass, field
+from typing import LiteralString
 
 import pytest
 
@@ -26,7 +27,11 @@ class Recorder:
     found: dict[str, dict[str, traces.Trace]] = field(default_factory=dict[str, dict[str, traces.Trace]])
 
     def before(self, stage: Stage) -> None:
-        journals = {"jobs": traces.JOURNAL, "orders": traces.MESSAGES, "flows": traces.COMMITS}
+        journals: dict[str, LiteralString] = {
+            "jobs": traces.JOURNAL,
+            "orders": traces.MESSAGES,
+            "flows": traces.COMMITS,
+        }
         if stage.name in journals:
             with stage.database.connect_admin() as admin:
                 admin.execute(journals[stage.name])

@@ -47,6 +47,8 @@ def test_backups_restored_among_other_faults_break_nothing() -> None:
 @pytest.mark.full
 @pytest.mark.timeout(300)
 def test_without_recover_two_holders_have_one_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backup, "recover", lambda _url, _actor: None)
+    def forgotten(_url: str, _actor: str) -> None: ...
+
+    monkeypatch.setattr(backup, "recover", forgotten)
 
     assert "tokens grow" in rules(run("leases", seconds=15, gap_seconds=1.5))

@@ -156,7 +156,11 @@ def test_connections_overtake_each_other_and_lose_nothing(proxy: Proxy, database
     with ExitStack() as open_ones, ThreadPoolExecutor(6) as crowd:
         senders = [open_ones.enter_context(psycopg.connect(proxy.url, autocommit=True)) for _ in range(6)]
         proxy.reorder(1.0)
-        list(crowd.map(lambda n: senders[n].execute("insert into note values (%s)", (str(n),)), range(6)))
+
+        def send(number: int) -> None:
+            senders[number].execute("insert into note values (%s)", (str(number),))
+
+        list(crowd.map(send, range(6)))
 
     with database.connect() as connection:
         arrived = [text for (text,) in connection.execute("select text from note order by ctid")]
