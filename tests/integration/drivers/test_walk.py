@@ -35,11 +35,11 @@ def modules_with_calls() -> Iterator[tuple[str, ModuleType]]:
 
 
 def statements_of(module: ModuleType) -> set[str]:
-    """The SQL functions that the module's call-making functions name."""
+    """The SQL functions that the call-making functions of the module, or of the package, name."""
     makers = [
         function
         for _, function in inspect.getmembers(module, inspect.isfunction)
-        if function.__module__ == module.__name__
+        if function.__module__.startswith(module.__name__)
         and str(function.__annotations__.get("return")).startswith("Call[")
     ]
     return {name for maker in makers for name in re.findall(r"fencepost\.(\w+)", inspect.getsource(maker))}
