@@ -258,7 +258,8 @@ async def test_what_may_be_read_again_is_not_forgotten(scene: Scene) -> None:
 
     assert await forget(2, 3 * 86_400) == 0
     assert await forget(0, 3_600) == 0
-    for name, change in (("between", BETWEEN), ("before", BEFORE)):
+    changes: dict[str, LiteralString] = {"between": BETWEEN, "before": BEFORE}
+    for name, change in changes.items():
         await scene.fp.run(ledger.save("letters", name))
         assert scene.rows(change), "the savepoint has not read dead letters"
         assert await forget(2, 3_600) == 0
