@@ -71,7 +71,7 @@ def torture(
 
     \b
     Faults:   process (kill crash pause stall)      postgres redis (kill restart freeze, wipe)
-              network (delay cut half-open ...)     clock     disk     power (only by name)
+              network (delay cut half-open ...)     clock     disk     power, restore (only by name)
     Systems:  leases jobs orders players nonces flows
     Goals:    crashes pauses servers network power nonces streams
 
