@@ -43,9 +43,8 @@ def throughput(contestant: Contestant, kind: str, length: Length) -> Throughput:
     with contestant.worker(kind=kind):
         warm(contestant, kind)
         guess = rate(contestant, kind, WARM_UP)
-        if length.rounds > 1:
-            # A short round underrates who works in batches: ask again with more.
-            guess = max(guess, rate(contestant, kind, round(guess * length.round_seconds / 4) + 1))
+        # A short round underrates who works in batches: ask again with more.
+        guess = max(guess, rate(contestant, kind, round(guess * length.round_seconds / 4) + 1))
         count = max(WARM_UP, round(guess * length.round_seconds))
         before = contestant.commits()
         rates = [rate(contestant, kind, count) for _ in range(length.rounds)]
