@@ -19,6 +19,7 @@ SCHEMA: LiteralString = """
     create table kafka_message (
       id bigint generated always as identity primary key, topic text, part int, key text, value text,
       name text, epoch bigint, committed boolean not null default false);
+    create table kafka_retention (topic text primary key, begins bigint);
 """
 _OPEN: LiteralString = """
     with opened as (
@@ -51,6 +52,16 @@ _READ: LiteralString = """
       (select min(id) from kafka_message where topic = %(topic)s and part = %(part)s and not committed),
       9223372036854775807)
     order by id
+"""
+
+
+_ENDS: LiteralString = """
+    select coalesce((select begins from kafka_retention where topic = %(topic)s), 0),
+      coalesce((select max(id) + 1 from kafka_message where topic = %(topic)s), 0)
+"""
+_EXPIRE: LiteralString = """
+    with gone as (delete from kafka_message where topic = %(topic)s returning id)
+    insert into kafka_retention select %(topic)s, max(id) + 1 from gone
 """
 
 
@@ -144,6 +155,10 @@ class Consumer(Client):
         self._after = found[-1][0] if found else self._after
         return [Message(*row) for row in found]
 
+    def get_watermark_offsets(self, partition: Any, timeout: float) -> tuple[int, int]:
+        [[low, high]] = self._ask(_ENDS, topic=partition.topic)
+        return low, high
+
     def close(self) -> None:
         """Every question has a connection of its own."""
 
@@ -165,3 +180,9 @@ def committed(url: str, topic: str) -> list[str]:
     with psycopg.connect(url, autocommit=True) as connection:
         rows = connection.execute(_READ, {"topic": topic, "part": 0, "after": -1}).fetchall()
         return [row[2] for row in rows]
+
+
+def expire(url: str, topic: str) -> None:
+    """The topic's retention has removed what was in it."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(_EXPIRE, {"topic": topic})

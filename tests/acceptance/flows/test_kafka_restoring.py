@@ -9,6 +9,7 @@ import pytest
 from fencepost.crashpoints import PlannedCrash
 from fencepost.embedded import Database
 from fencepost.flows import Flow, ledger
+from fencepost.flows.errors import StartRefused
 from fencepost.flows.sinks import kafka as kafka_sinks
 from fencepost.flows.sinks.kafka import KafkaSink
 from fencepost.flows.sources.redis_streams import RedisStreams
@@ -91,3 +92,13 @@ async def test_a_topic_that_lost_its_last_transactions_gets_them_again(scene: Sc
     assert written(scene) == list(range(6))
 
     await writing(scene, *range(9), send=range(8, 9))
+
+
+async def test_a_frontier_that_retention_removed_is_not_taken_for_a_new_sink(scene: Scene) -> None:
+    """The records are there, and would be written again."""
+    await writing(scene, *range(6), send=range(6))
+    kafka_model.expire(scene.database.admin_url, "out-frontier")
+
+    with pytest.raises(StartRefused, match="retention has removed"):
+        await ended(scene)
+    assert written(scene) == list(range(6))

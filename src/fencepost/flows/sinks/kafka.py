@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fencepost.flows.errors import FlowError
+from fencepost.flows.errors import FlowError, StartRefused
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.sinks.kinds import StagedSink
 from fencepost.flows.sinks.redis import as_bytes
@@ -127,7 +127,8 @@ class KafkaSink(StagedSink):
             }
         )
         try:
-            consumer.assign([kafka.TopicPartition(self._frontier_topic, 0, 0)])
+            partition = kafka.TopicPartition(self._frontier_topic, 0, 0)
+            consumer.assign([partition])
             newest = 0
             deadline = time.monotonic() + ANSWER_SECONDS
             while time.monotonic() < deadline:
@@ -135,7 +136,7 @@ class KafkaSink(StagedSink):
                     if message.error() is not None:
                         raise FlowError(f"Kafka: {message.error()}")
                     if message.offset() >= mark:
-                        return newest
+                        return newest or self._never_written(consumer, partition)
                     if message.key() == resource.encode():
                         newest = max(newest, int(message.value()))
             # What was not read to its end may hold a newer one: to go on would repeat it.
@@ -145,3 +146,15 @@ class KafkaSink(StagedSink):
             )
         finally:
             consumer.close()
+
+    def _never_written(self, consumer: Any, partition: Any) -> int:
+        """Nothing, if the topic is whole. What retention has removed may have been the frontier, while the
+        records are there: to begin anew would double them."""
+        begins, _ = consumer.get_watermark_offsets(partition, ANSWER_SECONDS)
+        if begins > 0:
+            raise StartRefused(
+                f"{self._frontier_topic} begins at offset {begins}: its retention has removed messages, and "
+                "how far this sink has come may have been among them. Give the topic cleanup.policy=compact; "
+                "if the sink is new, or may begin anew, name another frontier_topic."
+            )
+        return 0
