@@ -37,7 +37,7 @@ class WebSettings(LayeredSettings):
     def _nobody_unasked(self) -> Self:
         if self.token is None and not self.is_loopback:
             raise ValueError(
-                f"HTTP_ADDRESS is {self.address}, which others can reach, and there is no HTTP_TOKEN; "
+                f"HTTP_ADDRESS is {self.address!r}, which others can reach, and there is no HTTP_TOKEN; "
                 "allowed: a loopback address, or a token of at least 16 characters for every request"
             )
         return self

@@ -23,3 +23,9 @@ def test_a_short_token_is_refused_and_not_shown() -> None:
         WebSettings.load({"HTTP_TOKEN": "hunter2"})
     assert "hunter2" not in str(caught.value)
     assert "0123456789abcdef" not in repr(WebSettings(token="0123456789abcdef"))
+
+
+def test_an_address_that_is_no_text_is_refused_like_any_other() -> None:
+    """What the environment holds may be bytes that no text has."""
+    with pytest.raises(SettingsError, match="HTTP_ADDRESS"):
+        WebSettings.load({"HTTP_ADDRESS": "\udcff"})
