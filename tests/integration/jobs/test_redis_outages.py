@@ -150,6 +150,32 @@ async def test_redis_goes_down_in_the_middle_and_comes_back_empty(
     assert "redis_drives" in events[events.index("postgresql_drives_alone") :]
 
 
+async def test_what_runs_here_is_not_asked_for_again_after_an_outage(scene: Scene) -> None:
+    """The entries of a worker are read again then: what it never heard of, and not what it holds."""
+    goes_on = asyncio.Event()
+
+    @scene.fp.job("default")
+    async def held(job: Job) -> None:
+        await goes_on.wait()
+
+    @scene.fp.job("default")
+    async def after(job: Job) -> None: ...
+
+    async with scene.fp.transaction() as tx:
+        first = await held.submit(tx)
+    with Signals() as signals:
+        async with scene.working() as worker:
+            await scene.until_state(first.job_id, "running")
+            worker._link.failed(RedisConnectionError("gone"))  # pyright: ignore[reportPrivateUsage]
+            await signals.wait("drive.up", count=2)
+            async with scene.fp.transaction() as tx:
+                second = await after.submit(tx)
+            await scene.until_state(second.job_id, "finished")
+            goes_on.set()
+            await scene.until_all_ended()
+    assert scene.metric("worker_claim_total", status="refused", reason="db_claim_reject") == 0
+
+
 async def test_a_flush_in_the_middle_loses_nothing(scene: Scene) -> None:
     ran: list[int] = []
 

@@ -54,6 +54,14 @@ async def test_a_payload_that_does_not_fit_is_buried_with_its_cause() -> None:
     assert left.error.startswith("payload_missing_or_invalid")
 
 
+@pytest.mark.parametrize("payload", [{"x": 1}, ["x"], 7])
+async def test_a_handler_without_arguments_takes_an_empty_payload_only(payload: Any) -> None:
+    async def handler(job: Job) -> None: ...
+
+    assert (await leave_of(handler, held(payload=payload))).how == "bury"
+    assert await ran(handler, held(payload={})) == Finish(7, 1, "ok", None)
+
+
 async def test_an_error_is_tried_again_and_a_permanent_one_is_not() -> None:
     failed = await leave_of(raising(ValueError("no")))
     assert (failed.how, failed.error) == ("retry", "ValueError: no")
