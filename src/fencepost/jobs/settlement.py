@@ -81,14 +81,16 @@ class Settler:
         streams = self._link.streams
         if streams is None:
             return
-        by_stream: defaultdict[str, list[str]] = defaultdict(list)
+        by_stream: defaultdict[str, list[Entry]] = defaultdict(list)
         for entry in entries:
-            by_stream[entry.stream].append(entry.entry_id)
-        for stream, entry_ids in by_stream.items():
+            by_stream[entry.stream].append(entry)
+        for stream, settled in by_stream.items():
             try:
-                await self._remove(streams, stream, entry_ids)
+                await self._remove(streams, stream, [entry.entry_id for entry in settled])
+                if self._link.has_payloads:
+                    await self._forget_payloads(streams, settled)
             except DRIVE_ERRORS as error:
-                _log.warning("xack_error", stream=stream, entries=len(entry_ids), error=str(error))
+                _log.warning("xack_error", stream=stream, entries=len(settled), error=str(error))
                 self._link.failed(error)
                 return
 
@@ -100,6 +102,12 @@ class Settler:
             self._metrics.acknowledge_errors.labels(reason="xack_error").inc()
             await streams.settle(stream, entry_ids)
         crash_point("jobs.ack.after")
+
+    async def _forget_payloads(self, streams: Streams, entries: Iterable[Entry]) -> None:
+        """What the direct path has left in Redis: with every entry, because one that came second may have
+        written its payload after the job was finished. Best effort: it ends by itself, in
+        JOB_PAYLOAD_TTL_SEC."""
+        await streams.unlink([payload_ref(entry.job_id) for entry in entries if entry.job_id is not None])
 
     async def _settle_batches(self) -> None:
         while True:
@@ -153,7 +161,6 @@ class Settler:
                     self._finish_refused(active, reason, done, leaves)
         await self._finish(finishes, done, leaves)
         await self._leave(leaves, done)
-        await self._forget_payloads(committed)
         await self.acknowledge(active.entry for active in done if active.entry is not None)
 
     async def _finish(
@@ -189,17 +196,6 @@ class Settler:
                 self._finish_refused(active, answer.refusal, done, leaves)
         self._metrics.finished("ok", written)
         done += written
-        await self._forget_payloads(written)
-
-    async def _forget_payloads(self, finished: Sequence[Active]) -> None:
-        """What the direct path has left in Redis. Best effort: it ends by itself, in JOB_PAYLOAD_TTL_SEC."""
-        streams = self._link.streams
-        if streams is None or not self._link.has_payloads or not finished:
-            return
-        try:
-            await streams.unlink([payload_ref(active.running.job_id) for active in finished])
-        except DRIVE_ERRORS as error:
-            self._link.failed(error)
 
     async def _leave(self, leaves: Leaves, done: list[Active]) -> None:
         if not leaves:
