@@ -24,8 +24,9 @@ from fencepost.errors import NotFound, Refusal
 from fencepost.flows import ledger
 from fencepost.flows.errors import StartRefused
 from fencepost.flows.frontier import Frontier
-from fencepost.flows.program import Body, decode, encode
+from fencepost.flows.program import Body
 from fencepost.flows.sinks.sink import CheckpointId, Sink
+from fencepost.flows.stored import Stored, decode, encode
 from fencepost.kernel import checkpoint
 from fencepost.kernel.checkpoint import Checkpoint
 from fencepost.kernel.lease import Lease
@@ -82,8 +83,8 @@ class Committer:
         lacking = await self._lacking(durable)
         if lacking is None:
             return await self.restore(body)
-        documents = [decode(each.state) for each in durable if each.state is not None]
-        body.load([document["body"] for document in documents if document.get("body") is not None])
+        stored = [Stored() if each.state is None else decode(each.state) for each in durable]
+        await body.load([each.body for each in stored if each.body is not None])
         body.clean()
         self._number = await self._fp.run(ledger.number(self._resource))
         if not durable:
@@ -95,7 +96,7 @@ class Committer:
             sum(len(each.state or b"") for each in durable[1:]),
             len(durable) - 1,
         )
-        await self._finish(newest, documents[-1].get("staged", {}) if documents else {}, lacking)
+        await self._finish(newest, stored[-1].staged, lacking)
         for sink, name in zip(self._sinks, self._names, strict=True):
             await sink.restored(name, newest.number)
         return Frontier.from_json(newest.frontier)
@@ -204,10 +205,10 @@ class Committer:
     def _state(self, body: Body, more: dict[str, Any] | None) -> tuple[bytes | None, bool]:
         """What to store, and whether it is the whole state. A body without state stores none."""
         if not body.has_state:
-            return (None if more is None else encode({"body": None, **more})), True
+            return (None if more is None else encode(None, **more)), True
         whole = self._durable is None or self._sizes.wants_whole
         document = body.whole() if whole else body.changed()
-        return encode({"body": document, **(more or {})}), whole
+        return encode(document, **(more or {})), whole
 
     def _settled(self, body: Body, number: int, frontier: Any, size: int, *, whole: bool) -> None:
         body.clean()
@@ -261,7 +262,7 @@ class Committer:
         if not durable:
             return frozenset()
         newest = durable[-1]
-        previous = decode(newest.state).get("previous") if newest.state is not None else None
+        previous = decode(newest.state).previous if newest.state is not None else None
         for place, sink in enumerate(self._sinks):
             if not sink.numbered:
                 continue

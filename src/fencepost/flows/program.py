@@ -7,8 +7,10 @@ task, or many tasks with channels between them: neither knows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 from fencepost.flows.errors import GraphRefused, StateMismatch
@@ -18,8 +20,9 @@ from fencepost.flows.node import Node
 from fencepost.flows.record import END
 from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.sources.source import is_timeless
-from fencepost.flows.state import pack, reviver, unpack
+from fencepost.flows.state import reviver
 from fencepost.flows.steps import Batch, Collect, EventTime, Pass, Step
+from fencepost.flows.stored import Document, pieces
 
 HEAD, BORDER, BODY = "head", "border", "body"
 
@@ -286,8 +289,8 @@ class Body:
         for state in self._states().values():
             state.clean()
 
-    def load(self, documents: Sequence[Mapping[str, Any]]) -> None:
-        """A whole state and the changes that followed it."""
+    async def load(self, documents: Sequence[Document]) -> None:
+        """A whole state and the changes that followed it. Others get their turn meanwhile."""
         states = self._states()
         for document in documents:
             for name, pairs in self._migrated(document):
@@ -297,31 +300,32 @@ class Body:
                         f"{name.partition('/')[0]!r} that "
                         "the graph does not have. Give the step its old name (name=), or begin a new flow."
                     )
-                states[name].load(pairs)
-            self._watermark = document["watermark"]
-            if self._merge is not None and document.get("merge") is not None:
-                self._merge.load(document["merge"], self._program.revivers())
+                for piece in pairs:
+                    states[name].load(piece)
+                    await asyncio.sleep(0)
+            self._watermark = document.watermark
+            if self._merge is not None and document.merge is not None:
+                self._merge.load(document.merge, self._program.revivers())
         for step in self._steps:
             step.loaded()
 
-    def _migrated(self, document: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    def _migrated(self, document: Document) -> Iterator[tuple[str, Iterable[list[Any]]]]:
+        """The pairs of each step, piece by piece; a migration gets all of them at once."""
         today = self._program.versions()
         migrations = self._program.flow.migrations
-        migrated: list[tuple[str, Any]] = []
-        for name, pairs in document["steps"].items():
+        for name, pairs in document.steps.items():
             step = name.partition("/")[0]
-            stored = document["versions"].get(step, 1)
+            stored = document.versions.get(step, 1)
             if step not in today or stored == today[step]:
-                migrated.append((name, pairs))
+                yield name, pieces(pairs)
             elif step in migrations:
-                migrated.append((name, migrations[step](stored, pairs)))
+                yield name, [migrations[step](stored, list(chain.from_iterable(pieces(pairs))))]
             else:
                 raise StateMismatch(
                     f"The state of {step} was stored by version {stored} and the graph has version "
                     f"{today[step]}. "
                     f"Give the flow migrations={{{step!r}: function}}, or the step version={stored}."
                 )
-        return migrated
 
     def _states(self) -> dict[str, Any]:
         return {f"{step.name}/{name}": state for step in self._steps for name, state in step.states.items()}
@@ -342,13 +346,4 @@ def least(watermarks: Sequence[float | None]) -> float | None:
     return min(timed) if timed else None
 
 
-def encode(document: Mapping[str, Any]) -> bytes:
-    return pack(document)
-
-
-def decode(data: bytes) -> dict[str, Any]:
-    document: dict[str, Any] = unpack(data)
-    return document
-
-
-__all__ = ["END", "Body", "Head", "Program", "decode", "encode", "least"]
+__all__ = ["END", "Body", "Head", "Program", "least"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -56,8 +56,8 @@ class KeyedState:
         values = self.values
         return [[key, values[key]] if key in values else [key] for key in self.dirty]
 
-    def whole(self) -> list[Any]:
-        return list(self.values.items())
+    def whole(self) -> Collection[Any]:
+        return self.values.items()
 
     def clean(self) -> None:
         self.dirty.clear()

@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from fencepost.flows.graph import Flow
-from fencepost.flows.program import Body, Head, Program, decode, encode, least
+from fencepost.flows.program import Body, Head, Program, least
 from fencepost.flows.record import END
 from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.sources.source import is_timeless
 from fencepost.flows.state import as_key, pack, unpack
 from fencepost.flows.steps import Batch
+from fencepost.flows.stored import decode, encode
 from fencepost.testing.errors import KitError, PointMissed
 from fencepost.testing.flow_windows import DURABLE, windows_of
 
@@ -122,10 +123,11 @@ class _Run:
         marks = [(sender.at, sender.head.watermark) for sender in self.senders]
         return _Checkpoint(encode(self.body.whole()), marks)
 
-    def restore(self, checkpoint: _Checkpoint) -> None:
+    async def restore(self, checkpoint: _Checkpoint) -> None:
         """As another process would: with new steps, from the bytes."""
         self.body = Body(self.program, senders=len(self.senders))
-        self.body.load([decode(checkpoint.state)])
+        stored = decode(checkpoint.state).body
+        await self.body.load([stored] if stored is not None else [])
         for sender, (at, watermark) in zip(self.senders, checkpoint.marks, strict=True):
             sender.at = at
             sender.head = Head(self.program, sender.source)
@@ -188,15 +190,15 @@ async def _run(
         crashed = crashed or strikes
         is_repeat = strikes and crash is not None and not crash.is_durable
         if is_repeat:
-            run.restore(durable)
+            await run.restore(durable)
             continue
         run.outcome.add(outputs)
         if crash is not None:
             durable = run.checkpoint()
         if strikes:
-            run.restore(durable)
+            await run.restore(durable)
         elif restart_every is not None and commits % restart_every == 0:
-            run.restore(run.checkpoint())
+            await run.restore(run.checkpoint())
     if crash is not None and not crashed:
         raise PointMissed(f"{crash.window} was not reached {crash.nth} times: there were {commits} commits.")
     return run.outcome

@@ -19,13 +19,11 @@ from fencepost.flows import (
     ListSink,
     Session,
     Sliding,
-    StateMismatch,
     TableSink,
     Tumbling,
     WindowResult,
 )
 from fencepost.flows.graph import KeyedStream, Stream
-from fencepost.flows.program import Body, Program, decode, encode
 from fencepost.testing import FlowOutcome, run_flow
 
 Way = dict[str, Any]
@@ -268,30 +266,6 @@ def test_the_merge_of_partitions_is_the_same_whoever_is_faster(
         return Counter(repr((r[0], s and list(s), list(r))) for s, r in outcome.of())
 
     assert by_key(first) == by_key(second)
-
-
-def test_state_of_another_version_is_refused_or_converted() -> None:
-    keyed = numbers().key_by(lambda n: n % 2)
-    old = Body(Program(keyed.fold(0, lambda s, n: s + n, name="sums").sink(TableSink())), senders=1)
-    stored = decode(encode({**old.whole(), "steps": {"sums/value": [[1, 5]]}}))
-    newer = keyed.fold([0], lambda s, n: [s[0] + n], name="sums", version=2).sink(TableSink())
-
-    with pytest.raises(StateMismatch, match="version 1 and the graph has version 2"):
-        Body(Program(newer), senders=1).load([stored])
-
-    converting = Flow("f", migrations={"sums": lambda version, pairs: [[k, [v]] for k, v in pairs]})
-    same = converting.source(IterableSource([], name="in")).key_by(lambda n: n % 2)
-    body = Body(Program(same.fold([0], lambda s, n: s, name="sums", version=2).sink(TableSink())), senders=1)
-    body.load([stored])
-    assert body.whole()["steps"] == {"sums/value": [(1, [5])]}
-
-
-def test_state_of_a_step_that_is_gone_is_refused() -> None:
-    flow = numbers().key_by(str).count(name="counts").sink(TableSink())
-    stored: dict[str, Any] = {"versions": {}, "steps": {"sums/value": []}, "watermark": 0.0, "merge": None}
-
-    with pytest.raises(StateMismatch, match="sums"):
-        Body(Program(flow), senders=1).load([stored])
 
 
 def test_an_unknown_guarantee_is_refused() -> None:
