@@ -34,7 +34,7 @@ def serve() -> Iterator[Serve]:
 
 def ask(endpoint: Endpoint, path: str, method: str = "GET") -> tuple[int, bytes, http.client.HTTPResponse]:
     place = urlsplit(endpoint.url)
-    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=10)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=60)
     try:
         connection.request(method, path)
         response = connection.getresponse()

@@ -65,5 +65,5 @@ async def test_stopping_lets_the_tick_end() -> None:
     stopping = asyncio.create_task(loop.stop())
     await asyncio.sleep(0)
     go_on.set()
-    await asyncio.wait_for(stopping, 5)
+    await asyncio.wait_for(stopping, 60)
     assert ended.is_set()

@@ -24,7 +24,7 @@ async def an_entry_outlives_its_worker_until_the_commit(stage: Stage, clock: Clo
     """Killed when the handler has returned and nothing is written: the entry is still somebody's."""
     stage.ask("bare", ["page"])
     with stage.child(crash="jobs.settle.before_finish:kill", mutant=mutant) as child:
-        await asyncio.to_thread(child.be_killed, within=30)
+        await asyncio.to_thread(child.be_killed, within=60)
     with stage.redis() as redis:
         assert len(redis.xpending_range(STREAM, GROUP, "-", "+", 10)) == 1
 

@@ -22,7 +22,7 @@ async def main() -> None:
         worker = fp.worker()
         working = asyncio.create_task(worker.run())
         try:
-            await fp.result(submitted, within=30)
+            await fp.result(submitted, within=60)
         except JobFailed:
             sys.stderr.write("the job has failed\n")
         worker.stop()

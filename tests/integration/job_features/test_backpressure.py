@@ -86,7 +86,7 @@ async def test_whoever_can_wait_is_let_in_when_there_is_room(fp: Fencepost, eyes
     first = await fp.submit(one.submission(1))
     with pytest.raises(Backpressure):
         await fp.submit(one.submission(2), within=0.1)
-    waiting = asyncio.create_task(fp.submit(one.submission(2), within=30))
+    waiting = asyncio.create_task(fp.submit(one.submission(2), within=60))
     await fp.run(kernel_job.cancel(first.job_id, "test"))
     assert (await waiting).created
 
@@ -95,7 +95,7 @@ async def test_a_worker_makes_room(fp: Fencepost, working: Working) -> None:
     one = declare(fp)
     await fp.run(queue.bound("work", 2, "test"))
     async with working(fp):
-        jobs = [await fp.submit(one.submission(n), within=30) for n in range(12)]
+        jobs = [await fp.submit(one.submission(n), within=60) for n in range(12)]
         for job in jobs:
             await fp.result(job, within=60)
 
@@ -108,6 +108,6 @@ def test_the_sync_form_waits_alike(database: Database) -> None:
         first = fp.submit(one.submission(1))
         with pytest.raises(Backpressure):
             fp.submit(one.submission(2))
-        waiting = threads.submit(fp.submit, one.submission(2), within=30)
+        waiting = threads.submit(fp.submit, one.submission(2), within=60)
         fp.run(kernel_job.cancel(first.job_id, "test"))
         assert waiting.result(30).created

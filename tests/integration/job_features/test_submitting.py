@@ -93,7 +93,7 @@ async def test_a_concurrency_key_lets_so_many_run(fp: Fencepost, eyes: Eyes, wor
     async with working(fp):
         async with fp.transaction() as tx:
             jobs = await one.submit_many(tx, [{"user": 1}] * 10)
-        await asyncio.gather(*(fp.result(job, within=30) for job in jobs))
+        await asyncio.gather(*(fp.result(job, within=60) for job in jobs))
     assert most == 2
 
 

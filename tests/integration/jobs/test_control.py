@@ -46,7 +46,7 @@ async def test_a_running_job_is_told_to_stop_and_ends_as_cancelled(scene: Scene)
     async with scene.fp.transaction() as tx:
         submitted = await long.submit(tx)
     async with scene.working():
-        await asyncio.wait_for(began.wait(), 10)
+        await asyncio.wait_for(began.wait(), 60)
         assert await scene.fp.run(kernel_job.cancel(submitted.job_id, "carol")) == "requested"
         await scene.until_state(submitted.job_id, "cancelled")
         await scene.until_empty()
@@ -65,7 +65,7 @@ async def test_a_running_sync_job_sees_that_it_was_cancelled(scene: Scene) -> No
     async with scene.fp.transaction() as tx:
         submitted = await long.submit(tx)
     async with scene.working():
-        await asyncio.wait_for(began.wait(), 10)
+        await asyncio.wait_for(began.wait(), 60)
         await scene.fp.run(kernel_job.cancel(submitted.job_id, "carol"))
         await scene.until_state(submitted.job_id, "cancelled")
 
@@ -88,7 +88,7 @@ async def test_a_finish_after_the_cancel_is_refused_and_the_job_ends_as_cancelle
             go_on.clear()
             async with scene.fp.transaction() as tx:
                 submitted = await deaf.submit(tx, how=how)
-            await asyncio.wait_for(began.wait(), 10)
+            await asyncio.wait_for(began.wait(), 60)
             await scene.fp.run(kernel_job.cancel(submitted.job_id, "carol"))
             go_on.set()
             await scene.until_state(submitted.job_id, "cancelled")

@@ -56,7 +56,7 @@ async def test_the_entry_of_a_long_job_is_not_taken_away(scene: Scene) -> None:
         submitted = await long.submit(tx)
     settings = quick(lease_seconds=1, reclaim_grace_seconds=0)
     async with scene.working(settings) as holder:
-        await asyncio.wait_for(began.wait(), 10)
+        await asyncio.wait_for(began.wait(), 60)
         async with scene.working(settings):
             with Signals() as signals:
                 await signals.wait("heartbeat.beat", count=20)
@@ -83,13 +83,13 @@ async def test_a_lost_lease_stops_the_handler_and_nothing_is_written(scene: Scen
     async with scene.fp.transaction() as tx:
         submitted = await long.submit(tx)
     async with scene.working():
-        await asyncio.wait_for(began.wait(), 10)
+        await asyncio.wait_for(began.wait(), 60)
         # Somebody takes it over, as after an expiry that this worker did not notice.
         scene.execute(
             "update fencepost.job_running set attempt = attempt + 1, owner = 'successor',"
             " expires_at = expires_at + interval '1 hour'"
         )
-        await asyncio.wait_for(stopped.wait(), 10)
+        await asyncio.wait_for(stopped.wait(), 60)
         await scene.until("the place is free", lambda: scene.metric("worker_active_jobs") == 0)
         seen = scene.job(submitted.job_id)
         assert (seen.state, seen.owner, seen.attempt) == ("running", "successor", 2)
@@ -118,9 +118,9 @@ async def test_a_database_that_falls_silent_does_not_keep_a_job_running(database
             async with scene.fp.transaction() as tx:
                 submitted = await long.submit(tx)
             async with scene.working(quick(lease_seconds=1)):
-                await asyncio.wait_for(began.wait(), 10)
+                await asyncio.wait_for(began.wait(), 60)
                 proxy.swallow()
-                await asyncio.wait_for(stopped.wait(), 10)
+                await asyncio.wait_for(stopped.wait(), 60)
                 proxy.heal()
                 seen = await scene.until_state(submitted.job_id, "finished")
             assert seen.attempt == 2
@@ -144,7 +144,7 @@ async def test_progress_after_a_takeover_is_refused(scene: Scene) -> None:
     async with scene.fp.transaction() as tx:
         await report.submit(tx)
     async with scene.working(quick(lease_seconds=120, heartbeat_seconds=60)):
-        await asyncio.wait_for(began.wait(), 10)
+        await asyncio.wait_for(began.wait(), 60)
         scene.execute("update fencepost.job_running set attempt = attempt + 1, owner = 'successor'")
         go_on.set()
         await scene.until("it was refused", lambda: bool(refusals))
@@ -173,5 +173,5 @@ async def test_a_claim_whose_answer_comes_after_its_lease_frees_its_place(scene:
         running = asyncio.create_task(worker.run())
         await scene.until_all_ended()
     worker.stop()
-    await asyncio.wait_for(running, 30)
+    await asyncio.wait_for(running, 60)
     assert [scene.job(job_id).state for job_id in jobs] == ["finished"] * 3

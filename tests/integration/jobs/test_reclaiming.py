@@ -165,7 +165,7 @@ async def test_a_holder_that_stands_still_inside_its_fence_is_ended_past_the_gra
         holder.pgconn.exec_(b"copy effect (note) from stdin")
         clock.advance(61)
         async with scene.working():
-            await scene.until_state(job_id, "finished", within=40)
+            await scene.until_state(job_id, "finished", within=60)
         holder.close()
     assert ran == [job_id]
     assert scene.value("select count(*) from effect") == 0
@@ -182,7 +182,7 @@ async def test_a_full_worker_takes_nothing_over(scene: Scene) -> None:
 
     first = await submit(scene)
     async with scene.working(quick(concurrency=1)):
-        await asyncio.wait_for(began.wait(), 10)
+        await asyncio.wait_for(began.wait(), 60)
         second = await submit(scene)
         recorded(scene, second, abandoned(scene, second))
         with Signals() as signals:

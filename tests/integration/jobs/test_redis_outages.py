@@ -364,7 +364,7 @@ async def _driving_only(scene: Scene) -> AsyncGenerator[None]:
         "update fencepost.job_waiting set run_at = run_at + interval '1 hour' where queue <> 'obstacle'"
     )
     async with scene.working(quick(concurrency=1)) as worker:
-        await asyncio.wait_for(took_place.wait(), 10)
+        await asyncio.wait_for(took_place.wait(), 60)
         scene.execute("update fencepost.job_waiting set run_at = run_at - interval '1 hour'")
         try:
             yield

@@ -108,7 +108,7 @@ async def test_a_thread_that_outlives_its_time_keeps_its_place_and_writes_nothin
 
     @scene.fp.job("default", attempts=1, timeout=0.1)
     def stuck(job: Job) -> None:
-        let_go.wait(20)
+        let_go.wait(60)
         try:
             with job.finish_sync() as tx:
                 tx.execute("insert into effect (job_id) values (%s)", (job.id,))
@@ -132,7 +132,7 @@ async def test_a_thread_that_outlives_its_time_keeps_its_place_and_writes_nothin
         assert scene.job(next_one.job_id).state in ("pending", "dispatched")
         let_go.set()
         await scene.until_state(next_one.job_id, "finished")
-    assert wrote.wait(10)
+    assert wrote.wait(60)
     assert refusals == ["AlreadyFinished"]
     assert scene.value("select count(*) from effect") == 0
 

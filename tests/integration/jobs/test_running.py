@@ -104,7 +104,7 @@ async def test_a_block_that_fails_takes_its_writes_and_the_finish_with_it(scene:
 
 
 async def test_sync_handlers_run_in_threads_beside_each_other(scene: Scene) -> None:
-    together = threading.Barrier(5, timeout=10)
+    together = threading.Barrier(5, timeout=60)
 
     @scene.fp.job("default")
     def meet(job: Job, x: int) -> str:

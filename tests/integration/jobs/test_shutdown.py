@@ -25,12 +25,12 @@ async def test_what_runs_may_end_and_nothing_new_begins(scene: Scene) -> None:
         first = await slow.submit(tx)
     worker = scene.fp.worker(quick())
     running = asyncio.create_task(worker.run())
-    await asyncio.wait_for(began.wait(), 10)
+    await asyncio.wait_for(began.wait(), 60)
     worker.stop()
     async with scene.fp.transaction() as tx:
         second = await slow.submit(tx)
     go_on.set()
-    await asyncio.wait_for(running, 20)
+    await asyncio.wait_for(running, 60)
     assert scene.job(first.job_id).result == "ended in peace"
     assert scene.job(second.job_id).state in WAITING
 
@@ -55,7 +55,7 @@ async def test_what_does_not_end_in_time_is_given_back_with_its_try(scene: Scene
         async with scene.fp.transaction() as tx:
             submitted = await handler.submit(tx)
         async with scene.working(quick(drain_seconds=0)):
-            await asyncio.wait_for(began.wait(), 10)
+            await asyncio.wait_for(began.wait(), 60)
         seen = scene.job(submitted.job_id)
         assert (seen.state in WAITING, seen.tries, seen.attempt) == (True, 0, 1)
         assert scene.events(submitted.job_id) == ["released"]
@@ -81,7 +81,7 @@ async def test_a_handler_that_will_not_be_cancelled_does_not_keep_the_worker(
     async with scene.fp.transaction() as tx:
         submitted = await stubborn.submit(tx)
     async with scene.working(quick(drain_seconds=0)):
-        await asyncio.wait_for(began.wait(), 10)
+        await asyncio.wait_for(began.wait(), 60)
     # It is left to its lease.
     assert scene.job(submitted.job_id).state == "running"
     ended.set()
@@ -95,7 +95,7 @@ async def test_a_stop_does_not_lose_a_claim_that_is_on_its_way(scene: Scene) -> 
         submitted = await quick_one.submit(tx)
     worker = scene.fp.worker(quick())
     with at_crash_point("jobs.claim.after_commit", worker.stop):
-        await asyncio.wait_for(worker.run(), 20)
+        await asyncio.wait_for(worker.run(), 60)
     assert scene.job(submitted.job_id).state == "finished"
 
 
@@ -146,7 +146,7 @@ async def test_a_stop_interrupts_a_wait_for_entries(scene: Scene) -> None:
         await signals.wait("dispatch.ticked", count=3)
         began = time.monotonic()
         worker.stop()
-        await asyncio.wait_for(running, 10)
+        await asyncio.wait_for(running, 60)
     # The read blocks for two seconds.
     assert time.monotonic() - began < 1.5
 
@@ -162,7 +162,7 @@ async def test_a_cancelled_worker_leaves_in_order_too(scene: Scene) -> None:
     async with scene.fp.transaction() as tx:
         submitted = await endless.submit(tx)
     running = asyncio.create_task(scene.fp.worker(quick(drain_seconds=0)).run())
-    await asyncio.wait_for(began.wait(), 10)
+    await asyncio.wait_for(began.wait(), 60)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert scene.job(submitted.job_id).state in WAITING

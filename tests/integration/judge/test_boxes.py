@@ -167,7 +167,7 @@ async def test_another_attempt_in_the_answer_is_counted_and_overridden(stage: St
 async def test_a_box_that_floods_is_drained_cut_and_not_believed(stage: Stage) -> None:
     flood = _script(stage, "head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2")
     async with stage.boxes(agents=False, box_program=flood) as boxes:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             ran = await stage.run(boxes, ["/app/zoo", "who_am_i"])
 
     assert ran.outcome.verdict is Verdict.SE

@@ -51,7 +51,7 @@ async def test_a_database_that_is_away_is_unavailable(
                language plpgsql stable as $$ begin perform pg_sleep(5); end $$"""
         )
     with pytest.raises(Unavailable):
-        await asyncio.wait_for(_ended(counters, database), 20)
+        await asyncio.wait_for(_ended(counters, database), 60)
 
 
 async def _ended(counters: Pipeline[str, Addition], database: Database) -> None:

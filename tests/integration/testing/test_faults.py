@@ -99,7 +99,7 @@ def test_a_half_open_connection_answers_nothing_and_stays(proxy: Proxy, database
     with closing(psycopg.connect(proxy.url)) as connection:
         connection.execute("insert into note values ('a')")
         connection.pgconn.send_query(b"commit")
-        assert ambush.sprung.wait(10)
+        assert ambush.sprung.wait(60)
         connection.pgconn.consume_input()
         assert connection.pgconn.is_busy()
         assert notes(database) == ["a"]

@@ -35,7 +35,7 @@ class Desk:
     async def open(self) -> AsyncGenerator[None]:
         task = asyncio.create_task(self.settler.run())
         yield
-        await asyncio.wait_for(self.settler.drain(), 10)
+        await asyncio.wait_for(self.settler.drain(), 60)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

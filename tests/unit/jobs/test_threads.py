@@ -35,7 +35,7 @@ async def test_what_it_raises_is_raised_here(error: BaseException) -> None:
 async def test_a_stop_iteration_does_not_hang_the_caller() -> None:
     threads = HandlerThreads(lambda: None)
     with pytest.raises(RuntimeError, match="StopIteration"):
-        await asyncio.wait_for(threads.call(lambda: next(iter(()))), 5)
+        await asyncio.wait_for(threads.call(lambda: next(iter(()))), 60)
     threads.close()
 
 
@@ -46,19 +46,19 @@ async def test_a_caller_who_gives_up_leaves_the_thread_behind_until_it_returns()
 
     def slow() -> None:
         started.set()
-        go_on.wait(10)
+        go_on.wait(60)
 
     task = asyncio.create_task(threads.call(slow))
-    await asyncio.to_thread(started.wait, 10)
+    await asyncio.to_thread(started.wait, 60)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     assert threads.left_behind == 1
     # The next one does not wait for it.
-    assert await asyncio.wait_for(threads.call(lambda: "next"), 5) == "next"
+    assert await asyncio.wait_for(threads.call(lambda: "next"), 60) == "next"
     returned.clear()
     go_on.set()
-    await asyncio.wait_for(returned.wait(), 5)
+    await asyncio.wait_for(returned.wait(), 60)
     assert threads.left_behind == 0
     threads.close()
 
