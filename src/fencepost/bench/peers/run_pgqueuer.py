@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import asyncpg
+import uvloop
 from handlers import AsyncHandlers
 from pgqueuer import AsyncpgPoolDriver, PgQueuer, Queries
 from runner import Order, play, run_until_told
@@ -28,7 +29,8 @@ class Pgqueuer:
             await Queries(AsyncpgPoolDriver(pool)).install()
 
     def work(self, order: Order) -> None:
-        asyncio.run(self._work(order))
+        # As its command line does.
+        uvloop.run(self._work(order))
 
     async def _work(self, order: Order) -> None:
         async with asyncpg.create_pool(order.postgres_url, min_size=2) as pool:
