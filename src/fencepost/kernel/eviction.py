@@ -125,7 +125,9 @@ async def outwait(
             await look()
         return await waiting
     finally:
+        # Whoever gives up leaves with nothing under way: what undoes the attempt is of his own transaction.
         waiting.cancel()
+        await asyncio.wait([waiting])
 
 
 def take_over_sync(connect: Connect, takeover: Takeover[T], patience: Patience | None = None) -> T:

@@ -12,13 +12,24 @@ from fencepost.mutations.errors import Aborted, FailedPrecondition
 from fencepost.mutations.settings import MutationSettings
 from fencepost.players import reading, rules
 from fencepost.players.distributor import bump
-from fencepost.players.requests import ClearDungeon, GrantItems, Transfer, UseItem
+from fencepost.players.requests import (
+    ClearDungeon,
+    CreatePlayer,
+    GrantItems,
+    PlayerRequest,
+    Transfer,
+    UseItem,
+)
 from fencepost.players.service import Players
 from fencepost.testing import at_crash_point
 from tests.integration.kernel.caller import Caller
 from tests.integration.players.conftest import Node, balances, enrol
 
 BOX = UseItem(player_id="ann", item="box", count=20)
+
+
+def gold(player_id: str) -> GrantItems:
+    return GrantItems(player_id=player_id, resources={"gold": 1})
 
 
 def bumping(database: Database, player_id: str = "ann") -> Any:
@@ -102,7 +113,7 @@ async def test_concurrent_mutations_of_one_player_all_take_effect(players: Playe
     await enrol(players, "ann")
 
     async def grant(n: int) -> None:
-        request = GrantItems(player_id="ann", resources={"gold": 1})
+        request = gold("ann")
         while True:
             try:
                 await players.run(request, request_id=f"grant-{n}")
@@ -145,7 +156,7 @@ async def test_joined_to_a_transaction_it_commits_with_it_or_not_at_all(players:
     assert await balances(players, "ann") == {"box": 100}
     async with players.fp.transaction() as tx:
         first = await players.join(tx, BOX, request_id="r1")
-        await players.join(tx, GrantItems(player_id="ann", resources={"gold": 1}), request_id="r2")
+        await players.join(tx, gold("ann"), request_id="r2")
     assert (await players.run(BOX, request_id="r1")).response == first.response
     assert (await balances(players, "ann"))["box"] == 80
 
@@ -167,7 +178,7 @@ async def test_a_refusal_inside_a_transaction_can_be_answered_for(players: Playe
     async with players.fp.transaction() as tx:
         with pytest.raises(FailedPrecondition):
             await players.join(tx, BOX, request_id="r1")
-        await players.join(tx, GrantItems(player_id="ann", resources={"gold": 1}), request_id="r2")
+        await players.join(tx, gold("ann"), request_id="r2")
     assert await balances(players, "ann") == {"gold": 1}
 
 
@@ -204,12 +215,29 @@ async def test_a_frozen_transaction_is_ended_by_the_database_when_its_bound_is_o
         holder.failed("25P03", "select 1")
 
 
-async def test_the_bound_holds_for_a_joined_mutation_too(players: Players) -> None:
+@pytest.mark.parametrize("request_", [BOX, CreatePlayer(player_id="bob")])
+async def test_the_bound_holds_for_a_joined_mutation_too(players: Players, request_: PlayerRequest) -> None:
     await enrol(players, "ann", items={"box": 100})
     async with players.fp.transaction() as tx:
-        await players.join(tx, BOX, request_id="r1")
+        await players.join(tx, request_, request_id="r1")
         row = await (await tx.execute("show idle_in_transaction_session_timeout")).fetchone()
         assert row == ("10s",)
+
+
+async def test_a_joined_mutation_that_is_given_up_is_undone_before_its_caller_goes_on(
+    players: Players, database: Database
+) -> None:
+    for name in ("ann", "bob"):
+        await enrol(players, name)
+    with closing(Caller(database.url)) as holder, holder.transaction():
+        holder.execute(BUMP)
+        async with players.fp.transaction() as tx:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await players.join(tx, gold("ann"), request_id="r1")
+            await players.join(tx, gold("bob"), request_id="r1")
+    assert await balances(players, "ann") == {}
+    assert await balances(players, "bob") == {"gold": 1}
 
 
 def test_the_call_that_bumps_names_its_function() -> None:
@@ -226,9 +254,9 @@ async def test_two_transactions_that_meet_crosswise_end_and_one_is_told_to_begin
     async def both(first: str, second: str, key: str) -> str:
         try:
             async with players.fp.transaction() as tx:
-                await players.join(tx, GrantItems(player_id=first, resources={"gold": 1}), request_id=key)
+                await players.join(tx, gold(first), request_id=key)
                 await both_hold.wait()
-                await players.join(tx, GrantItems(player_id=second, resources={"gold": 1}), request_id=key)
+                await players.join(tx, gold(second), request_id=key)
         except Aborted as error:
             return str(error.meta["reason"])
         return "done"

@@ -78,7 +78,7 @@ def admin(database: Database) -> Iterator[Caller]:
             "select fencepost.player_execute('player:ann', 'k0', 'd', null, 'CreatePlayer', null, null, %s)",
             json.dumps({"create": True, "parties": [{"player": "ann", "change": {}}]}),
         )
-        # Five seconds of waiting are right for a service, and long for a test.
+        # Half a minute of waiting is right for a service, and long for a test.
         caller.execute("alter function fencepost.player_bump set lock_timeout = '100ms'")
         caller.execute("alter function fencepost.player_execute set lock_timeout = '100ms'")
         yield caller

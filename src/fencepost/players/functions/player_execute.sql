@@ -21,6 +21,8 @@ begin
     return;
   end if;
   perform fencepost._check_text('method', p_method, 128);
+  -- Only a caller with a transaction of its own can stand still in here: it does so for ten seconds at most.
+  perform fencepost._bound_idle_time(fencepost._player_hold_max());
   if (p_plan -> 'create')::boolean then
     perform fencepost._player_create(v_acting);
   else
@@ -198,8 +200,6 @@ declare
   v_version bigint;
   v_missing text;
 begin
-  -- Only a caller with a transaction of its own can stand still in here: it does so for ten seconds at most.
-  perform fencepost._bound_idle_time(fencepost._player_hold_max());
   if cardinality(p_players) = 1 then
     select 1, p.version into v_found, v_version from fencepost.player p where p.player_id = p_acting for update;
   else
