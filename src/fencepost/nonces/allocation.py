@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from fencepost.errors import InvalidInput
 from fencepost.kernel.call import Call, column, duration, each, nothing, one, optional_text, scalar, text
 from fencepost.kernel.lease import Lease
 from fencepost.nonces.signer import Signer
@@ -14,6 +15,9 @@ from fencepost.nonces.signer import Signer
 Status = Literal["HELD", "SIGNING", "SIGNED", "BROADCAST", "CONSUMED", "RELEASED"]
 End = Literal["used", "recyclable"]
 URL_BEGINS = ("http://", "https://")
+REQUEST_ID_BYTES_MAX = 200
+# A transaction's nonce is reserved under the one, what a recovery holds for somebody outside under the other.
+OUR_REQUESTS = ("tx:", "recovered:")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +145,20 @@ def reserve(
         ),
         each(Reservation),
     )
+
+
+def check_request_id(given: str) -> None:
+    """As the database does: one that it would refuse must not be in a statement with those of others."""
+    size = len(text("request_id", given).encode())
+    if not 0 < size <= REQUEST_ID_BYTES_MAX:
+        raise InvalidInput(
+            f"request_id has {size} bytes; allowed: 1 to {REQUEST_ID_BYTES_MAX}.", field="request_id"
+        )
+    if given.startswith(OUR_REQUESTS):
+        raise InvalidInput(
+            f"request_id begins with {' or '.join(OUR_REQUESTS)}, which only this service's own requests do.",
+            field="request_id",
+        )
 
 
 def mark_used(

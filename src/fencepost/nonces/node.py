@@ -95,6 +95,8 @@ class Node:
 
     async def reserve(self, signer: Signer, request_ids: Sequence[str]) -> list[Reservation]:
         """A nonce for each request, in their order. SignerElsewhere when another node has the signer."""
+        for request_id in request_ids:
+            allocation.check_request_id(request_id)
         if self.settings.mode == "basic":
             return await self._reserve(signer, request_ids)
         self._refuse_strangers(signer)

@@ -105,6 +105,8 @@ BAD: list[tuple[str, dict[str, object], str]] = [
     (f"/nonces/1/{SIGNER}00/reserve", {"request_id": "r"}, "signer"),
     (f"{PATH}/reserve", {}, "request_id"),
     (f"{PATH}/reserve", {"request_id": ""}, "request_id"),
+    (f"{PATH}/reserve", {"request_id": "tx:7"}, "request_id"),
+    (f"{PATH}/reserve", {"request_id": "ü" * 150}, "request_id"),
     (f"{PATH}/reserve", {"request_id": "r", "count": 0}, "count"),
     (f"{PATH}/reserve", {"request_id": "r", "count": 1001}, "count"),
     (f"{PATH}/reserve", {"request_id": "r", "reqest": 1}, "reqest"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.errors import Backpressure
+from fencepost.errors import Backpressure, InvalidInput
 from fencepost.kernel.call import Call
 from fencepost.nonces.errors import SignerElsewhere
 from fencepost.nonces.node import Node
@@ -155,6 +155,19 @@ async def test_the_queue_keeps_the_order_of_arrival(town: Town) -> None:
     node = await town.node(mode="queue", lease_seconds=300, batch_max=7)
 
     assert await reserve_many([node], 50) == list(range(50))
+
+
+async def test_a_request_that_is_refused_is_refused_alone(town: Town) -> None:
+    """Whatever the database would say no to is not in the statement of those who wait beside it."""
+    node = await town.node(mode="queue", lease_seconds=300)
+    bad = ["", "ü" * 150, "x" * 201, "a\0b", "\ud800", "tx:7", "recovered:0:1"]
+    ids = ["r1", *bad, "x" * 200, "r2"]
+
+    answers = await asyncio.gather(*(node.reserve(ALICE, [one]) for one in ids), return_exceptions=True)
+
+    refused = [one for one, answer in zip(ids, answers, strict=True) if isinstance(answer, InvalidInput)]
+    assert refused == bad
+    assert [answer[0].nonce for answer in answers if not isinstance(answer, BaseException)] == [0, 1, 2]
 
 
 async def test_a_full_queue_says_so_and_reserves_nothing(town: Town) -> None:

@@ -61,6 +61,19 @@ begin
   end if;
 end $$;
 
+-- A caller's request id. Two beginnings are not his: a transaction's nonce is reserved as tx:ID, and what a recovery holds for somebody
+-- outside as recovered:NONCE:HOLD. Under such an id he would be given another's nonce, or another his.
+create or replace function fencepost._nonce_check_request_id(p_id text) returns void
+language plpgsql immutable
+as $$
+begin
+  perform fencepost._check_text('request_id', p_id, 200);
+  if p_id ^@ 'tx:' or p_id ^@ 'recovered:' then
+    raise exception 'request_id begins with "tx:" or "recovered:", which only this service''s own requests do.'
+      using errcode = 'ZF100', detail = '{"field": "request_id"}';
+  end if;
+end $$;
+
 -- Reserve a nonce for each request, one statement for all; answers in the order of the requests. Fenced. With
 -- p_caller_signs the nonce leaves the house: only its caller, or the chain, can give it back. Served by the primary key,
 -- nonce_allocation_request and nonce_allocation_gaps.
@@ -82,8 +95,8 @@ begin
     raise exception 'request_ids and caller_signs must not be null.' using errcode = 'ZF100', detail = '{"field": "request_ids"}';
   end if;
   -- Only what will be refused: calling it for each of five hundred takes a sixth of the whole statement.
-  perform fencepost._check_text('request_id', r.id, 200) from unnest(p_request_ids) r (id)
-  where r.id is null or r.id = '' or octet_length(r.id) > 200;
+  perform fencepost._nonce_check_request_id(r.id) from unnest(p_request_ids) r (id)
+  where r.id is null or r.id = '' or octet_length(r.id) > 200 or r.id ^@ 'tx:' or r.id ^@ 'recovered:';
   v_id := fencepost._nonce_fence('reserve', p_chain_id, p_signer, p_owner, p_token);
   select * into v_all from fencepost._nonce_reserve(v_id, p_token, p_request_ids, p_locked_for, p_caller_signs);
   if v_all.first_nonce is not null then
