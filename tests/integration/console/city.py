@@ -23,7 +23,7 @@ from fencepost.players.requests import CreatePlayer, GrantItems, ItemGrant
 from fencepost.players.service import Players
 from tests.integration.console.crowd import OWNER, Crowd
 from tests.integration.kernel.caller import Caller
-from tests.integration.nonces.desk import CHAIN, SIGNER, Desk
+from tests.integration.nonces.desk import CHAIN, LONG, SIGNER, Desk
 from tests.integration.orders.market import BROKER, Market
 from tests.integration.players import game
 
@@ -92,7 +92,7 @@ class City(Crowd):
     def _sign(self) -> None:
         caller = Caller(self._database.url)
         with closing(caller.connection):
-            node = Desk(caller, OWNER)
+            node = Desk(caller, OWNER, ttl=LONG)
             node.acquire()
             first, second, _ = node.reserve("n1", "n2", "n3")
             node.used(first, tx_hash="0x" + "12" * 32)

@@ -9,6 +9,8 @@ CHAIN = 1
 SIGNER = "0x" + "ab" * 20
 RESOURCE = f"signer:{CHAIN}:{SIGNER}"
 TTL = "10 seconds"
+# For tests whose clock runs: a machine that stands still for a while must not end the lease.
+LONG = "1 hour"
 
 
 @dataclass
@@ -18,6 +20,7 @@ class Desk:
     caller: Caller
     owner: str
     token: int = 0
+    ttl: str = TTL
 
     def acquire(self, *, first_nonce: int = 0) -> dict[str, Any]:
         row = self.caller.row(
@@ -25,7 +28,7 @@ class Desk:
             CHAIN,
             SIGNER,
             self.owner,
-            TTL,
+            self.ttl,
             first_nonce,
         )
         if row["owner"] == self.owner:

@@ -11,6 +11,7 @@ from tests.integration.kernel.overlap import begun, wait_until_blocked
 from tests.integration.nonces.desk import (
     BROADCAST,
     CHAIN,
+    LONG,
     RECYCLABLE,
     RESERVE,
     RESOURCE,
@@ -235,5 +236,5 @@ def test_the_views_show_the_lease_and_the_nonces(old: Desk) -> None:
 
 def test_signers_and_chains_do_not_touch_each_other(app: Caller) -> None:
     for chain, name in [(1, "alice"), (1, "bob"), (2, "alice")]:
-        token = app.row(ACQUIRE, chain, name, "a", TTL)["token"]
+        token = app.row(ACQUIRE, chain, name, "a", LONG)["token"]
         assert app.row(RESERVE, chain, name, "a", token, ["r"])["nonce"] == 0

@@ -11,7 +11,7 @@ from fencepost.cli.exits import ExitCode
 from fencepost.embedded import Database
 from fencepost.kernel.recover import recover
 from tests.integration.kernel.caller import Caller
-from tests.integration.nonces.desk import CHAIN, RECYCLABLE, SIGNER, Desk, statuses
+from tests.integration.nonces.desk import CHAIN, LONG, RECYCLABLE, SIGNER, Desk, statuses
 from tests.isolation.planted_bug import Edit, PlantedBug
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ def at(database: Database, story: Callable[[Desk], T], owner: str = "a") -> T:
     """Tell a part of the story as one node, and leave: a database is copied only when it is alone."""
     caller = Caller(database.url)
     with closing(caller.connection):
-        desk = Desk(caller, owner)
+        desk = Desk(caller, owner, ttl=LONG)
         desk.acquire()
         told = story(desk)
         caller.execute(HAND_OVER, *desk.key)

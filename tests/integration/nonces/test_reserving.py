@@ -9,6 +9,7 @@ from tests.integration.kernel.caller import Caller
 from tests.integration.nonces.desk import (
     BROADCAST,
     CHAIN,
+    LONG,
     RECYCLABLE,
     RESERVE,
     SIGNED,
@@ -33,7 +34,7 @@ def test_a_sequence_begins_at_zero_and_has_no_holes(node: Desk) -> None:
 
 
 def test_a_sequence_begins_where_the_chain_is(app: Caller) -> None:
-    desk = Desk(app, "a/boot-1")
+    desk = Desk(app, "a/boot-1", ttl=LONG)
     desk.acquire(first_nonce=41)
 
     assert desk.reserve("r1") == [41]
@@ -46,7 +47,7 @@ def test_a_signer_that_a_transaction_named_first_begins_where_the_chain_is(app: 
         SIGNER,
         "0x" + "cd" * 20,
     )
-    desk = Desk(app, "a/boot-1")
+    desk = Desk(app, "a/boot-1", ttl=LONG)
     desk.acquire(first_nonce=41)
 
     assert desk.reserve("r1") == [41]
@@ -235,6 +236,8 @@ BAD: list[tuple[str, LiteralString, tuple[object, ...]]] = [
     ("request_id", RESERVE, (1, "s", "a", 1, [""])),
     ("request_id", RESERVE, (1, "s", "a", 1, [None])),
     ("request_id", RESERVE, (1, "s", "a", 1, ["x" * 201])),
+    ("request_id", RESERVE, (1, "s", "a", 1, ["tx:7"])),
+    ("request_id", RESERVE, (1, "s", "a", 1, ["good", "recovered:0:1"])),
     ("request_ids", RESERVE, (1, "s", "a", 1, None)),
     ("hold", USED, (1, "s", "a", 1, 0, None, None)),
     ("nonce", USED, (1, "s", "a", 1, None, 1, None)),
