@@ -4,8 +4,10 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,3 +73,49 @@ def test_a_single_box_follows_no_link_out_of_the_workspace(stage: Stage, link: s
     )
 
     assert json.loads(done.stdout)["sandbox_error"].startswith("bind: ")
+
+
+def test_a_program_in_a_single_box_has_a_user_namespace_of_its_own(stage: Stage) -> None:
+    """If a resident box has one: root has a way on without, which must not be taken in silence."""
+    shutil.copy("/bin/cat", stage.workspace / "app/cat")
+    order = replace(ORDER, args=["/app/cat", "/proc/self/uid_map"], proc=True)
+    words = [*order.words(), *stage.site.words(), "fd1=2"]
+    done = subprocess.run([program.find(), "run", *words], capture_output=True, check=True)
+    probe = subprocess.run([program.find(), "probe"], capture_output=True, check=True)
+    outside = os.geteuid() or stage.site.outer_uid
+
+    expected = ["1000", str(outside), "1"] if json.loads(probe.stdout)["user_namespace"] else ["0", "0"]
+    assert done.stderr.decode().split()[: len(expected)] == expected
+
+
+LAST_PARENT = """
+import ctypes, os, subprocess, sys
+PR_SET_CHILD_SUBREAPER = 36
+ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+sys.stdout.write(subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, text=True).stdout)
+sys.stdout.flush()
+try:
+    os.waitpid(-1, 0)
+except ChildProcessError:
+    sys.exit(0)
+sys.exit("somebody was left to us")
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({}, '"verdict":"OK"'), ({"binds": {"missing": "/app"}}, "bind: "), ({"args": ["/app/no"]}, "exec: ")],
+)
+def test_a_single_box_leaves_nobody_behind(stage: Stage, change: dict[str, Any], said: str) -> None:
+    """In a container nobody may bury what is left: also where it could not be made, they end first."""
+    words = [*replace(ORDER, **change).words(), *stage.site.words(), "fd1=2"]
+    for _ in range(5):
+        done = subprocess.run(
+            [sys.executable, "-c", LAST_PARENT, program.find(), "run", *words],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+        assert done.returncode == 0, done.stderr
+        assert said in done.stdout

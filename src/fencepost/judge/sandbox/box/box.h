@@ -7,7 +7,7 @@
  *
  * S starts H once; H starts an I for each run, before its order comes; I starts P. Each arms PDEATHSIG and holds a pipe to its parent, so
  * the death of S ends everything below it. As an agent S serves many orders; as a command it serves one, and H only builds the
- * root and makes I (single.c): every step from one process to the next is a wait for a processor.
+ * root beside I (single.c): every step from one process to the next is a wait for a processor.
  */
 #ifndef FENCEPOST_BOX_H
 #define FENCEPOST_BOX_H
@@ -94,7 +94,7 @@ void holder_kill(const struct holder *holder);
 void holder_bury(struct holder *holder);
 bool write_maps(int proc, pid_t pid, uid_t uid, gid_t gid);
 
-/* ---- single.c: H and I of one run. H is gone as soon as I is there */
+/* ---- single.c: H and I of one run. H is gone as soon as the root is there */
 /* S makes the cgroups meanwhile, and sends what is joined by to holder->orders. */
 const char *single_begin(struct holder *holder, const struct site *site, const struct order *order);
 
@@ -170,5 +170,17 @@ ssize_t wire_send(int socket, const void *data, size_t size, const int *fds, int
 ssize_t wire_receive(int socket, void *data, size_t size, int *fds, int *fd_count, int flags);
 void wire_fail(int socket, const char *what, int error);
 uint64_t now_ns(void);
+
+/* ---- words.c: beside what a C library has under the same names (ground.c) */
+/* After blanks; false, and nothing is taken, when there is none or it is too large. */
+bool take_number(const char **at, uint64_t *number);
+/* Cut to its room, or thrown away without any; false when there is none. */
+bool take_word(const char **at, char *word, size_t size);
+/* A file of the kernel's, by lines or by the numbers in it. Can be closed when it did not open. */
+struct lines { int fd; size_t at, end; char room[4096]; };
+bool lines_open(struct lines *lines, const char *path);
+bool lines_next(struct lines *lines, char *line, size_t size);
+bool lines_number(struct lines *lines, int *number);
+void lines_close(struct lines *lines);
 
 #endif

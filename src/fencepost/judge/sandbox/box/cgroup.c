@@ -45,14 +45,19 @@ static bool read_file(const char *dir, const char *name, char *text, size_t size
   return got >= 0;
 }
 
+static long long number_at(const char *text) {
+  uint64_t number;
+  return take_number(&text, &number) && number <= INT64_MAX ? (long long)number : 0;
+}
+
 /* The number behind a key in a file of "key number" lines, or a bare number when key is NULL; -1 if absent. */
 static long long figure(const char *dir, const char *name, const char *key) {
   char text[4096];
   if (!read_file(dir, name, text, sizeof text)) return -1;
-  if (!key) return atoll(text);
+  if (!key) return number_at(text);
   size_t length = strlen(key);
   for (char *line = text; line; line = strchr(line, '\n'), line = line ? line + 1 : NULL)
-    if (!strncmp(line, key, length) && line[length] == ' ') return atoll(line + length + 1);
+    if (!strncmp(line, key, length) && line[length] == ' ') return number_at(line + length + 1);
   return -1;
 }
 
@@ -62,7 +67,7 @@ static unsigned long long start_time(pid_t pid) {
   if (!read_file(path, "stat", text, sizeof text)) return 0;
   char *after = strrchr(text, ')');
   for (int field = 2; after && field < 22; field++) after = strchr(after + 1, ' ');
-  return after ? strtoull(after + 1, NULL, 10) : 0;
+  return after ? (unsigned long long)number_at(after + 1) : 0;
 }
 
 static unsigned long pid_namespace(void) {
@@ -74,8 +79,7 @@ static unsigned long pid_namespace(void) {
 static void unescape(char *path) {
   char *to = path;
   for (char *from = path; *from; to++) {
-    unsigned code;
-    if (*from == '\\' && sscanf(from + 1, "%3o", &code) == 1) *to = (char)code, from += 4;
+    if (*from == '\\' && strlen(from) > 3) *to = (char)((from[1] - '0') * 64 + (from[2] - '0') * 8 + from[3] - '0'), from += 4;
     else *to = *from++;
   }
   *to = 0;
@@ -99,14 +103,16 @@ struct place { char point[512], root[512], path[512]; };
 
 /* Where each hierarchy is mounted, and where we are in it, from /proc; an empty point where it is not. */
 static void read_places(struct place *places) {
-  char *line = NULL;
-  size_t room = 0;
-  FILE *mounts = fopen("/proc/self/mountinfo", "re");
-  while (mounts && getline(&line, &room, mounts) > 0) {
-    char *tail = strstr(line, " - ");
-    char kind[32], options[512], root[512], point[512];
-    if (!tail || sscanf(tail, " - %31s %*s %511s", kind, options) != 2 || strncmp(kind, "cgroup", 6)) continue;
-    if (sscanf(line, "%*s %*s %*s %511s %511s", root, point) != 2) continue;
+  static struct lines lines;
+  char line[4096], kind[32], options[512], root[512], point[512];
+  for (lines_open(&lines, "/proc/self/mountinfo"); lines_next(&lines, line, sizeof line);) {
+    const char *head = line, *tail = strstr(line, " - ");
+    if (!tail || strncmp(tail += 3, "cgroup", 6)) continue;
+    for (int i = 0; i < 3; i++) take_word(&head, NULL, 0);
+    if (!take_word(&head, root, sizeof root) || !take_word(&head, point, sizeof point)) continue;
+    take_word(&tail, kind, sizeof kind);
+    take_word(&tail, NULL, 0);
+    take_word(&tail, options, sizeof options);
     unescape(root), unescape(point);
     for (int i = 0; i < HIERARCHIES; i++) {
       bool fits = i == UNIFIED ? !strcmp(kind, "cgroup2") : !strcmp(kind, "cgroup") && has_word(options, CONTROLLERS[i]);
@@ -115,18 +121,15 @@ static void read_places(struct place *places) {
       snprintf(places[i].root, sizeof places[i].root, "%s", root);
     }
   }
-  if (mounts) fclose(mounts);
-  FILE *mine = fopen("/proc/self/cgroup", "re");
-  while (mine && getline(&line, &room, mine) > 0) {
-    line[strcspn(line, "\n")] = 0;
+  lines_close(&lines);
+  for (lines_open(&lines, "/proc/self/cgroup"); lines_next(&lines, line, sizeof line);) {
     char *names = strchr(line, ':'), *where = names ? strchr(names + 1, ':') : NULL;
     if (!where) continue;
     *where++ = 0;
     for (int i = 0; i < HIERARCHIES; i++)
       if (is_in(i, names + 1)) snprintf(places[i].path, sizeof places[i].path, "%s", where);
   }
-  if (mine) fclose(mine);
-  free(line);
+  lines_close(&lines);
 }
 
 /* Our own place, or else the mount point, if we may write there. */
@@ -155,14 +158,14 @@ static bool make_folder(char *path, size_t size, const char *place) {
 
 /* Everybody who is in the group itself. One who comes meanwhile is met by the next try. */
 static void move_to_leaf(const char *place) {
+  static struct lines procs;
   char leaf[700], path[800];
   int pid;
   snprintf(leaf, sizeof leaf, "%s" LEAF, place);
   mkdir(leaf, 0755);
   snprintf(path, sizeof path, "%s/cgroup.procs", place);
-  FILE *procs = fopen(path, "re");
-  while (procs && fscanf(procs, "%d", &pid) == 1) write_number(leaf, "cgroup.procs", pid);
-  if (procs) fclose(procs);
+  for (lines_open(&procs, path); lines_number(&procs, &pid);) write_number(leaf, "cgroup.procs", pid);
+  lines_close(&procs);
 }
 
 /* v2 hands its controllers only to children of a group without processes of its own: whoever is in ours, the judge himself, steps
@@ -206,12 +209,12 @@ void cgroup_find(struct cgroup *group, bool once) {
 }
 
 static void kill_members(const char *dir) {
+  static struct lines procs;
   char path[800];
-  snprintf(path, sizeof path, "%s/cgroup.procs", dir);
-  FILE *procs = fopen(path, "re");
   int pid;
-  while (procs && fscanf(procs, "%d", &pid) == 1) kill(pid, SIGKILL);
-  if (procs) fclose(procs);
+  snprintf(path, sizeof path, "%s/cgroup.procs", dir);
+  for (lines_open(&procs, path); lines_number(&procs, &pid);) kill(pid, SIGKILL);
+  lines_close(&procs);
 }
 
 static void remove_folder(const char *dir) {
@@ -233,12 +236,14 @@ static void remove_folder(const char *dir) {
 static void sweep_place(const char *place) {
   DIR *listing = opendir(place);
   for (struct dirent *entry; listing && (entry = readdir(listing));) {
-    unsigned long space;
-    int pid;
-    unsigned long long started;
+    uint64_t space, pid, started;
     char path[800];
-    if (sscanf(entry->d_name, PREFIX "%lu-%d-%llu", &space, &pid, &started) != 3) continue;
-    unsigned long long alive = start_time(pid);
+    const char *name = entry->d_name;
+    if (strncmp(name, PREFIX, strlen(PREFIX))) continue;
+    name += strlen(PREFIX);
+    if (!take_number(&name, &space) || *name++ != '-' || !take_number(&name, &pid) || *name++ != '-' || !take_number(&name, &started))
+      continue;
+    unsigned long long alive = start_time((pid_t)pid);
     if (space != pid_namespace() || (alive && alive == started)) continue;
     snprintf(path, sizeof path, "%s/%s", place, entry->d_name);
     remove_folder(path);

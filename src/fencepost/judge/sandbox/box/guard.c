@@ -157,11 +157,11 @@ _Noreturn static void complain(char *complaint, const char *what) {
 
 static void limit(char *complaint, int what, rlim_t soft, rlim_t hard) {
   struct rlimit bound = {soft, hard};
-  if (!setrlimit(what, &bound)) return;
+  if (!syscall(SYS_prlimit64, 0, what, &bound, NULL)) return;
   /* Without privilege a limit can only be lowered: the one we were given is tighter. */
-  if (getrlimit(what, &bound)) complain(complaint, "rlimit");
+  if (syscall(SYS_prlimit64, 0, what, NULL, &bound)) complain(complaint, "rlimit");
   bound.rlim_cur = soft < bound.rlim_max ? soft : bound.rlim_max;
-  if (setrlimit(what, &bound)) complain(complaint, "rlimit");
+  if (syscall(SYS_prlimit64, 0, what, &bound, NULL)) complain(complaint, "rlimit");
 }
 
 static void set_limits(const struct order *order, bool grouped, char *complaint) {
@@ -188,7 +188,7 @@ static void filter_calls(struct sock_filter *steps, unsigned short count, char *
 }
 
 static void drop_privileges(char *complaint) {
-  for (int cap = 0; cap <= 63; cap++) prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+  for (int cap = 0; !prctl(PR_CAPBSET_DROP, cap, 0, 0, 0); cap++) {}
   prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
   if (getuid() != INSIDE_ID && (setresgid(INSIDE_ID, INSIDE_ID, INSIDE_ID) || setresuid(INSIDE_ID, INSIDE_ID, INSIDE_ID)))
     complain(complaint, "uid");

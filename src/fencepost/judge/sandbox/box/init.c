@@ -166,7 +166,7 @@ _Noreturn void init_wait(int socket, const struct order *order, pid_t program, c
   kill(-1, SIGKILL);
   while (wait4(-1, NULL, 0, NULL) > 0 || errno == EINTR) {}
   struct rusage used;
-  getrusage(RUSAGE_CHILDREN, &used);
+  syscall(SYS_getrusage, RUSAGE_CHILDREN, &used);
   ended.cpu_us = (uint64_t)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000u +
                  (uint64_t)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
   ended.maxrss_kb = (uint64_t)used.ru_maxrss;

@@ -106,6 +106,10 @@ static int run_once(char *words, size_t length) {
     struct outcome outcome = {.verdict = "SE"};
     snprintf(outcome.error, sizeof outcome.error, "%s: %s", wrong, strerror(errno));
     answer_stdout(&order, &outcome);
+    /* What init waits for does not come: it ends, as the holder does when the root is there. */
+    if (holder.orders >= 0) close(holder.orders);
+    holder.orders = -1;
+    holder.init_ends = true;
   }
   cgroup_leave(&group);
   holder_bury(&holder);
@@ -128,8 +132,8 @@ int main(int argc, char **argv) {
   bool once = !strcmp(verb, "run"), agent = !strcmp(verb, "agent"), probe = !strcmp(verb, "probe");
   const char *wrong = once || agent || probe ? sort_words(argc - 2, argv + 2, words, &length) : "verb";
   if (wrong) {
-    fprintf(stderr, "fencepost-box: %s\n", wrong);
-    return 2;
+    int said = snprintf(line, sizeof line, "fencepost-box: %s\n", wrong);
+    return write(STDERR_FILENO, line, (size_t)said) < 0 ? 1 : 2;
   }
   if (once) return run_once(words, length);
   wrong = holder_begin(&holder, &site);

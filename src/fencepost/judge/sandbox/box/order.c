@@ -16,10 +16,10 @@ static const struct number NUMBERS[] = {
 };
 
 static bool read_number(const char *text, long least, long most, long *value) {
-  char *end;
-  errno = 0;
-  *value = strtol(text, &end, 10);
-  return !errno && *text && !*end && *value >= least && *value <= most;
+  uint64_t number;
+  if (!take_number(&text, &number) || *text || number > (uint64_t)most) return false;
+  *value = (long)number;
+  return *value >= least;
 }
 
 /* Below a root of ours, without a way up: what is mounted comes from the judge, never from a submission. */

@@ -28,6 +28,7 @@ static bool read_of(pid_t pid, const char *name, char *text, size_t size) {
 }
 
 static int children_of(pid_t pid, pid_t *found, int room) {
+  static struct lines children;
   char path[320];
   int count = 0;
   snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
@@ -35,9 +36,9 @@ static int children_of(pid_t pid, pid_t *found, int room) {
   for (struct dirent *entry; threads && (entry = readdir(threads));) {
     if (entry->d_name[0] == '.') continue;
     snprintf(path, sizeof path, "/proc/%d/task/%s/children", (int)pid, entry->d_name);
-    FILE *children = fopen(path, "re");
-    while (children && count < room && fscanf(children, "%d", &found[count]) == 1) count++;
-    if (children) fclose(children);
+    lines_open(&children, path);
+    while (count < room && lines_number(&children, &found[count])) count++;
+    lines_close(&children);
   }
   if (threads) closedir(threads);
   return count;
@@ -46,28 +47,30 @@ static int children_of(pid_t pid, pid_t *found, int room) {
 /* Its own time, unless it is init, and that of the children it has waited for. */
 static uint64_t cpu_ns_of(pid_t pid, bool own) {
   char text[1024];
-  char *after = read_of(pid, "stat", text, sizeof text) ? strrchr(text, ')') : NULL;
-  unsigned long long user = 0, system = 0;
-  long long child_user = 0, child_system = 0;
-  if (!after || sscanf(after + 1, " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu %llu %lld %lld", &user, &system, &child_user,
-                       &child_system) != 4)
-    return 0;
-  uint64_t ticks = (uint64_t)(child_user + child_system) + (own ? user + system : 0);
+  const char *after = read_of(pid, "stat", text, sizeof text) ? strrchr(text, ')') : NULL;
+  uint64_t used[4];  /* By itself, for itself in the kernel, and the same of its children. */
+  if (!after++) return 0;
+  for (int i = 0; i < 11; i++) take_word(&after, NULL, 0);
+  for (int i = 0; i < 4; i++)
+    if (!take_number(&after, &used[i])) return 0;
+  uint64_t ticks = used[2] + used[3] + (own ? used[0] + used[1] : 0);
   return ticks * (1000000000u / (uint64_t)sysconf(_SC_CLK_TCK));
 }
 
 static uint64_t resident_kb_of(pid_t pid) {
   char text[256];
-  unsigned long total = 0, resident = 0;
-  if (!read_of(pid, "statm", text, sizeof text) || sscanf(text, "%lu %lu", &total, &resident) != 2) return 0;
+  const char *at = text;
+  uint64_t total = 0, resident = 0;
+  if (!read_of(pid, "statm", text, sizeof text) || !take_number(&at, &total) || !take_number(&at, &resident)) return 0;
   return resident * (uint64_t)sysconf(_SC_PAGESIZE) / 1024;
 }
 
 /* What it shares is divided by those who share it: a fork doubles nothing. */
 static uint64_t share_kb_of(pid_t pid) {
   char text[2048];
-  char *line = read_of(pid, "smaps_rollup", text, sizeof text) ? strstr(text, "\nPss:") : NULL;
-  return line ? strtoull(line + 5, NULL, 10) : resident_kb_of(pid);
+  const char *line = read_of(pid, "smaps_rollup", text, sizeof text) ? strstr(text, "\nPss:") : NULL;
+  uint64_t share_kb;
+  return line && take_number((line += 5, &line), &share_kb) ? share_kb : resident_kb_of(pid);
 }
 
 struct seen tree_look(pid_t init, pid_t program, uint64_t known_kb) {
@@ -94,9 +97,10 @@ static bool is_runnable(pid_t pid, uint64_t *waited_ns) {
   DIR *threads = opendir(path);
   for (struct dirent *entry; threads && (entry = readdir(threads));) {
     if (entry->d_name[0] == '.') continue;
-    unsigned long long ran = 0, waited = 0;
+    const char *at = text;
+    uint64_t ran, waited;
     snprintf(path, sizeof path, "task/%s/schedstat", entry->d_name);
-    if (read_of(pid, path, text, sizeof text) && sscanf(text, "%llu %llu", &ran, &waited) == 2 && waited > *waited_ns)
+    if (read_of(pid, path, text, sizeof text) && take_number(&at, &ran) && take_number(&at, &waited) && waited > *waited_ns)
       *waited_ns = waited;
     snprintf(path, sizeof path, "task/%s/stat", entry->d_name);
     char *name_end = read_of(pid, path, text, sizeof text) ? strrchr(text, ')') : NULL;

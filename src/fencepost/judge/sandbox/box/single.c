@@ -1,5 +1,5 @@
-/* One run: H builds the root that the order names, makes I beside itself, and is gone. I and P need not be asked whether they are
- * ready, and nobody waits but for what he cannot do without.
+/* One run: H makes I beside itself, builds the root that the order names, and is gone; I makes the other namespaces meanwhile, and S the
+ * cgroups. I and P need not be asked whether they are ready, and nobody waits but for what he cannot do without.
  */
 #define _GNU_SOURCE
 #include "box.h"
@@ -23,6 +23,8 @@ struct single {
   const struct site *site;
   const struct order *order;
   int socket, orders, lifeline;
+  uid_t uid;
+  gid_t gid;
   bool root;
 };
 
@@ -60,57 +62,53 @@ _Noreturn static void start_program(const struct single *one) {
   init_wait(one->socket, one->order, pid, program.start.complaint);
 }
 
-_Noreturn static void be_init(const struct single *one, bool users, int mapped) {
+_Noreturn static void be_init(const struct single *one, bool users, int ready) {
   char byte = 0;
-  if (users && (read(mapped, &byte, 1) != 1 || setresgid(INSIDE_ID, INSIDE_ID, INSIDE_ID) ||
-                setresuid(INSIDE_ID, INSIDE_ID, INSIDE_ID)))
+  if (unshare(KEPT)) fail(one->socket, "unshare");
+  guard_prepare();
+  /* From here on the root is the one that H has built, or H has said why not. */
+  if (read(ready, &byte, 1) != 1 || chdir("/")) _exit(0);
+  if (users && (setresgid(INSIDE_ID, INSIDE_ID, INSIDE_ID) || setresuid(INSIDE_ID, INSIDE_ID, INSIDE_ID)))
     fail(one->socket, "uid map");
   init_arm(one->lifeline);
   prctl(PR_SET_DUMPABLE, 0);
   if (sethostname("box", 3)) fail(one->socket, "hostname");
   if (one->order->proc) {
+    /* A proc is mounted by who is in the namespace. */
+    if (unshare(CLONE_NEWNS)) fail(one->socket, "unshare");
     init_mount_proc(one->socket);
     if (mount("/none", "/store", NULL, MS_BIND, NULL)) fail(one->socket, "hide");
   }
   start_program(one);
 }
 
-/* Beside us, not below us: then nobody has to stay who is only its parent. A proc is mounted by who is in the namespace. */
-static pid_t make_init(const struct single *one, bool users, const int mapped[2]) {
-  unsigned long spaces = CLONE_NEWPID | (one->order->proc ? CLONE_NEWNS : 0);
-  if (one->root) spaces |= KEPT | (users ? CLONE_NEWUSER : 0);
-  pid_t init = (pid_t)syscall(SYS_clone, spaces | CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
+/* Beside us, not below us: then nobody has to stay who is only its parent. */
+static pid_t make_init(const struct single *one, bool users, const int ready[2]) {
+  pid_t init = (pid_t)syscall(SYS_clone, CLONE_NEWPID | (users ? CLONE_NEWUSER : 0) | CLONE_PARENT | SIGCHLD, 0, 0, 0, 0);
   if (init) return init;
-  close(mapped[1]);
-  be_init(one, one->root && users, mapped[0]);
+  close(ready[1]);
+  be_init(one, users, ready[0]);
 }
 
 _Noreturn static void build(const struct single *one) {
-  int mapped[2], proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-  uid_t uid = one->root ? one->site->outer_uid : geteuid();
-  gid_t gid = one->root ? (gid_t)uid : getegid();
+  int ready[2], proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  uid_t uid = one->site->outer_uid;
   /* Should the machine run out of memory, the stranger goes first, and not who watches him. */
   write_text("/proc/self/oom_score_adj", "1000");
-  if (one->root ? setgroups(0, NULL) || unshare(CLONE_NEWNS) : unshare(CLONE_NEWUSER | CLONE_NEWNS | KEPT))
+  if (one->root ? setgroups(0, NULL) || unshare(CLONE_NEWNS) : unshare(CLONE_NEWUSER | CLONE_NEWNS))
     fail(one->socket, one->root ? "unshare" : "user namespace");
   /* After the change of credentials, which would have cleared it. */
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (!one->root && !write_maps(proc, getpid(), uid, gid)) fail(one->socket, "uid map refused");
-  root_for_one(one->socket, one->site, one->order, one->root ? uid : 0);
-  if (pipe2(mapped, O_CLOEXEC)) fail(one->socket, "pipe");
-  guard_prepare();
-  bool users = true;
-  pid_t init = make_init(one, users, mapped);
-  if (init < 0 && one->root) {
-    /* There may be none for us: then the program is the same user outside. */
-    if (chown("/w", INSIDE_ID, INSIDE_ID) || chown("/w/box", INSIDE_ID, INSIDE_ID) || chown("/w/tmp", INSIDE_ID, INSIDE_ID) ||
-        chown("/w/shm", INSIDE_ID, INSIDE_ID) || chown("/w/out", INSIDE_ID, INSIDE_ID))
-      fail(one->socket, "scratch");
-    init = make_init(one, users = false, mapped);
-  }
+  if (!one->root && !write_maps(proc, getpid(), one->uid, one->gid)) fail(one->socket, "uid map refused");
+  if (pipe2(ready, O_CLOEXEC)) fail(one->socket, "pipe");
+  bool users = one->root;
+  pid_t init = make_init(one, users, ready);
+  /* There may be none for us: then the program is the same user outside. */
+  if (init < 0 && users) init = make_init(one, users = false, ready), uid = INSIDE_ID;
   if (init < 0) fail(one->socket, "clone");
-  if (one->root && users && (!write_maps(proc, init, uid, gid) || write(mapped[1], "m", 1) != 1))
-    fail(one->socket, "uid map refused");
+  if (users && !write_maps(proc, init, uid, (gid_t)uid)) fail(one->socket, "uid map refused");
+  root_for_one(one->socket, one->site, one->order, one->root ? uid : 0);
+  if (write(ready[1], "r", 1) != 1) fail(one->socket, "ready");
   _exit(0);
 }
 
@@ -119,7 +117,7 @@ const char *single_begin(struct holder *holder, const struct site *site, const s
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) ||
       socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, orders) || pipe2(lifeline, O_CLOEXEC))
     return "socketpair";
-  struct single one = {site, order, pair[1], orders[1], lifeline[0], geteuid() == 0};
+  struct single one = {site, order, pair[1], orders[1], lifeline[0], geteuid(), getegid(), geteuid() == 0};
   holder->pid = fork();
   if (holder->pid < 0) return "fork";
   if (holder->pid == 0) {

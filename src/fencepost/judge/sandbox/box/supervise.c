@@ -57,8 +57,9 @@ static pid_t host_pid(int pidfd) {
   ssize_t got = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
   if (fd >= 0) close(fd);
   text[got > 0 ? got : 0] = 0;
-  char *line = strstr(text, "Pid:");
-  return line ? atoi(line + 4) : 0;
+  const char *line = strstr(text, "Pid:");
+  uint64_t pid;
+  return line && take_number((line += 4, &line), &pid) ? (pid_t)pid : 0;
 }
 
 /* Without cgroups we look at all of its processes, in ticks of the clock; at the program itself to the nanosecond. */
@@ -241,7 +242,8 @@ static bool clean_up(struct watch *w, const int standard[3], bool begun) {
   if (!w->killed_ns) w->killed_ns = now_ns();
   if (w->holder->once) {
     if (!w->ended) send_kill(w->init_fd);
-    w->holder->init_ends = w->ended || w->init_fd >= 0;
+    /* Whoever failed is gone, and the others with him. */
+    w->holder->init_ends = w->ended || w->failed || w->init_fd >= 0;
     w->done = true;
   }
   if (begun && !w->done) wait_for(w, &w->done, standard, -1);
