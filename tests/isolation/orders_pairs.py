@@ -116,7 +116,7 @@ _QUEUED = (
         TAKE_AND_LOOK,
         EXPIRE_DUE,
         Second("dead", while_open="queued"),
-        SKIPPED,
+        Second("1", while_open="nothing"),
     ),
     Pair("two end what is due", TOO_LATE, EXPIRE_DUE, EXPIRE_DUE, SKIPPED, SKIPPED),
     Pair("a cancel meets the end of what is due", TOO_LATE, CANCEL, EXPIRE_DUE, FINISHED, SKIPPED),

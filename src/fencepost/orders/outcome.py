@@ -53,9 +53,14 @@ def outgoing(taken: TakenOrder) -> OutgoingOrder:
     )
 
 
-def hold_back(declared: Declaration, taken: TakenOrder, policy: Policy) -> OrderSettlement | None:
-    """Whether the order must be asked about before it is sent: an earlier request is open, and the broker
-    would take this one for another order, or would by now."""
+def hold_back(
+    declared: Declaration, taken: TakenOrder, policy: Policy, now: datetime
+) -> OrderSettlement | None:
+    """Whether the order must not be sent. Its own time is over: whoever took it stood still. Or it must be
+    asked about first: an earlier request is open, and the broker would take this one for another order, or
+    would by now."""
+    if taken.expires_at is not None and taken.expires_at <= now:
+        return _say(taken, "dead", fate="not_this", code=EXPIRED, detail="it was too late to send it")
     open_since = taken.open_since or taken.stamped_at
     open_age_seconds = (taken.stamped_at - open_since).total_seconds()
     if open_since == taken.stamped_at or may_repeat(

@@ -26,13 +26,13 @@ class Sender:
         self._policy = policy
 
     async def deliver(self, message: TakenOrder) -> OrderSettlement:
-        held = hold_back(self._adapter.declaration, message, self._policy)
-        if held is not None:
-            return held
-        leaving = outgoing(message)
         # A worker that stands still here sends late. The stamp bounds how late a broker takes it; where a
         # broker has no such rule, the policy never resends what was taken by a worker that went silent.
         crash_point("orders.before_send")
+        held = hold_back(self._adapter.declaration, message, self._policy, datetime.now(UTC))
+        if held is not None:
+            return held
+        leaving = outgoing(message)
         try:
             reply = await self._adapter.send_order(leaving)
         except NotSent as error:
@@ -108,6 +108,7 @@ class OrderBox:
 
     async def expire(self, limit: int) -> int:
         expired = await self._database.run(order.expire_takes(self._broker, limit))
+        self._metrics.sends.labels(outcome="unknown").inc(len(expired))
         return len(expired)
 
     def _remember(self, taken: Sequence[TakenOrder]) -> Sequence[TakenOrder]:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from fencepost.errors import InvalidInput, NotFound
@@ -69,8 +68,6 @@ class Orders:
         if request.broker not in self._brokers:
             known = ", ".join(sorted(self._brokers)) or "none; see ORDERS_BROKERS"
             raise InvalidInput(f"broker is not known here. There is: {known}.", field="broker")
-        if request.expires_at is not None and request.expires_at <= datetime.now(UTC):
-            raise InvalidInput("expires_at has passed: nothing would be sent.", field="expires_at")
         keep_seconds = self._settings.key_days * 86_400
         return order.accept(request, self._key_of(request), keep_seconds=keep_seconds)
 
@@ -223,7 +220,7 @@ class Orders:
         return CHORE_SECONDS
 
     async def _end_what_expired(self) -> None:
-        """Batch after batch, for an outage may leave many. A take ends those that it meets by itself."""
+        """Batch after batch, for an outage may leave many."""
         while ended := await self._fp.run(order.expire_due(CHORE_BATCH)):
             self.metrics.sends.labels(outcome="dead").inc(len(ended))
             if len(ended) < CHORE_BATCH:

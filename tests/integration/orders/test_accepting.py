@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.errors import Refusal
+from fencepost.errors import InvalidInput, Refusal
 from fencepost.orders import order
 from fencepost.testing import Clock
 from tests.integration.orders.market import RESULT, Market
@@ -50,6 +50,20 @@ def test_a_repeat_answers_the_first_order(market: Market) -> None:
     assert {repeat.outcome for repeat in repeats} == {"replay"}
     assert {repeat.order_id for repeat in repeats} == {first.order_id}
     assert len(market.rows("select 1 from fencepost.outbox_messages")) == 1
+
+
+def test_a_repeat_is_answered_also_after_the_orders_own_time(market: Market, clock: Clock) -> None:
+    """Its sender may have heard nothing of the first, which was sent in time. A new one is refused."""
+    expires_at = clock.now() + timedelta(seconds=2)
+    first = market.accept("again", expires_at=expires_at)
+    market.settle(market.take_one(), "sent")
+    clock.advance(2)
+
+    assert market.accept("again", expires_at=expires_at).order_id == first.order_id
+    with pytest.raises(InvalidInput) as refused:
+        market.accept("new", expires_at=expires_at)
+    assert refused.value.field == "expires_at"
+    assert len(market.rows("select 1 from fencepost.idempo_ledger")) == 1
 
 
 def test_another_trace_is_the_same_order_and_another_price_is_not(market: Market) -> None:

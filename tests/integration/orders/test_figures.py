@@ -121,6 +121,25 @@ async def test_every_outcome_is_counted_and_every_state_is_shown(database: Datab
     assert audited == [(outcome, code) for outcome, code in OUTCOMES.values()]
 
 
+async def test_whoever_takes_or_keeps_house_every_end_is_counted(
+    database: Database, market: Market, clock: Clock
+) -> None:
+    """Expired while somebody takes; and sent by somebody who went silent."""
+    market.accepted("silent", symbol="S")
+    async with Fencepost(database.url) as fp:
+        broker = Broker(adapter_for(NOWHERE, Promise.NOTHING), desk.Strength())
+        orders = Orders(fp, {BROKER: broker}, OrdersSettings(sending=False))
+        box = OrderBox(fp, BROKER, orders.metrics)
+        assert len(await box.take("me", 1, 10)) == 1
+        market.accepted("late", expires_at="2030-01-01T12:00:01Z")
+        clock.advance(60)
+        assert await box.take("me", 1, 10) == []
+        assert await box.expire(10) == 1
+        await orders.chores()
+        shown = lines(fp)
+    assert {'outbox_send_total{outcome="dead"} 1.0', 'outbox_send_total{outcome="unknown"} 1.0'} <= shown
+
+
 async def test_what_expired_while_nobody_was_there_is_counted_as_dead(
     database: Database, market: Market, clock: Clock
 ) -> None:

@@ -21,6 +21,8 @@ def test_an_expired_order_is_dead_and_never_taken(market: Market, clock: Clock) 
     clock.advance(60)
 
     assert [taken.id for taken in market.take()] == [later]
+    assert market.status(order_id) == "queued", "a take's answer has no room for what it would end"
+    assert market.run(order.expire_due(10)) == [order_id]
     found = market.get(order_id)
     assert (found["status"], found["last_error"], found["requests"]) == ("dead", "EXPIRED", 0)
     assert market.steps(order_id)[-1] == ("queued", "dead", "EXPIRED")

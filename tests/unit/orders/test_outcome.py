@@ -3,7 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -23,6 +23,7 @@ from fencepost.orders.broker import (
 from fencepost.orders.http_rules import HttpBrokerConfig, classified, with_secrets
 from fencepost.orders.order import OrderSettlement, TakenOrder
 from fencepost.orders.outcome import Policy, answered, found, hold_back, not_sent, outgoing, result_of
+from fencepost.orders.sender import Sender
 from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.http import Reply
 
@@ -207,15 +208,33 @@ def test_an_answer_about_another_order_is_no_answer() -> None:
 
 def test_an_open_request_holds_the_next_back_unless_the_broker_refuses_doubles() -> None:
     earlier = taken(open_since=NOW - timedelta(seconds=100))
-    held = hold_back(CONFIG.declaration, earlier, POLICY)
+    held = hold_back(CONFIG.declaration, earlier, POLICY, NOW)
     assert held is not None
     assert (held.outcome, held.fate) == ("unknown", "not_this")
-    assert hold_back(CONFIG.declaration, taken(), POLICY) is None
-    assert hold_back(Declaration(Promise.FOREVER), earlier, POLICY) is None
+    assert hold_back(CONFIG.declaration, taken(), POLICY, NOW) is None
+    assert hold_back(Declaration(Promise.FOREVER), earlier, POLICY, NOW) is None
     window = Declaration(Promise.WINDOW, window_seconds=105, request_valid_seconds=10)
-    assert hold_back(window, earlier, POLICY) is not None, "it would arrive after the window's end"
+    assert hold_back(window, earlier, POLICY, NOW) is not None, "it would arrive after the window's end"
     wider = Declaration(Promise.WINDOW, window_seconds=112, request_valid_seconds=10)
-    assert hold_back(wider, earlier, POLICY) is None
+    assert hold_back(wider, earlier, POLICY, NOW) is None
+
+
+class Unasked:
+    """A broker that nothing must be sent to."""
+
+    declaration = Declaration(Promise.FOREVER)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(name)
+
+
+async def test_a_worker_that_stood_still_sends_nothing_after_the_orders_own_time() -> None:
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    late = taken(expires_at=long_ago, stamped_at=long_ago, open_since=long_ago)
+    settled = await Sender(cast("Any", Unasked()), POLICY).deliver(late)
+    assert (settled.outcome, settled.fate, settled.code) == ("dead", "not_this", "EXPIRED")
+    in_time = taken(expires_at=NOW + timedelta(seconds=1))
+    assert hold_back(CONFIG.declaration, in_time, POLICY, NOW) is None
 
 
 def test_a_duplicate_at_a_broker_that_shows_nothing_is_taken_at_its_word() -> None:

@@ -64,6 +64,10 @@ declare
   v_now   timestamptz;
   v_id    bigint;
 begin
+  -- Asked of a new order only: who repeats one that was accepted in time is told what became of it.
+  if p_expires <= fencepost.clock() then
+    raise exception 'expires_at has passed: nothing would be sent.' using errcode = 'ZF100', detail = '{"field": "expires_at"}';
+  end if;
   v_id := fencepost._outbox_put(fencepost._orders_channel(p_broker), p_order_key, '{}', coalesce(p_headers, '{}'), null);
   v_now := fencepost.clock();
   insert into fencepost.orders_order (id, idempotency_key, broker, account, symbol, request_json, request_digest, trace_id,

@@ -5,7 +5,7 @@
 -- message, so whoever holds messages and waits for the broker's row (a settlement) cannot meet it crosswise.
 -- Served by outbox_due, outbox_unsure and outbox_taken.
 
--- How long an order of a halted account is out of the way before a take looks at it again.
+-- How long an order of a halted account, or one that waits for its end, is out of the way before a take looks at it again.
 create or replace function fencepost._orders_halt_pause() returns interval
 language sql immutable parallel safe
 as $$ select interval '30 seconds' $$;
@@ -35,17 +35,18 @@ begin
 end $$;
 
 -- The due messages that may be sent, at most p_limit, locked. What has expired or belongs to a halted account is set aside and
--- the next ones are looked at, a few times: a long list of them must not starve the others.
+-- the next ones are looked at, a few times: a long list of them must not starve the others. What has expired and never left is
+-- left to orders_expire_due: a take's answer has no room for it, and nobody would count it.
 create or replace function fencepost._orders_due(p_channel text, p_broker text, p_limit integer, p_now timestamptz)
 returns bigint[]
 language plpgsql volatile
 as $$
 declare
-  v_due    bigint[];
-  v_fit    bigint[] := '{}';
-  v_new    bigint[];
-  v_over   bigint[];
-  v_halted bigint[];
+  v_due   bigint[];
+  v_fit   bigint[] := '{}';
+  v_new   bigint[];
+  v_over  bigint[];
+  v_aside bigint[];
 begin
   for v_round in 1 .. 8 loop
     v_due := array(select o.id from fencepost.outbox o
@@ -53,16 +54,17 @@ begin
         and o.id <> all (v_fit)
       order by o.not_before, o.id limit p_limit - cardinality(v_fit) for update skip locked);
     exit when cardinality(v_due) = 0;
-    select array_agg(d.id) filter (where d.is_over), array_agg(d.id) filter (where not d.is_over and d.is_halted),
+    select array_agg(d.id) filter (where d.is_over and d.is_open),
+           array_agg(d.id) filter (where d.is_over and not d.is_open or not d.is_over and d.is_halted),
            array_agg(d.id) filter (where not d.is_over and not d.is_halted)
-    into v_over, v_halted, v_new
-    from (select r.id, coalesce(r.expires_at <= p_now, false) as is_over,
+    into v_over, v_aside, v_new
+    from (select r.id, coalesce(r.expires_at <= p_now, false) as is_over, r.open_since is not null as is_open,
                  exists (select 1 from fencepost.orders_halt h where h.broker = p_broker and h.account = r.account) as is_halted
           from fencepost.orders_order r where r.id = any (v_due)) d;
     v_fit := v_fit || v_new;
     exit when cardinality(v_fit) >= p_limit;
     perform fencepost._orders_expire_one(o, p_now) from unnest(v_over) o;
-    update fencepost.outbox o set not_before = p_now + fencepost._orders_halt_pause() where o.id = any (v_halted);
+    update fencepost.outbox o set not_before = p_now + fencepost._orders_halt_pause() where o.id = any (v_aside);
   end loop;
   return v_fit;
 end $$;
@@ -163,7 +165,8 @@ begin
   return query select unnest(v_ids);
 end $$;
 
--- Orders whose time is over and which no take will look at soon: behind a held head, in backoff, or under a kill switch.
+-- End the orders whose time is over and which never left, wherever they wait: in front, behind a held head, in backoff, or under a
+-- kill switch; answers their ids. Served by orders_order_expiring.
 create or replace function fencepost.orders_expire_due(p_limit integer) returns setof bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
