@@ -137,8 +137,9 @@ class OandaBroker:
     async def _find_in_list(self, order: OutgoingOrder) -> Found:
         """Walk back through all orders. Not there is only said when the walk has passed the first request."""
         since = (order.open_since or order.stamped_at) - LOOK_BACK
-        before = ""
+        last_id: str | None = None
         for _ in range(PAGES_MAX):
+            before = "" if last_id is None else f"&beforeID={last_id}"
             reply = await self._get(order, f"orders?state=ALL&count={PAGE}{before}")
             page = _fields(reply.json()).get("orders")
             if reply.status != 200 or not isinstance(page, list):
@@ -149,10 +150,18 @@ class OandaBroker:
             )
             if found is not None:
                 return Found(Finding.FOUND, found)
+            if None in orders:
+                return Found(Finding.NO_ANSWER, code=Code.UNKNOWN, detail="an order that cannot be read")
             last = orders[-1] if orders else None
-            if last is None or (last.accepted_at is not None and last.accepted_at < since):
+            # `beforeID` is the greatest id to be listed: a page begins with the last order of the page
+            # before, and behind the first order of the account comes nothing but that.
+            if (
+                last is None
+                or last.broker_order_id == last_id
+                or (last.accepted_at is not None and last.accepted_at < since)
+            ):
                 return Found(Finding.ABSENT)
-            before = f"&beforeID={last.broker_order_id}"
+            last_id = last.broker_order_id
         return Found(Finding.NO_ANSWER, detail=f"no end of the list after {PAGES_MAX * PAGE} orders")
 
     async def _get(self, order: OutgoingOrder, path: str) -> Reply:

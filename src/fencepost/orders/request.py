@@ -71,10 +71,7 @@ class OrderRequest(BaseModel):
             request = cls.model_validate(fields)
         except ValidationError as error:
             raise _first_complaint(error) from None
-        if len(json.dumps(request.meta, default=str)) > META_BYTES_MAX:
-            raise InvalidInput(f"meta has more than {META_BYTES_MAX} bytes.", field="meta")
-        if HALVES.search(json.dumps(request.meta, default=str, ensure_ascii=False)):
-            raise InvalidInput("meta holds half of a character, which no text can.", field="meta")
+        _check_meta(request.meta)
         return request
 
     @classmethod
@@ -169,6 +166,17 @@ _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=F
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
+
+
+def _check_meta(meta: Mapping[str, Any]) -> None:
+    try:
+        text = canonical(meta)
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidInput("meta holds what JSON cannot say.", field="meta") from None
+    if HALVES.search(text):
+        raise InvalidInput("meta holds half of a character, which no text can.", field="meta")
+    if len(text.encode()) > META_BYTES_MAX:
+        raise InvalidInput(f"meta has more than {META_BYTES_MAX} bytes.", field="meta")
 
 
 def _first_complaint(error: ValidationError) -> InvalidInput:

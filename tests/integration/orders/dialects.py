@@ -81,8 +81,9 @@ class OandaDialect(Dialect):
         if last == "orders":
             newest_first = [self.shown(order) for order in reversed(book.orders)]
             before = parse_qs(asked.query).get("beforeID", [""])[0]
-            page = [one for one in newest_first if not before or int(one["id"]) < int(before)]
-            return 200, {"orders": page[:2], "lastTransactionID": "9"}
+            # Documented as the greatest id to be listed.
+            page = [one for one in newest_first if not before or int(one["id"]) <= int(before)]
+            return 200, {"orders": page[:3], "lastTransactionID": "9"}
         if "/transactions/" in asked.path:
             return 200, {"transaction": self._fill(book, last), "lastTransactionID": "9"}
         order = self._specified(book, last)

@@ -16,7 +16,7 @@ from fencepost.orders.brokers import make_brokers
 from fencepost.orders.oanda import OandaBroker, oanda_order
 from fencepost.outbox.http import Reply
 from fencepost.testing.broker import HostileBroker
-from fencepost.testing.broker_book import Book
+from fencepost.testing.broker_book import Book, BookOrder
 from fencepost.testing.broker_dialect import Said
 from fencepost.testing.broker_mood import FRIENDLY, Mood
 from tests.integration.orders.dialects import AlpacaDialect, OandaDialect
@@ -94,12 +94,11 @@ async def test_an_order_that_the_broker_knows_already_is_counted_as_such(
             broker.book.place("key-1", known, time.monotonic())
             order_id = await floor.place("key-1", account="101-1")
             await floor.until_status(order_id, "sent")
-            page = floor.fp.metrics.page().body.decode()
+            page = await floor.until_shown('outbox_send_total{outcome="conflict_processed"} 1.0')
             steps = await floor.steps(order_id)
         assert broker.doubled() == []
     conflict = Code.CONFLICT_PROCESSED
     assert steps[-2:] == [("sending", "unknown", conflict), ("unknown", "sent", conflict)]
-    assert 'outbox_send_total{outcome="conflict_processed"} 1.0' in page
     assert 'outbox_send_total{outcome="success"}' not in page
 
 
@@ -107,22 +106,49 @@ async def test_oandas_list_is_walked_back_to_before_the_first_request_and_no_fur
     """Orders of an hour ago lie behind the end; one of now, on the second page, is found."""
     dialect = CountingOanda()
     with HostileBroker(Promise.WHILE_OPEN, dialect=dialect) as broker:
-        broker.book.fill_chance = 0.0
-        now = time.monotonic()
-        for number, age_seconds in enumerate([3600] * 20 + [30] * 5):
-            placed, _ = broker.book.place(
-                f"other-{number}", {"order": oanda_order(outgoing())}, now - age_seconds
-            )
-            placed.request["order"]["clientExtensions"] = {"id": f"other-{number}"}
-            placed.is_open = False
+        fill_list(broker, [3600] * 20 + [30] * 5)
         adapter = oanda(broker.url, None)
         wanted = replace(outgoing(), stamped_at=datetime.now(UTC), open_since=datetime.now(UTC))
         assert (await adapter.find_order(wanted)).finding is Finding.ABSENT
-        # Five of now and one that is too old, two a page; before them the question by client id.
+        # Five of now and one that is too old, three a page, each of which begins with one that is known.
         assert dialect.lists == 3
         found = await adapter.find_order(replace(wanted, client_id="other-21"))
         assert found.finding is Finding.FOUND
         await adapter.close()
+
+
+async def test_oandas_list_ends_with_the_first_order_of_the_account() -> None:
+    """Of a young account all orders are of now: what is behind them is the end, and not asked for again."""
+    dialect = CountingOanda()
+    with HostileBroker(Promise.WHILE_OPEN, dialect=dialect) as broker:
+        fill_list(broker, [30] * 4)
+        adapter = oanda(broker.url, None)
+        wanted = replace(outgoing(), stamped_at=datetime.now(UTC), open_since=datetime.now(UTC))
+        assert (await adapter.find_order(wanted)).finding is Finding.ABSENT
+        assert dialect.lists == 3
+        await adapter.close()
+
+
+async def test_an_order_in_oandas_list_that_cannot_be_read_may_be_the_one() -> None:
+    class Unreadable(OandaDialect):
+        def shown(self, order: BookOrder) -> dict[str, Any]:
+            return {"id": "1", "clientExtensions": {"id": order.client_id}}
+
+    with HostileBroker(Promise.WHILE_OPEN, dialect=Unreadable()) as broker:
+        fill_list(broker, [30])
+        adapter = oanda(broker.url, None)
+        assert (await adapter.find_order(outgoing())).finding is Finding.NO_ANSWER
+        await adapter.close()
+
+
+def fill_list(broker: HostileBroker, ages_seconds: list[int]) -> None:
+    """Orders of others that were filled so long ago."""
+    broker.book.fill_chance = 0.0
+    now = time.monotonic()
+    for number, age_seconds in enumerate(ages_seconds):
+        order = {"order": {**oanda_order(outgoing()), "clientExtensions": {"id": f"other-{number}"}}}
+        placed, _ = broker.book.place(f"other-{number}", order, now - age_seconds)
+        placed.is_open = False
 
 
 @BOTH

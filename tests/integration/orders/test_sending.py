@@ -126,7 +126,7 @@ async def test_metrics_tell_what_happened(database: Database) -> None:
             await floor.orders.place(order("counted"))
             with pytest.raises(Refusal):
                 await floor.orders.place(order("counted", qty="2"))
-            page = floor.fp.metrics.page().body.decode()
+            page = await floor.until_shown("outbox_retry_count_count 1.0")
     for line in (
         'outbox_send_total{outcome="success"} 1.0',
         'outbox_dequeue_total{result="taken"} 1.0',

@@ -72,6 +72,15 @@ class Floor:
     async def until_status(self, order_id: int, *statuses: str) -> dict[str, Any]:
         return await self.until(" or ".join(statuses), lambda found: found["status"] in statuses, order_id)
 
+    async def until_shown(self, line: str) -> str:
+        """The page of metrics, once it has the line: what is seen in the database is counted a moment
+        later."""
+        give_up = time.monotonic() + DEADLINE_SECONDS
+        while line not in (page := self.fp.metrics.page().body.decode()):
+            assert time.monotonic() < give_up, f"{line} is not on the page: {page}"
+            await asyncio.sleep(0.02)
+        return page
+
     async def steps(self, order_id: int) -> list[tuple[str | None, str, str | None]]:
         return [
             (row["status_from"], row["status_to"], row["last_error"])

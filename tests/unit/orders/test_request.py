@@ -1,5 +1,6 @@
 """An order is validated by name, has exact amounts, and one digest."""
 
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -82,7 +83,8 @@ def test_canonical_json_has_sorted_keys_and_plain_numbers() -> None:
     assert plain(Decimal("1E+4")) == "10000"
 
 
-def test_a_large_meta_is_refused() -> None:
+@pytest.mark.parametrize("note", ["x" * 20_000, math.nan, b"bytes", {1, 2}, "\ud800"])
+def test_a_meta_that_is_too_large_or_no_json_is_refused(note: object) -> None:
     with pytest.raises(InvalidInput) as caught:
-        OrderRequest.of({**FIELDS, "meta": {"note": "x" * 20_000}})
+        OrderRequest.of({**FIELDS, "meta": {"note": note}})
     assert caught.value.field == "meta"
