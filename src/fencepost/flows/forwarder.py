@@ -86,7 +86,7 @@ class Forwarder:
         self.ended = start.ended
         if self.ended:
             return
-        head = Head(self._program, self._sender.node)
+        head = Head(self._program, self._sender.node, paced=True)
         head.restore(start.watermark)
         channel = ChannelSender(
             self._redis,

@@ -68,7 +68,7 @@ class SourceIntake:
     async def open(self, frontier: Frontier) -> None:
         for sender in self._senders:
             mark = frontier.of(sender.name)
-            head = Head(self._program, sender.node)
+            head = Head(self._program, sender.node, paced=True)
             head.restore(mark.watermark)
             self._heads[sender.name] = head
             self._marks[sender.name] = mark

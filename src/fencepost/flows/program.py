@@ -17,6 +17,7 @@ from fencepost.flows.errors import GraphRefused, StateMismatch
 from fencepost.flows.graph import Flow
 from fencepost.flows.merge import TimeMerge
 from fencepost.flows.node import Node
+from fencepost.flows.pace import Pace, push
 from fencepost.flows.record import END
 from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.sources.source import is_timeless
@@ -172,9 +173,9 @@ def _connect(parent: Step, step: Step, side: str, port: int) -> None:
 
 
 class Head:
-    """One source partition on its way to the borders."""
+    """One source partition on its way to the borders. `paced` leaves others their turns meanwhile."""
 
-    def __init__(self, program: Program, source: Node) -> None:
+    def __init__(self, program: Program, source: Node, *, paced: bool = False) -> None:
         reached = {source}
         for node in program.nodes:
             if program.sections[node] != BODY and any(parent in reached for parent in node.parents):
@@ -188,6 +189,7 @@ class Head:
                 self._ends.append((number, self._end_of(border)))
         self.steps: Mapping[Node, Step] = self._wiring.steps
         self._clocks = [step for step in self._wiring.steps.values() if isinstance(step, EventTime)]
+        self._pace = Pace.of(self.steps.values()) if paced else None
 
     @property
     def watermark(self) -> float | None:
@@ -201,7 +203,7 @@ class Head:
 
     async def feed(self, values: Sequence[Any]) -> list[tuple[int, Batch]]:
         """Records by the number of their border, in the order in which they came."""
-        await self._entry.push([(value, None, None, at) for at, value in enumerate(values)], 0)
+        await push(self._entry, [(value, None, None, at) for at, value in enumerate(values)], self._pace)
         return [(number, end.take()) for number, end in self._ends]
 
     def _end_of(self, border: Node) -> Collect:
@@ -214,9 +216,9 @@ class Head:
 
 
 class Body:
-    """The keyed side, with its states and what its sinks are to get."""
+    """The keyed side, with its states and what its sinks are to get. `paced` is as for a head."""
 
-    def __init__(self, program: Program, *, senders: int) -> None:
+    def __init__(self, program: Program, *, senders: int, paced: bool = False) -> None:
         nodes = [node for node in program.nodes if program.sections[node] != HEAD]
         wiring = Wiring(program, [node for node in nodes if program.sections[node] == BODY])
         self._program = program
@@ -227,6 +229,7 @@ class Body:
         self._sinks = [self.steps[node] for node in program.flow.sinks]
         self._merge = TimeMerge() if program.must_merge(senders) else None
         self._watermark = float("-inf")
+        self._pace = Pace.of(self._steps) if paced else None
 
     @staticmethod
     def _entrance(wiring: Wiring, border: Node) -> Step:
@@ -243,7 +246,7 @@ class Body:
         if self._merge is not None:
             self._merge.add(sender, entrance, records)
         elif records:
-            await self._entrances[entrance].push(records, 0)
+            await push(self._entrances[entrance], records, self._pace)
 
     async def advance(self, watermark: float | None) -> None:
         """The least watermark of all senders; None when nothing is in event time."""
@@ -252,7 +255,7 @@ class Body:
         self._watermark = watermark
         if self._merge is not None:
             for entrance, records in self._merge.release(watermark):
-                await self._entrances[entrance].push(records, 0)
+                await push(self._entrances[entrance], records, self._pace)
         for step in self._steps:
             await step.advance(watermark)
 

@@ -367,7 +367,7 @@ class FlowWorker:
 
     async def _run_task(self, post: Post) -> None:
         unit = post.unit
-        body = Body(self.program, senders=len(unit.senders))
+        body = Body(self.program, senders=len(unit.senders), paced=True)
         committer = Committer(
             self._fp, post.lease, self.program.sinks, self.settings.keep_checkpoints, self._edition
         )

@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fencepost.flows import CheckpointId, Flow, IterableSource
+import pytest
+
+from fencepost.flows import CheckpointId, Flow, IterableSource, pace
 from fencepost.flows.channel import ChannelKeys, ChannelSender
 from fencepost.flows.metrics import FlowMetrics
 from fencepost.flows.redis_link import connect_bytes
-from fencepost.flows.sinks.postgres import PostgresRows
+from fencepost.flows.sinks.postgres import PostgresRows, PostgresUpsert
 from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.flows.worker import FlowWorker
 from fencepost.metrics import Metrics
@@ -156,3 +158,50 @@ async def test_a_step_that_makes_many_of_one_commits_before_they_pile_up(scene: 
 
     assert sum(sink.sizes) == 10_000
     assert max(sink.sizes) <= 500 + 10 * 50
+
+
+class SlowClock:
+    """By which every call of `Slow` takes a second."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+
+class Slow:
+    """A step that keeps the event loop; knows how often it was called before anybody else had a turn."""
+
+    def __init__(self, clock: SlowClock) -> None:
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._run = 0
+        self.longest = 0
+
+    def __call__(self, value: int) -> int:
+        self._clock.now += 1
+        self._run += 1
+        self.longest = max(self.longest, self._run)
+        self._loop.call_soon(self._turn)
+        return value
+
+    def _turn(self) -> None:
+        self._run = 0
+
+
+@pytest.mark.parametrize("groups", [None, 2])
+async def test_a_slow_step_leaves_others_their_turns(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, groups: int | None
+) -> None:
+    """A commit that was under way would stand still, and the database would end its transaction."""
+    clock = SlowClock()
+    monkeypatch.setattr(pace, "time", clock)
+    head, body = Slow(clock), Slow(clock)
+    keyed = Flow("slow").source(IterableSource(range(60))).map(head).key_by(lambda n: n % 2, groups=groups)
+    flow = keyed.sum(body).sink(PostgresUpsert("total", ["key"], ["value"]))
+
+    await scene.run(flow)
+
+    assert (head.longest, body.longest) == (1, 1)
+    assert dict(scene.rows("select * from total")) == {"0": 870, "1": 900}
