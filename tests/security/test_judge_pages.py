@@ -126,7 +126,7 @@ async def test_the_cookies_are_for_the_server_alone_and_cannot_be_made_up(
             stranger.client.cookies.set("fencepost_judge_session", session)
             stolen = await stranger.get("/court")
             stranger.client.cookies.clear()
-            stranger.client.cookies.set("fencepost_judge_session", "A" + session[1:])
+            stranger.client.cookies.set("fencepost_judge_session", session.swapcase())
             made_up = await stranger.get("/court")
 
     assert cookies
