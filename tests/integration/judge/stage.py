@@ -78,7 +78,13 @@ class Stage:
         **options: Any,
     ) -> Ran:
         order = Order(
-            args=args, limits=limits, roots=LIBRARIES, binds={"app": "/app"}, out=out, out_kb=4096, **options
+            args=args,
+            limits=limits,
+            roots=self.site.roots,
+            binds={"app": "/app"},
+            out=out,
+            out_kb=4096,
+            **options,
         )
         with ExitStack() as closing:
             stdin_file, stdout_file, stderr_file = (self._scratch(closing) for _ in range(3))

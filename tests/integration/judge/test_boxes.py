@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,15 @@ def groupless_stage(tmp_path: Path, zoo_program: Path) -> Stage:
     return stage
 
 
+@pytest.fixture
+def library() -> Iterator[Path]:
+    """A file that boxes are shown. Not in /tmp, where they have a folder of their own."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        library = Path(folder, "library.cache")
+        library.write_text("old")
+        yield library
+
+
 @pytest.mark.parametrize("agents", [True, False])
 async def test_a_resident_and_a_single_box_say_the_same(stage: Stage, agents: bool) -> None:
     names = {
@@ -82,6 +92,20 @@ async def test_an_agent_that_dies_in_a_run_is_replaced_by_a_single_box_and_the_r
     assert stage.counted("judge_agent_failures_total", {"reason": "lost"}) == 1
     # The killed agent's box falls by the death of its parents, one after the other.
     await until("nothing runs in a box", lambda: not stage.processes())
+
+
+async def test_a_file_that_an_upgrade_replaced_costs_a_retry_and_no_verdict(
+    tmp_path: Path, zoo_program: Path, library: Path
+) -> None:
+    stage = Stage(tmp_path, roots=[*LIBRARIES, str(library)])
+    shutil.copy(zoo_program, stage.workspace / "app/zoo")
+    async with stage.boxes(slots=1) as boxes:
+        await stage.run(boxes, ["/app/zoo", "who_am_i"])
+        os.replace(shutil.copy(library, library.with_name("new")), library)  # noqa: PTH105
+        after = [(await stage.run(boxes, ["/app/zoo", "who_am_i"])).outcome.verdict for _ in range(2)]
+
+    assert after == [Verdict.OK, Verdict.OK]
+    assert stage.counted("judge_sandbox_retries_total") == 1
 
 
 async def test_the_death_of_the_supervisor_ends_the_program(stage: Stage) -> None:

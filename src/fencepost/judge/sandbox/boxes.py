@@ -95,6 +95,9 @@ class Boxes:
             outcome = sandbox_failure("never_run")
             for left in reversed(range(TRIES)):
                 outcome = await self._counted(agent, order, files)
+                if outcome.verdict is Verdict.SE:
+                    # A resident root is the machine as it was: a library that was upgraded is gone from it.
+                    await agent.close()
                 # What the program wrote cannot be taken back from a pipe: such a run is not repeated.
                 if outcome.verdict is not Verdict.SE or not left or files.pipes:
                     break
