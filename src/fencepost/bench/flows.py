@@ -54,7 +54,7 @@ async def _endurance(database: Database, redis_url: str, *, quick: bool) -> Endu
     memory = await flows_endurance.memory(database, redis_url, records)
     _console.print(f"recovery with {keys:,} keys", highlight=False)
     recovery = await flows_endurance.recovery(database, redis_url, keys)
-    behind = f"{keys:,} keys, a lease of {flows_endurance.LEASE_SECONDS:g} s"
+    behind = f"{keys:,} keys, the default lease of {stage.SETTINGS.lease_seconds:g} s"
     rows: list[Row] = [
         _row(f"fencepost, keyed sum of {records:,} made records", "exactly-once", memory.figures),
         {

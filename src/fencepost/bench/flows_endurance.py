@@ -27,11 +27,6 @@ LOOK_SECONDS = 0.05
 STANDBY_SECONDS = 60
 FILL_SECONDS = 600
 KEYS_STREAM = "keys"
-# How long a killed worker's tasks stay its own. With the default of 15 s a takeover waits for that much more.
-LEASE_SECONDS = 3.0
-SHORT_LEASE = stage.SETTINGS.model_copy(
-    update={"lease_seconds": LEASE_SECONDS, "heartbeat_seconds": LEASE_SECONDS / 3}
-)
 # Buffers, caches and the allocator's own habits have settled after a tenth.
 SETTLED = 10
 
@@ -122,7 +117,7 @@ def counts() -> Flow:
 async def work_until_killed(database_url: str, redis_url: str) -> None:
     """In a process of its own."""
     async with Fencepost(database_url, redis_url=redis_url) as fp:
-        await FlowWorker(fp, counts(), redis_url=redis_url, settings=SHORT_LEASE).run()
+        await FlowWorker(fp, counts(), redis_url=redis_url, settings=stage.SETTINGS).run()
 
 
 async def recovery(database: Database, redis_url: str, keys: int) -> Recovery:
@@ -135,7 +130,7 @@ async def recovery(database: Database, redis_url: str, keys: int) -> Recovery:
         await _fill(client, more)
         async with Fencepost(database.url, redis_url=redis_url) as fp:
             with Signals() as signals:
-                second = Running(fp, counts(), redis_url, SHORT_LEASE)
+                second = Running(fp, counts(), redis_url)
                 await signals.wait("flows.started", within=STANDBY_SECONDS)
                 cpu = time.process_time()
                 first.kill()
@@ -144,6 +139,7 @@ async def recovery(database: Database, redis_url: str, keys: int) -> Recovery:
                 taken = time.perf_counter()
                 await second.until(1)
                 done, used = time.perf_counter(), time.process_time() - cpu
+                assert signals.heard("flows.taken") == 1, "the successor lost its lease while it restored"
             while _kept(database) < keys + more:
                 await second.look()
             await second.end()

@@ -14,8 +14,8 @@ Positive = Annotated[float, Field(gt=0, le=86_400)]
 class FlowSettings(LayeredSettings):
     """One value for the flows of a process."""
 
-    lease_seconds: Annotated[Positive, From("FLOW_LEASE_SEC", "flows.lease_sec")] = 15
-    heartbeat_seconds: Annotated[Positive, From("FLOW_HEARTBEAT_SEC", "flows.heartbeat_sec")] = 3
+    lease_seconds: Annotated[Positive, From("FLOW_LEASE_SEC", "flows.lease_sec")] = 5
+    heartbeat_seconds: Annotated[Positive, From("FLOW_HEARTBEAT_SEC", "flows.heartbeat_sec")] = 1
     interval_seconds: Annotated[
         Positive, From("FLOW_CHECKPOINT_INTERVAL_SEC", "flows.checkpoint_interval_sec")
     ] = 1

@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[3] / "docs/reference/settings.md"
 # A value of each that is allowed and not its default, and one that is refused.
 VALUES = {
     "FLOW_LEASE_SEC": ("30", "0"),
-    "FLOW_HEARTBEAT_SEC": ("2.5", "86401"),
+    "FLOW_HEARTBEAT_SEC": ("1.5", "86401"),
     "FLOW_CHECKPOINT_INTERVAL_SEC": ("0.25", "0"),
     "FLOW_CHECKPOINT_RECORDS": ("77", "0"),
     "FLOW_BATCH": ("123", "0"),
