@@ -26,11 +26,13 @@ class LossyRpc:
     `lose_every[method] = n`: of the replies to this method every nth is lost. `lost` counts them.
     `refuse[method] = text`: the call does not reach the node, and the answer is this error.
     `is_dead`: no call reaches the node, and none is answered.
+    `says`: no call reaches the node; each is answered with this status and this code of an error.
     """
 
     def __init__(self, target: str, lose_every: dict[str, int] | None = None) -> None:
         self.lost: Counter[str] = Counter()
         self.is_dead = False
+        self.says: tuple[int, int] | None = None
         self.refuse: dict[str, str] = {}
         self.refused: Counter[str] = Counter()
         self.url = ""
@@ -81,6 +83,9 @@ class LossyRpc:
         if self.is_dead and request.transport is not None:
             request.transport.abort()
             return web.Response()
+        if self.says is not None:
+            status, code = self.says
+            return web.json_response({"id": 1, "error": {"code": code, "message": "slowly"}}, status=status)
         if method in self.refuse:
             self.refused[method] += 1
             return web.json_response({"id": 1, "error": {"code": -32000, "message": self.refuse[method]}})

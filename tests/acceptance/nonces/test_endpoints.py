@@ -1,5 +1,7 @@
 """Several endpoints of one chain: dead, of another chain, behind the others, or their replies are lost."""
 
+import pytest
+
 from fencepost.embedded import Database
 from fencepost.testing import Clock
 from tests.acceptance.nonces.anvil import Anvil, running_anvil
@@ -13,6 +15,20 @@ async def test_a_dead_endpoint_is_passed_over(database: Database, clock: Clock, 
         await exchange.turn()
         await exchange.mine_and_turn(3)
         assert (await exchange.state(paid))[0] == "CONFIRMED"
+
+
+@pytest.mark.parametrize("says", [(429, 429), (200, -32005)], ids=["by HTTP", "by its code"])
+async def test_an_endpoint_that_has_no_time_for_us_is_passed_over(
+    database: Database, clock: Clock, anvil: Anvil, says: tuple[int, int]
+) -> None:
+    with LossyRpc(anvil.url) as busy:
+        async with opened(database, anvil, urls=f"{busy.url}|{anvil.url}") as exchange:
+            await exchange.turn()
+            busy.says = says
+            paid = await exchange.pay("pay-1", recipient(1), 5)
+            await exchange.turn()
+            await exchange.mine_and_turn(3)
+            assert (await exchange.state(paid))[0] == "CONFIRMED"
 
 
 async def test_an_endpoint_of_another_chain_is_not_used(

@@ -20,6 +20,9 @@ from fencepost.redaction import redact_url
 
 _log = get_logger(__name__)
 REST_SECONDS = 5.0
+# How an endpoint says that it has no more time for us: by HTTP, or by EIP-1474's "limit exceeded".
+TOO_MANY_REQUESTS = 429
+LIMIT_EXCEEDED = -32005
 
 
 class RpcError(Exception):
@@ -32,6 +35,10 @@ class RpcError(Exception):
 
 class WrongChain(Exception):
     """An endpoint that serves another chain than its setting says."""
+
+
+class Overloaded(Exception):
+    """An endpoint that has no time for us says nothing about the chain: the next one may."""
 
 
 class Endpoint:
@@ -76,7 +83,7 @@ class Chain:
                 if not endpoint.checked:
                     await self._check(endpoint)
                 return await self._ask(endpoint, method, params)
-            except (aiohttp.ClientError, TimeoutError, ValueError, WrongChain) as error:
+            except (aiohttp.ClientError, TimeoutError, ValueError, WrongChain, Overloaded) as error:
                 endpoint.rests_until = time.monotonic() + REST_SECONDS
                 said.append(f"{redact_url(endpoint.url)}: {type(error).__name__}")
                 _log.warning("endpoint_failed", chain_id=self.chain_id, endpoint=said[-1], method=method)
@@ -153,13 +160,18 @@ class Chain:
         body = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(params)}
         async with self._session.post(endpoint.url, json=body) as answer:
             text = await answer.text()
+            if answer.status == TOO_MANY_REQUESTS:
+                raise Overloaded
         # Some nodes answer an error with 400 or 500 and a good body; without one it is no answer.
         read: Any = json.loads(text)
         reply = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
         if "result" not in reply and "error" not in reply:
             raise ValueError(method)
-        if reply.get("error") is not None:
-            raise RpcError(method, json.dumps(reply["error"]))
+        error: Any = reply.get("error")
+        if isinstance(error, dict) and cast("dict[str, Any]", error).get("code") == LIMIT_EXCEEDED:
+            raise Overloaded
+        if error is not None:
+            raise RpcError(method, json.dumps(error))
         return reply["result"]
 
 
