@@ -1,9 +1,10 @@
 """What can go wrong with a nonce beside a refusal.
 
 FencepostError
-├── SignerElsewhere      another node has the signer; `owner` names it, and `retry_seconds` when to ask
-├── ChainUnavailable     no endpoint of the chain answers
-└── SigningFailed        the key's keeper did not sign
+├── SignerElsewhere          another node has the signer; `owner` names it, and `retry_seconds` when to ask
+└── ServerUnavailable
+    ├── ChainUnavailable     no endpoint of the chain answers
+    └── SigningFailed        the key's keeper did not sign
 """
 
 from __future__ import annotations
@@ -29,5 +30,5 @@ class ChainUnavailable(ServerUnavailable):
     """No endpoint of the chain answers."""
 
 
-class SigningFailed(FencepostError):
+class SigningFailed(ServerUnavailable):
     """The key's keeper did not sign. What it said is in the log of the keeper, never here."""

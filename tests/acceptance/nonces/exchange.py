@@ -29,7 +29,8 @@ SETTINGS: dict[str, Any] = {
     "idle_seconds": 300.0,
     "confirmations": 2,
     "stuck_seconds": 86_000.0,
-    "wait_seconds": 5.0,
+    # Long enough for a machine that stands still.
+    "wait_seconds": 60.0,
 }
 
 

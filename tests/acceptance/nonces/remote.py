@@ -13,13 +13,17 @@ Answer = Callable[[dict[str, Any]], Any]
 
 
 class Keeper:
-    """Signs for one account. `answer` may be replaced: what it says instead of the signed bytes."""
+    """Signs for one account. `answer` may be replaced: what it says instead of the signed bytes.
+
+    `is_away`: it answers nothing.
+    """
 
     def __init__(self, account: "LocalAccount") -> None:
         self.account = account
         self.asked: list[dict[str, Any]] = []
         self.answer: Answer = self.signed
         self.url = ""
+        self.is_away = False
 
     def signed(self, wire: dict[str, Any]) -> Any:
         fields = {name: value for name, value in wire.items() if name != "from"}
@@ -27,6 +31,8 @@ class Keeper:
         return {"result": {"raw": "0x" + bytes(raw).hex()}}
 
     async def _serve(self, request: web.Request) -> web.Response:
+        if self.is_away:
+            raise web.HTTPBadGateway
         body: dict[str, Any] = await request.json()
         if body["method"] == "eth_accounts":
             return web.json_response({"result": [self.account.address]})

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from fencepost.embedded import Database
+from fencepost.nonces.errors import SigningFailed
 from fencepost.nonces.sending.keys import RemoteSigner
 from fencepost.testing import Clock, PlannedCrash, crash_at
+from fencepost.web.answers import status_of
 from tests.acceptance.nonces.anvil import Anvil, running_anvil
 from tests.acceptance.nonces.exchange import Exchange, new_account, opened, recipient
 from tests.acceptance.nonces.remote import Keeper
@@ -63,6 +65,37 @@ async def test_whatever_it_says_instead_the_nonce_stays_signing_and_it_is_asked_
 
     assert await exchange.state(paid) == ("CONFIRMED", "CONSUMED")
     assert keeper.asked == [keeper.asked[0]] * 2
+
+
+async def test_while_it_is_away_what_was_signed_is_followed_and_what_was_not_waits(
+    exchange: Exchange, keeper: Keeper
+) -> None:
+    sent = await exchange.pay("pay-1", recipient(1), 5)
+    await exchange.turn()
+    keeper.is_away = True
+    taken = await exchange.pay("pay-2", recipient(2), 7)
+    await exchange.mine_and_turn(3)
+    assert await exchange.state(sent) == ("CONFIRMED", "CONSUMED")
+    assert await exchange.state(taken) == ("BOUND", "SIGNING")
+    keeper.is_away = False
+
+    await exchange.turn()
+    await exchange.mine_and_turn(3)
+
+    assert await exchange.state(taken) == ("CONFIRMED", "CONSUMED")
+    assert exchange.anvil.balance(recipient(2)) == 7
+
+
+async def test_one_that_never_answered_is_unavailable_and_nothing_is_taken_in(
+    exchange: Exchange, keeper: Keeper
+) -> None:
+    keeper.is_away = True
+
+    with pytest.raises(SigningFailed) as refused:
+        await exchange.pay("pay-1", recipient(1), 5)
+
+    assert status_of(refused.value) == (503, "unavailable")
+    assert await exchange.intake.newest(10, None) == []
 
 
 async def test_after_a_crash_the_next_owner_asks_for_the_same(

@@ -121,9 +121,18 @@ class RemoteSigner:
         self._url = url
         self._timeout = aiohttp.ClientTimeout(total=seconds)
         self._session: aiohttp.ClientSession | None = None
+        self._known: frozenset[str] = frozenset()
 
     async def addresses(self) -> frozenset[str]:
-        return frozenset(str(address).lower() for address in await self._ask("eth_accounts"))
+        """What it named last, while it does not answer: what is signed is sent and followed without it."""
+        try:
+            named = await self._ask("eth_accounts")
+        except SigningFailed:
+            if not self._known:
+                raise
+        else:
+            self._known = frozenset(str(address).lower() for address in named)
+        return self._known
 
     async def sign(self, address: str, fields: Fields) -> Signed:
         wire = {name: hex(value) if isinstance(value, int) else value for name, value in fields.items()}
