@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.cli.probes.sandbox import cgroup_mounts
 from fencepost.judge.sandbox import program
 from fencepost.judge.sandbox.order import Order
 from tests.integration.judge.stage import LIBRARIES, QUICK, Stage
@@ -42,6 +43,20 @@ def test_a_place_with_a_space_in_its_name_is_found(tmp_path: Path) -> None:
     )
 
     assert inside == outside
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can unmount")
+def test_it_says_which_kind_of_cgroups_there_is() -> None:
+    mounted = cgroup_mounts(Path("/proc/mounts").read_text())
+    v1, v2 = "memory" in mounted, "v2" in mounted
+
+    def found(before: str) -> str:
+        command = ["unshare", "--mount", "sh", "-c", f'{before}; exec "$0" probe', program.find()]
+        return str(json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["cgroup"])
+
+    assert found("true") == ("hybrid" if v1 and v2 else "v1" if v1 else "v2" if v2 else "none")
+    assert found("umount --all --types cgroup2") == ("v1" if v1 else "none")
+    assert found("umount --all --types cgroup,cgroup2") == "none"
 
 
 def test_a_stingy_mask_of_the_judge_closes_nothing_in_the_box(stage: Stage) -> None:

@@ -86,7 +86,7 @@ V2 = "cgroup2 /sys/fs/cgroup cgroup2 rw,relatime 0 0\n"
     [
         (V1, "/sys/fs/cgroup/memory", State.OK, "v1, writable"),
         (V2, "/sys/fs/cgroup", State.OK, "v2, writable"),
-        (V1 + V2, "/sys/fs/cgroup/memory", State.OK, "v1, with v2 beside it, writable"),
+        (V1 + V2, "/sys/fs/cgroup/memory", State.OK, "hybrid (v1, with v2 beside it), writable"),
         (V2, "", State.DEGRADED, "v2, but /sys/fs/cgroup is not writable"),
         ("proc /proc proc rw 0 0\nshort\n", "", State.LACKING, "none mounted; memory is measured less well"),
     ],
@@ -94,6 +94,13 @@ V2 = "cgroup2 /sys/fs/cgroup cgroup2 rw,relatime 0 0\n"
 def test_cgroups_are_told_apart(mounts: str, writable: str, state: State, detail: str) -> None:
     finding = probe_cgroups(PaperMachine(files={"/proc/mounts": mounts}, writable_paths={writable}))
     assert (finding.state, finding.detail) == (state, detail)
+
+
+def test_a_group_that_was_given_to_us_is_where_v2_is_writable() -> None:
+    files = {"/proc/mounts": V2, "/proc/self/cgroup": "0::/user.slice/judge\n"}
+    given = PaperMachine(files=files, writable_paths={"/sys/fs/cgroup/user.slice/judge"})
+
+    assert probe_cgroups(given).detail == "v2, writable"
 
 
 def test_a_v1_tree_without_memory_does_not_count() -> None:

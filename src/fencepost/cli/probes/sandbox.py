@@ -67,9 +67,10 @@ def probe_cgroups(machine: Machine) -> Finding:
     )
     match mounts:
         case {"memory": where}:
-            version = "v1, with v2 beside it" if "v2" in mounts else "v1"
-        case {"v2": where}:
-            version = "v2"
+            version = "hybrid (v1, with v2 beside it)" if "v2" in mounts else "v1"
+        case {"v2": mounted}:
+            own = own_place(mounted, machine.text("/proc/self/cgroup") or "")
+            version, where = "v2", own if machine.writable(own) else mounted
         case _:
             return Finding(
                 AREA, "cgroups", State.LACKING, "none mounted; memory is measured less well", remedy
@@ -77,6 +78,12 @@ def probe_cgroups(machine: Machine) -> Finding:
     if not machine.writable(where):
         return Finding(AREA, "cgroups", State.DEGRADED, f"{version}, but {where} is not writable", remedy)
     return Finding(AREA, "cgroups", State.OK, f"{version}, writable")
+
+
+def own_place(mounted: str, memberships: str) -> str:
+    """Where this process is in the tree of v2: what is delegated is there, and as a rule not at its root."""
+    lines = (line.removeprefix("0::") for line in memberships.splitlines() if line.startswith("0::"))
+    return mounted + next(lines, "/").rstrip("/")
 
 
 def cgroup_mounts(mounts: str) -> dict[str, str]:

@@ -65,7 +65,7 @@ struct cgroup {
   int join[3], join_count;                /* where a process writes itself into this run's folders */
   long pids_max;                          /* what v1's shared folder of processes says */
   uint64_t cpu_before_ns;
-  bool open, once;
+  bool open, once, unified;               /* a tree of v2 is mounted, used or not */
 };
 void cgroup_find(struct cgroup *group, bool once);
 void cgroup_sweep(void);

@@ -195,15 +195,15 @@ static bool open_v2(struct cgroup *group, char *place) {
 void cgroup_find(struct cgroup *group, bool once) {
   static struct place places[HIERARCHIES];
   char place[1024];
-  *group = (struct cgroup){.kind = CGROUP_NONE, .once = once};
   read_places(places);
+  *group = (struct cgroup){.kind = CGROUP_NONE, .once = once, .unified = *places[UNIFIED].point};
   if (own_place(&places[MEMORY], place, sizeof place) && make_folder(group->memory, sizeof group->memory, place)) {
     bool cpu = own_place(&places[CPUACCT], place, sizeof place) && make_folder(group->cpu, sizeof group->cpu, place);
     bool pids = own_place(&places[PIDS], place, sizeof place) && make_folder(group->pids, sizeof group->pids, place);
     group->kind = CGROUP_V1;
     if (cpu && pids) return;
     cgroup_leave(group);
-    *group = (struct cgroup){.kind = CGROUP_NONE, .once = once};
+    *group = (struct cgroup){.kind = CGROUP_NONE, .once = once, .unified = group->unified};
   }
   if (own_place(&places[UNIFIED], place, sizeof place) && open_v2(group, place)) group->kind = CGROUP_V2;
 }

@@ -36,12 +36,13 @@ static const char *sort_words(int count, char **given, char *words, size_t *leng
 }
 
 static size_t hello(char *line, size_t size, const struct holder *holder, const struct cgroup *group, const char *wrong) {
-  static const char *KINDS[] = {"none", "v1", "v2"};
+  static const char *KINDS[] = {"none", "v1", "v2", "hybrid"};
+  bool hybrid = group->kind == CGROUP_V1 && group->unified;
   static const char *ANSWERS[] = {"false", "true"};
   int length = snprintf(line, size,
                         "{\"ready\":%s,\"cgroup\":\"%s\",\"user_namespace\":%s,\"proc\":%s,\"root\":%s,"
                         "\"processes_seen\":%s,\"error\":\"%s\"}\n",
-                        ANSWERS[!wrong], KINDS[group->kind], ANSWERS[holder->user_namespace], ANSWERS[holder->proc],
+                        ANSWERS[!wrong], KINDS[hybrid ? 3 : group->kind], ANSWERS[holder->user_namespace], ANSWERS[holder->proc],
                         ANSWERS[!geteuid()], ANSWERS[tree_is_seen(holder->pid)], wrong ? wrong : "");
   return (size_t)length;
 }
