@@ -60,6 +60,7 @@ def test_a_transaction_is_taken_in_once_and_can_be_cancelled(client: httpx.Clien
 
 BAD: list[tuple[str | None, dict[str, object], str]] = [
     (None, {}, "Idempotency-Key"),
+    ("fill:signer:31337:a:0:1", {}, "idempotency_key"),
     ("k", {"chain_id": 1}, "chain_id"),
     ("k", {"signer": TO}, "signer"),
     ("k", {"signer": ADDRESS[:-1] + ("0" if ADDRESS[-1] != "0" else "1")}, "signer"),

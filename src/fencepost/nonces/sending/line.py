@@ -260,10 +260,8 @@ class Line:
         """A gap below what is sent jams everything above it. Nobody waits who could use it: a no-op does."""
         gaps = await self._fp.run(reading.jamming_gaps(self._signer))
         for nonce, hold in gaps:
-            key = f"fill:{self._signer.resource}:{nonce}:{hold}"
-            await self._fp.run(
-                tx_calls.submit(self._signer, key, Order(self._signer.name, 0, b"", NO_OP_GAS))
-            )
+            no_op = Order(self._signer.name, 0, b"", NO_OP_GAS)
+            await self._fp.run(tx_calls.fill(self._signer, nonce, hold, no_op))
 
     async def _suggested(self) -> Fees | None:
         offered = fee_rules.suggested(await self._asked(), self._cap)

@@ -18,6 +18,8 @@ from fencepost.nonces.signer import Signer
 State = Literal["QUEUED", "BOUND", "MINED", "CONFIRMED", "CANCELLED", "REJECTED"]
 VALUE_MAX = 2**256 - 1
 GAS_MIN = 21_000
+# The keys of no-ops that fill gaps. A caller's own transaction under one would keep its gap open for ever.
+FILLS = "fill:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,17 @@ class Open:
 
 def submit(signer: Signer, key: str, order: Order, *, webhook: str | None = None) -> Call[Submitted]:
     """Take a transaction in; the same key again answers what is there."""
+    if key.startswith(FILLS):
+        raise InvalidInput(f"The key begins with {FILLS}, as only our own do.", field="idempotency_key")
+    return _submit(signer, key, order, webhook)
+
+
+def fill(signer: Signer, nonce: int, hold: int, order: Order) -> Call[Submitted]:
+    """Take a no-op in for a gap, once for each time that the nonce was given back."""
+    return _submit(signer, f"{FILLS}{signer.resource}:{nonce}:{hold}", order, None)
+
+
+def _submit(signer: Signer, key: str, order: Order, webhook: str | None) -> Call[Submitted]:
     return Call(
         "select transaction_id, state, repeated from fencepost.nonce_tx_submit(%s::bigint, %s::text,"
         " %s::text, %s::text, %s::text, %s::numeric, %s::bytea, %s::bigint, %s::text)",
