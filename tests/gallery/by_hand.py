@@ -103,6 +103,12 @@ BY_HAND = {
             "test_without_a_digest_another_request_gets_the_first_ones_answer",
         ),
         (
+            "players are locked in the order of the request",
+            "_player_lock",
+            "a gift that holds its giver while it waits for its taker",
+            "test_a_lock_in_the_order_of_the_request_holds_one_and_waits_for_the_other",
+        ),
+        (
             "the locked row is not judged",
             "_player_amounts_unfit",
             "a balance below zero",

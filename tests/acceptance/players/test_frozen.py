@@ -24,16 +24,12 @@ from tests.acceptance.conftest import Shop
 from tests.acceptance.takeovers import Holder, outcome_after_waking
 from tests.integration.kernel.caller import Caller
 from tests.integration.players import game
+from tests.integration.players.guards import WAITS
 
 BOUND_SECONDS = 20
 LOOKING = Patience(first_pause_seconds=0.1, longest_pause_seconds=0.1, seconds_max=60)
 BLIND = Patience(first_pause_seconds=3600, seconds_max=3600)
 GRANT = GrantItems(player_id="ann", resources={"gold": 1})
-# Longer than those wait who go together, and let go at once.
-WAITS = """
-    select exists (select from pg_locks where not granted and locktype = 'transactionid'
-                   and waitstart < clock_timestamp() - interval '100 ms')
-"""
 EVICTED = """
     select subject, detail -> 'pid' as pid from fencepost.events where noun = 'player' and event = 'evicted'
 """

@@ -3,20 +3,29 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import pytest
 
 from fencepost import Fencepost
+from fencepost.embedded import Database
+from fencepost.embedded.deadline import Deadline
 from fencepost.mutations.errors import AlreadyExists, KeyReused
 from fencepost.players import reading
-from fencepost.players.requests import UseItem
+from fencepost.players.requests import Transfer, UseItem
 from fencepost.players.service import Players
 from fencepost.testing import PlannedCrash, at_crash_point, crash_at
+from tests.integration.kernel.caller import Caller
 
 BOX = UseItem(player_id="ann", item="box", count=20)
+GIFT = Transfer(player_id="bob", to_player_id="ann", resources={"gold": 1})
 BOXES = 100
+# Longer than those wait who go together, and let go at once.
+WAITS = """
+    select exists (select from pg_locks where not granted and locktype = 'transactionid'
+                   and waitstart < clock_timestamp() - interval '100 ms')
+"""
 
 
 async def boxes(players: Players) -> int:
@@ -78,3 +87,18 @@ async def reused_its_id(players: Players) -> None:
     await players.run(BOX, request_id="r1")
     with pytest.raises(KeyReused):
         await players.run(UseItem(player_id="ann", item="box", count=1), request_id="r1")
+
+
+async def gave_to_somebody_who_is_held(players: Players, database: Database) -> None:
+    """Against the order of their ids: while the taker, who comes first, is held, the giver must be free."""
+    free = "select from fencepost.player where player_id = 'bob' for update nowait"
+    with closing(Caller(database.admin_url)) as holder, closing(Caller(database.admin_url)) as other:
+        holder.execute("begin")
+        holder.execute("select from fencepost.player where player_id = 'ann' for update")
+        giving = asyncio.create_task(players.run(GIFT, request_id="r1"))
+        try:
+            await asyncio.to_thread(Deadline(60, "the gift waits").wait, lambda: bool(other.value(WAITS)))
+            other.execute(free)
+        finally:
+            holder.execute("rollback")
+            assert (await giving).layer == "executed"

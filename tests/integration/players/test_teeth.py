@@ -70,6 +70,27 @@ async def test_the_right_service_keeps_its_dice(ready: Players, plans: list[Any]
     await guards.conflicted(ready, lambda: plans[0].plan)
 
 
+async def test_the_right_service_locks_players_in_order_of_their_ids(
+    ready: Players, database: Database
+) -> None:
+    await enrol(ready, "bob", gold=1)
+    await guards.gave_to_somebody_who_is_held(ready, database)
+
+
+async def test_a_lock_in_the_order_of_the_request_holds_one_and_waits_for_the_other(
+    ready: Players, database: Database
+) -> None:
+    await enrol(ready, "bob", gold=1)
+    mutate(
+        database,
+        "fencepost._player_lock(text[],text,bigint)",
+        "order by p.player_id for update",
+        "order by p.player_id <> p_acting for update",
+    )
+    with pytest.raises(psycopg.errors.LockNotAvailable):
+        await guards.gave_to_somebody_who_is_held(ready, database)
+
+
 async def test_a_marker_that_comes_after_the_write_doubles_it(ready: Players, database: Database) -> None:
     """The writes are done whatever the claim says, because it is asked too late."""
     mutate(database, EXECUTE, "if outcome <> 'claimed' then", "if false then")
