@@ -148,6 +148,25 @@ async def test_a_run_that_is_cancelled_is_ended(stage: Stage, bwrap: Path) -> No
     assert (again.outcome.verdict, again.outcome.exit_code) == (Verdict.RE, 3)
 
 
+async def test_what_a_validator_left_is_there_in_the_next_pass(stage: Stage, bwrap: Path) -> None:
+    """Its own to read and to change, and it comes out again; a link in it leads nowhere."""
+    shutil.copy("/bin/cat", stage.workspace / "app/cat")
+    left = stage.workspace / "left"
+    left.mkdir()
+    (left / "notes").write_text("of the last pass\n")
+    out = stage.new_folder()
+    async with stage.boxes(slots=1, bubblewrap=bwrap) as boxes:
+        ran = await stage.run(boxes, ["/app/cat", "/out/notes"], out=out, out_from="left")
+        (left / "notes").unlink()
+        (left / "notes").symlink_to("/etc/passwd")
+        linked = await stage.run(boxes, ["/app/cat", "/out/notes"], out=stage.new_folder(), out_from="left")
+
+    assert (ran.outcome.verdict, ran.stdout) == (Verdict.OK, b"of the last pass\n")
+    assert (out / "notes").read_text() == "of the last pass\n"
+    assert b"root:" not in linked.stdout
+    assert linked.outcome.verdict is Verdict.SE
+
+
 async def test_a_bubblewrap_that_fails_is_the_sandboxs_fault(stage: Stage) -> None:
     broken = stage.folder / "broken"
     broken.write_text("#!/bin/sh\nexit 1\n")

@@ -81,9 +81,11 @@ def reaches(path: str) -> bool:
 async def run_in_bubblewrap(program: Path, site: Site, order: Order, files: BoxFiles) -> Outcome:
     """One run. What is wrong with bubblewrap itself is a sandbox failure, and never the program's."""
     with ExitStack() as closing:
-        out = closing.enter_context(_scratch(site, order)) if order.out is not None else None
         try:
+            out = closing.enter_context(_scratch(site, order)) if order.out is not None else None
             ended = await _run(program, site, order, files, out)
+        except OutputRefused as refused:
+            return sandbox_failure(refused.reason)
         except OSError as error:
             return sandbox_failure(f"bubblewrap: {error.strerror or error}")
         finally:
