@@ -46,6 +46,8 @@ class Plan:
     """So many lease periods after the last fault everything is done, beside the time that the work takes."""
     patience_seconds: float = 60.0
     """How long what is late is waited for, before it is called lost."""
+    enough: Callable[[Tally], bool] = lambda tally: False
+    """Ends the faults before their time: a test need not last longer than what it wants to see."""
     nursery: str = NURSERY
     nursery_arguments: Sequence[str] = ()
     before: Callable[[Stage], None] = lambda stage: None
@@ -267,7 +269,7 @@ class _Run:
         self._faults.begin()
         blow = next(blows, None)
         due = self._began + (blow.gap_seconds if blow else 0)
-        while (now := time.monotonic()) < self._began + plan.seconds:
+        while (now := time.monotonic()) < self._began + plan.seconds and not plan.enough(self._faults.tally):
             self._tend()
             if blow is not None and now >= due:
                 self._faults.strike(blow)

@@ -83,17 +83,20 @@ def chosen_kinds(names: Sequence[str]) -> list[str]:
 
 
 def schedule(seed: int, kinds: Sequence[str], roles: Sequence[Role], *, gap_seconds: float) -> Iterator[Blow]:
-    """The blows of a seed, one after another, for ever."""
+    """The blows of a seed, one after another, for ever: each kind once, and then by their weights."""
     # One draw is one draw whatever it is used for, so that a new system moves nothing but its own blows.
     chance = random.Random(seed)  # noqa: S311 - Repeatable, no secret.
     # What nobody of the cast can suffer never comes.
     possible = [kind for kind in kinds if any(_bears(role, kind) for role in roles)]
     weights = [KINDS[kind] for kind in possible]
+    # A short run has met every kind too.
+    first = chance.sample(possible, len(possible))
     number = 0
     while possible:
         number += 1
         gap = chance.uniform(0.3, 1.7) * gap_seconds
-        [kind] = chance.choices(possible, weights)
+        [drawn] = chance.choices(possible, weights)
+        kind = first.pop() if first else drawn
         fitting = [role for role in roles if _bears(role, kind)]
         role = fitting[int(chance.random() * len(fitting))]
         place, point, at_redis = chance.random(), chance.random(), chance.random()

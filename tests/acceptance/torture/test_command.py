@@ -1,4 +1,4 @@
-"""`fencepost torture`: its exit codes, and the files that it leaves."""
+"""`fencepost torture` as a command: the documented system, and the files that it leaves."""
 
 import json
 import os
@@ -40,30 +40,3 @@ def test_the_documented_system_runs_as_it_stands_and_an_easy_run_is_void(tmp_pat
     assert any("ambiguous outcomes" in reason for reason in facts["void_because"])
     assert facts["effects"] > 0
     assert (tmp_path / ".fencepost" / "torture" / "last.html").exists()
-
-
-def test_a_system_of_ones_own_that_loses_an_effect_is_a_violation(tmp_path: Path) -> None:
-    code, facts = torture(
-        tmp_path,
-        "--seconds",
-        "1",
-        "--systems",
-        "tests.acceptance.torture.broken:Forgetful",
-        "--faults",
-        "kill",
-    )
-
-    assert (code, facts["verdict"], facts["lost"]) == (ExitCode.PROBLEM, "violated", 1), facts
-
-
-def test_a_wrong_name_is_a_wrong_command_line(tmp_path: Path) -> None:
-    for arguments in (
-        ("--faults", "flood"),
-        ("--systems", "moon"),
-        ("--minutes", "1", "--seconds", "5"),
-        # It would be a torture without a crash, and look like one with.
-        ("--points", "jobs.ack.nowhere"),
-    ):
-        code, facts = torture(tmp_path, *arguments)
-
-        assert code == ExitCode.USAGE, facts
