@@ -1,4 +1,4 @@
-"""Which test reaches which function of the kernel, and which of its RAISEs."""
+"""Which test reaches which function of a package, and which of its RAISEs."""
 
 import json
 import time
@@ -13,7 +13,7 @@ import pytest
 from fencepost.embedded import Database
 from tests.mutants.grammar import Function, Word, functions, words
 
-FUNCTIONS = Path(__file__).parents[2] / "src" / "fencepost" / "kernel" / "functions"
+PACKAGES = Path(__file__).parents[2] / "src" / "fencepost"
 COUNTS = (
     "select sequencename, last_value from pg_sequences where schemaname = 'census' and last_value is not null"
 )
@@ -37,8 +37,12 @@ class Site:
         return f"{self.function.file}, {self.function.name}: {' '.join(self.statement.split())}"
 
 
-def kernel_functions() -> list[Function]:
-    return [function for file in sorted(FUNCTIONS.glob("*.sql")) for function in functions(file)]
+def files_of(package: str) -> list[Path]:
+    return sorted((PACKAGES / package / "functions").glob("*.sql"))
+
+
+def functions_of(package: str) -> list[Function]:
+    return [function for file in files_of(package) for function in functions(file)]
 
 
 def sites(function: Function) -> list[Site]:
@@ -83,11 +87,11 @@ def entry(name: str) -> str:
     return f"in_{name}"
 
 
-def prepare(database: Database) -> None:
+def prepare(database: Database, package: str) -> None:
     """Count in this database. Everybody may, so that nothing else changes."""
     with database.connect_admin() as admin:
         admin.execute("create schema census")
-        for function in kernel_functions():
+        for function in functions_of(package):
             for sequence in (entry(function.name), *(site.sequence for site in sites(function))):
                 admin.execute(f"create sequence if not exists census.{sequence}".encode())
             admin.execute(counted(function).encode())

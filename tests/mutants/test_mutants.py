@@ -10,7 +10,7 @@ import pytest
 from tests.mutants.excused import EXCUSED, REACHED_ELSEWHERE
 from tests.mutants.grammar import Function
 from tests.mutants.operators import OPERATORS, mutants
-from tests.mutants.survey import FUNCTIONS, counted, kernel_functions, sites
+from tests.mutants.survey import counted, files_of, functions_of, sites
 
 FENCE = Function(
     "fence",
@@ -56,11 +56,11 @@ def test_each_operator_changes_what_its_name_says() -> None:
 
 
 def test_every_function_of_the_kernel_is_read_and_every_mutant_has_a_name_of_its_own() -> None:
-    written = sum(file.read_text().count("create or replace function") for file in FUNCTIONS.glob("*.sql"))
-    every = [mutant for function in kernel_functions() for mutant in mutants(function)]
+    written = sum(file.read_text().count("create or replace function") for file in files_of("kernel"))
+    every = [mutant for function in functions_of("kernel") for mutant in mutants(function)]
     kinds = {kind for kind in OPERATORS if any(f": {kind}: " in mutant.name for mutant in every)}
 
-    assert len(kernel_functions()) == written
+    assert len(functions_of("kernel")) == written
     assert [name for name, count in Counter(mutant.name for mutant in every).items() if count > 1] == []
     assert all(mutant.text != mutant.function.text for mutant in every)
     assert kinds == set(OPERATORS)
@@ -68,8 +68,8 @@ def test_every_function_of_the_kernel_is_read_and_every_mutant_has_a_name_of_its
 
 
 def test_every_raise_is_counted() -> None:
-    found = [site for function in kernel_functions() for site in sites(function)]
-    texts = [file.read_text() for file in FUNCTIONS.glob("*.sql")]
+    found = [site for function in functions_of("kernel") for site in sites(function)]
+    texts = [file.read_text() for file in files_of("kernel")]
 
     # A RAISE inside a comment is none.
     written = sum(
