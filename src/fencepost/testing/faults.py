@@ -41,6 +41,8 @@ class Proxy:
         self.url = url(self._socket)
         self._weather = Weather()
         self._turns = count(1)
+        self._arriving: set[asyncio.Task[Any]] = set()
+        """Clients for whom the server has not been reached yet."""
         self._links: set[Link] = set()
         self._server: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
@@ -113,7 +115,7 @@ class Proxy:
 
     def stop(self) -> None:
         self._do(self._close_door())
-        self._do(self._cut())
+        self._do(self._end())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -148,7 +150,17 @@ class Proxy:
         if server is not None:
             server.close()
 
+    async def _end(self) -> None:
+        """Also who was let in a moment before the door was closed."""
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await self._cut()
+            for task in others:
+                task.cancel()
+            await asyncio.wait(others)
+
     async def _cut(self) -> None:
+        for task in self._arriving:
+            task.cancel()
         links = list(self._links)
         for link in links:
             link.cut()
@@ -156,11 +168,16 @@ class Proxy:
         await asyncio.gather(*(link.ended.wait() for link in links))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._arriving.add(task)
         try:
             server = await _connect(self._target)
-        except OSError:
+        except (OSError, asyncio.CancelledError):
             writer.transport.abort()
             return
+        finally:
+            self._arriving.discard(task)
         link = Link((reader, writer), server, self._splitters(), self._weather, self._turns)
         self._links.add(link)
         try:

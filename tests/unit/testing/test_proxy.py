@@ -1,0 +1,46 @@
+"""A client that the proxy has let in, and whose server does not answer yet."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from fencepost.testing import Proxy, faults
+
+
+@contextmanager
+def waiting_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Proxy, socket.socket]]:
+    """Its server is never reached."""
+    on_the_way = threading.Event()
+
+    async def never(_target: object) -> None:
+        on_the_way.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(faults, "_connect", never)
+    proxy = Proxy.for_postgres("postgresql:///x?host=/nowhere").start()
+    folder = proxy.url.partition("host=")[2].replace("%2F", "/").partition("&")[0]
+    with closing(socket.socket(socket.AF_UNIX)) as client:
+        client.settimeout(60)
+        client.connect(str(next(Path(folder).iterdir())))
+        assert on_the_way.wait(60)
+        yield proxy, client
+
+
+def test_a_cut_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with waiting_client(monkeypatch) as (proxy, client):
+        proxy.cut()
+
+        assert client.recv(1) == b""
+        proxy.stop()
+
+
+def test_a_proxy_that_stops_leaves_nobody_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    with waiting_client(monkeypatch) as (proxy, client):
+        proxy.stop()
+
+        assert client.recv(1) == b""
