@@ -12,11 +12,10 @@ import pytest
 
 from fencepost.torture.faults import Tally
 from fencepost.torture.goals import GOALS
-from fencepost.torture.ordeal import Moment, Ordeal, Outcome, Plan
+from fencepost.torture.ordeal import Ordeal, Outcome, Plan
 from fencepost.torture.schedule import chosen_kinds
 from fencepost.torture.stage import Stage
 from fencepost.torture.systems import PLACES
-from tests.acceptance.torture.broken import Untidy
 from tests.specs import traces
 
 KINDS = [kind for kind in chosen_kinds([]) if kind != "disk-full"]
@@ -128,13 +127,10 @@ def test_what_is_lost_or_left_behind_is_seen_and_effects_of_the_calm_do_not_coun
         ["pause"],
         server_settings={"fsync": "off"},
         liveness_leases=0.0,
+        patience_seconds=0.0,
     )
 
-    def watch(moment: Moment, _tally: Tally) -> None:
-        if moment.at > plan.seconds:
-            Untidy.calm.set()
-
-    outcome = Ordeal(plan, watch=watch).run()
+    outcome = Ordeal(plan).run()
 
     left = {breach.key for _, breach in outcome.judgement.breaches if breach.rule == "left behind"}
     assert left == {"connections", "leases", "running jobs", "prepared transactions"}
