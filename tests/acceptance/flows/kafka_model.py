@@ -65,6 +65,9 @@ _EXPIRE: LiteralString = """
 """
 
 
+OFFSET_BEGINNING = -2
+
+
 class KafkaException(Exception):
     """What the client raises."""
 
@@ -147,7 +150,9 @@ class Producer(Client):
 class Consumer(Client):
     def assign(self, partitions: Sequence[Any]) -> None:
         [self._at] = partitions
-        self._after = -1
+        begins, end = self.get_watermark_offsets(self._at, 0)
+        # Who asks for a place that is gone gets what comes from now on, unless told otherwise.
+        self._after = end if 0 <= self._at.offset < begins else -1
 
     def consume(self, count: int, timeout: float) -> list[Message]:
         at = self._at

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.flows import Flow, SourceTrimmed
+from fencepost.flows import CheckpointId, Flow, SourceTrimmed, StartRefused
 from fencepost.flows.sinks.kafka import KafkaSink
 from fencepost.flows.sinks.postgres import PostgresRows
 from fencepost.flows.sources.kafka import KafkaTopic, client_library
@@ -51,13 +51,32 @@ async def test_records_and_frontier_in_one_transaction(scene: Scene, broker: dic
     )
 
 
-async def test_a_topic_that_has_lost_what_comes_next_is_refused(scene: Scene, broker: dict[str, Any]) -> None:
+def overflow(broker: dict[str, Any], topic: str) -> None:
     """A partition of this broker keeps 5 MB, and forgets the oldest."""
     producer = client_library().Producer(broker)
-    source = KafkaTopic("short", broker, partitions=1)
     for _ in range(90):
-        producer.produce("short", b"x" * 100_000, partition=0)
+        producer.produce(topic, b"x" * 100_000, partition=0)
         producer.flush()
+
+
+async def test_a_frontier_that_retention_may_have_removed_is_refused_and_one_that_it_left_is_found(
+    broker: dict[str, Any],
+) -> None:
+    await KafkaSink("out", broker).deliver(CheckpointId("flow:x/one", 1, 1), [b"1"])
+    overflow(broker, "out-frontier")
+    other = "flow:x/other"
+    client = client_library().Producer(broker)
+    client.produce("out-frontier", b"7", key=other, partition=0)
+    client.flush()
+
+    with pytest.raises(StartRefused, match=r"begins at offset \d+: its retention has removed messages"):
+        await KafkaSink("out", broker).position("flow:x/one")
+    assert await KafkaSink("out", broker).position(other) == 7
+
+
+async def test_a_topic_that_has_lost_what_comes_next_is_refused(scene: Scene, broker: dict[str, Any]) -> None:
+    source = KafkaTopic("short", broker, partitions=1)
+    overflow(broker, "short")
 
     with pytest.raises(SourceTrimmed, match=r"short/0 begins at \d+, and this flow has come to 3"):
         await source.open(scene.place(), "0", 3)

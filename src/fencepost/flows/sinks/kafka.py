@@ -127,7 +127,8 @@ class KafkaSink(StagedSink):
             }
         )
         try:
-            partition = kafka.TopicPartition(self._frontier_topic, 0, 0)
+            # Not offset 0: where that is gone, the client would go on at the end, past the mark.
+            partition = kafka.TopicPartition(self._frontier_topic, 0, kafka.OFFSET_BEGINNING)
             consumer.assign([partition])
             newest = 0
             deadline = time.monotonic() + ANSWER_SECONDS
