@@ -9,8 +9,9 @@ from typing import Any, LiteralString
 import psycopg
 from psycopg import errors as pg
 from psycopg.rows import dict_row
-from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from psycopg_pool import PoolTimeout
 
+from fencepost.connecting import Pool
 from fencepost.errors import FencepostError, SchemaMissing, ServerUnavailable, from_sqlstate
 
 Row = dict[str, Any]
@@ -28,7 +29,7 @@ class Reading:
 
     def __init__(self, url: str, *, pool_max: int, statement_seconds: float, connect_seconds: float) -> None:
         self._seconds = statement_seconds
-        self._pool: AsyncConnectionPool[psycopg.AsyncConnection[Row]] = AsyncConnectionPool(
+        self._pool = Pool(
             url,
             name="console",
             open=False,
@@ -40,6 +41,7 @@ class Reading:
                 "row_factory": dict_row,
                 "application_name": "fencepost-console",
                 "connect_timeout": max(1, round(connect_seconds)),
+                # Behind a pooler the next statement may go to another backend, where nothing is prepared.
                 "prepare_threshold": None,
             },
         )
@@ -55,7 +57,8 @@ class Reading:
                 # Local to the transaction: a pooler would forget, or keep, what a session asks for.
                 await connection.execute(_TERMS, (f"{round(self._seconds * 1000)}ms",))
                 cursor = await connection.execute(query, arguments or None)
-                return await cursor.fetchall()
+                found: list[Row] = await cursor.fetchall()
+                return found
         except pg.QueryCanceled:
             raise TooSlow(
                 f"This took longer than {self._seconds:g} s and was ended (CONSOLE_STATEMENT_SEC). "

@@ -43,7 +43,7 @@ begin
                  where u.role = 'admin' and u.password is not null and u.disabled_at is null);
 end $$;
 
--- Make a user, or change one. A null password keeps the old one. A lesser role or a new password ends the sessions.
+-- Make a user, or change one. A null password keeps the old one. The user's sessions end.
 create or replace function fencepost.console_user_set(p_name text, p_role text, p_password text, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
