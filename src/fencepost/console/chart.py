@@ -81,7 +81,14 @@ def figure(value: float | None, unit: str) -> str:
         return "no figure"
     if unit == "s":
         return duration(value)
-    return f"{value:,.0f}" if abs(value) >= 10 or value == int(value) else f"{value:,.2f}"
+    # Three digits tell every tick of a round scale from its neighbours.
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+
+
+def bar(measured: float, goal: float) -> tuple[float, float]:
+    """How far a bar is filled, and where its goal is, in hundredths of the larger of the two."""
+    top = max(measured, goal) if max(measured, goal) > 0 else 1.0
+    return round(100 * max(0.0, measured) / top, 1), round(100 * goal / top, 1)
 
 
 def growth(cumulative: Sequence[Mapping[str, int] | None]) -> dict[str, list[float | None]]:

@@ -55,6 +55,11 @@ def _read(path: Path) -> dict[str, Any] | None:
         "machine": {},
         "at": None,
         "quick": False,
+        # Of a torture: its verdict, what was too easy, what was broken, and how to have it again.
+        "verdict": None,
+        "void_because": [],
+        "violations": [],
+        "replay": None,
         **report,
         "rows": [row for row in _list(report.get("rows")) if isinstance(row, dict)],
         "kind": path.parent.name,

@@ -40,6 +40,8 @@ def make_stationery() -> Stationery:
         Paper(home="/console", name="Fencepost", script="console.js"),
         Path(__file__).parent,
         filters={"document": document},
+        bar=chart.bar,
+        figure=chart.figure,
         chart_width=chart.WIDTH,
         chart_height=chart.HEIGHT,
     )

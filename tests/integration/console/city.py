@@ -38,11 +38,25 @@ ACTIVITY = {
 SUBMIT = "select fencepost.nonce_tx_submit(%s, %s, %s, 'digest', %s, 5, '', 21000)"
 REPORT = {
     "name": "kernel",
-    "goals": [{"name": "claims", "measured": 1.5, "goal": 1.0, "met": True, "at_most": False}],
+    "goals": [
+        {"name": "claims", "measured": 1.5, "goal": 1.0, "met": True, "at_most": False},
+        # What costs less than nothing was a quiet moment; it is drawn all the same.
+        {"name": "what it costs", "measured": -0.07, "goal": 0.15, "met": True, "at_most": True},
+    ],
     "rows": [{"what": "claim", "a second": 1000}],
     "machine": {"cores": 2},
     "at": "2030-01-01T12:00:00+00:00",
     "quick": False,
+}
+
+TORTURE = {
+    "name": "torture, seed 7",
+    "verdict": "violated",
+    "void_because": ["9 faults that hit, at least 13 were needed"],
+    "violations": [{"system": "jobs", "rule": "doubled", "key": "7", "what": "two effects of one job"}],
+    "replay": "fencepost torture --seed 7",
+    "goals": [{"name": "violations", "measured": 1.0, "goal": 0.0, "met": False, "at_most": True}],
+    "rows": [],
 }
 
 
@@ -158,6 +172,7 @@ class City(Crowd):
 
 
 def leave_a_report(folder: Path) -> None:
-    """As `make bench` leaves one."""
-    (folder / "bench").mkdir(parents=True, exist_ok=True)
-    (folder / "bench" / "kernel.json").write_text(json.dumps(REPORT))
+    """As `make bench` leaves one, and `make torture`."""
+    for path, report in (("bench/kernel.json", REPORT), ("torture/last.json", TORTURE)):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(json.dumps(report))

@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-from fencepost.console.chart import HEIGHT, STYLES, TOP, ceiling, draw, growth, largest
+from fencepost.console.chart import HEIGHT, STYLES, TOP, bar, ceiling, draw, figure, growth, largest
 from fencepost.web.wording import duration
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -27,7 +27,32 @@ def test_the_highest_figure_is_at_the_top_and_zero_at_the_bottom() -> None:
     chart = draw("t", "", times(3), {"a": [0, 5, 10]})
     assert chart.lines[0].path.startswith(f"M0.0 {HEIGHT - TOP:.1f}")
     assert chart.lines[0].path.endswith(f"L640.0 {TOP:.1f}")
-    assert [tick.label for tick in chart.ticks] == ["0", "2.50", "5", "7.50", "10"]
+    assert [tick.label for tick in chart.ticks] == ["0", "2.5", "5", "7.5", "10"]
+
+
+@pytest.mark.parametrize("most", [0.001, 0.02, 0.3, 1, 10, 41, 100, 900, 1e3, 1e4, 1e6])
+def test_every_tick_says_where_it_is(most: float) -> None:
+    ticks = draw("t", "", times(1), {"a": [most]}).ticks
+    told = [float(tick.label.replace(",", "")) for tick in ticks]
+    assert told == pytest.approx([ceiling(most) * step / 4 for step in range(5)])
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [(0, "0"), (0.016_67, "0.0167"), (-0.07, "-0.07"), (22.8, "22.8"), (999.7, "1,000"), (62_498, "62,498")],
+)
+def test_a_figure_is_told_without_powers_of_ten(value: float, told: str) -> None:
+    assert figure(value, "") == told
+
+
+@pytest.mark.parametrize(
+    ("measured", "goal", "drawn"),
+    [(0.3, 0.6, (50, 100)), (1.2, 0.6, (100, 50)), (-0.07, 0.15, (0, 100)), (0, 0, (0, 0)), (3, 0, (100, 0))],
+)
+def test_a_bar_tells_how_far_from_its_goal_a_figure_is(
+    measured: float, goal: float, drawn: tuple[float, float]
+) -> None:
+    assert bar(measured, goal) == drawn
 
 
 def test_a_moment_without_a_figure_lifts_the_pen() -> None:
