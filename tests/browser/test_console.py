@@ -14,30 +14,11 @@ from fencepost.embedded import Database
 from tests.browser.visit import Visit
 from tests.integration.console.city import City, leave_a_report
 from tests.integration.console.crowd import Crowd
+from tests.integration.console.page import LISTS
 from tests.integration.console.stage import PASSWORD, Stage, console
 from tests.integration.console.vouching import ADA, PUBLIC_URL, openid_provider, trusting
 
 EVIL = "\"'><img src=x onerror=window.hit=1>javascript:window.hit=1"
-LISTS = [
-    "",
-    "queues",
-    "jobs",
-    "dead",
-    "dead/preview",
-    "schedules",
-    "leases",
-    "outbox",
-    "orders",
-    "players",
-    "nonces",
-    "flows",
-    "checkpoints",
-    "refusals",
-    "reports",
-    "users",
-    "account",
-    "audit",
-]
 SHOWN = """() => [...document.querySelectorAll("time")].map((time) => [
   time.textContent, new Intl.DateTimeFormat("en-GB", {dateStyle: "medium", timeStyle: "medium",
   timeZone: "Asia/Kolkata"}).format(new Date(time.title)), time.title])"""
@@ -64,7 +45,8 @@ def paths(city: City) -> list[str]:
         f"nonces/{city.signer}",
         f"flows/{city.flow}",
     ]
-    return [f"/console/{path}".rstrip("/") for path in (*LISTS, *things)]
+    lists = [path for path in LISTS if path != "overview"]
+    return ["/console", *(f"/console/{path}" for path in (*lists, *things))]
 
 
 def in_the_dark(city: City) -> list[str]:

@@ -13,6 +13,28 @@ VOID = frozenset(
 # A document, a code and a title may hold an instant as somebody wrote it.
 LITERAL = frozenset({"pre", "code", "time", "title"})
 
+LISTS = [
+    "overview",
+    "queues",
+    "jobs",
+    "dead",
+    "dead/preview",
+    "schedules",
+    "leases",
+    "outbox",
+    "orders",
+    "players",
+    "nonces",
+    "flows",
+    "checkpoints",
+    "refusals",
+    "reports",
+    "users",
+    "account",
+    "audit",
+]
+"""The pages that need no thing to be about."""
+
 
 @dataclass
 class Table:

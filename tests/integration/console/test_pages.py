@@ -6,28 +6,8 @@ from fencepost.console.role import Role
 from fencepost.console.settings import ConsoleSettings
 from fencepost.embedded import Database
 from tests.integration.console.crowd import Crowd
+from tests.integration.console.page import LISTS
 from tests.integration.console.stage import Stage, console
-
-LISTS = [
-    "overview",
-    "queues",
-    "jobs",
-    "dead",
-    "dead/preview",
-    "schedules",
-    "leases",
-    "outbox",
-    "orders",
-    "players",
-    "nonces",
-    "flows",
-    "checkpoints",
-    "refusals",
-    "reports",
-    "users",
-    "account",
-    "audit",
-]
 
 
 def test_every_page_answers_on_an_empty_system(stage: Stage) -> None:
