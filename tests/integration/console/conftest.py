@@ -1,4 +1,4 @@
-"""A console of the test's own."""
+"""A console of the test's own, and the clock of its database."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,9 @@ import pytest
 
 from fencepost.embedded import Database
 from tests.integration.console.stage import Stage, console
+from tests.integration.kernel.conftest import clock
+
+__all__ = ["clock", "stage"]
 
 
 @pytest.fixture

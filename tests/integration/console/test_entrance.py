@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from fencepost.console import people
+from fencepost.console.entrance import WINDOW_SECONDS
 from fencepost.console.role import Role
 from fencepost.embedded import Database
 from fencepost.errors import SettingsError
 from fencepost.kernel.drivers import run
+from fencepost.testing import Clock
 from fencepost.web.settings import WebSettings
 from tests.integration.console.stage import CHEAP, PASSWORD, Stage, console, form_token
 
@@ -63,6 +65,46 @@ def test_the_eleventh_attempt_waits_though_its_password_is_right(stage: Stage) -
         refused = client.post("/console/login", data={"name": "viewer", "password": PASSWORD})
         assert refused.status_code == 429
         assert "Too many attempts" in refused.text
+
+
+def test_the_fifty_first_attempt_from_an_address_waits_whatever_its_name_until_the_window_has_passed(
+    stage: Stage, clock: Clock
+) -> None:
+    def attempt(name: str, address: str) -> float | None:
+        return stage.call(people.begin_login(name, address, window_seconds=WINDOW_SECONDS)).wait_seconds
+
+    assert [attempt(f"user{number}", "192.0.2.1") for number in range(50)] == [None] * 50
+    assert attempt("another", "192.0.2.1") == WINDOW_SECONDS
+    assert attempt("another", "192.0.2.2") is None
+    clock.advance(WINDOW_SECONDS + 1)
+    assert attempt("another", "192.0.2.1") is None
+
+
+def test_a_session_ends_when_it_is_idle_and_when_its_time_is_over(stage: Stage, clock: Clock) -> None:
+    idle, whole = stage.place.settings.idle_minutes * 60, stage.place.settings.session_hours * 3600
+    with stage.visitor(Role.VIEWER) as forgetful, stage.visitor(Role.VIEWER) as busy:
+        for _ in range(int(whole // (idle - 60))):
+            clock.advance(idle - 60)
+            assert busy.get("/console/account").status_code == 200
+        clock.advance(whole % (idle - 60))
+        assert busy.get("/console/account").status_code == 303
+        assert forgetful.get("/console/account").status_code == 303
+    with stage.visitor(Role.VIEWER) as forgetful:
+        clock.advance(idle)
+        assert forgetful.get("/console/account").status_code == 303
+
+
+def test_a_link_and_a_token_end_with_their_time(stage: Stage, clock: Clock) -> None:
+    early, late = stage.link(Role.ADMIN), stage.link(Role.ADMIN)
+    with stage.program(Role.VIEWER) as program, stage.stranger() as stranger:
+        clock.advance(59)
+        assert stranger.get(early).status_code == 303
+        clock.advance(1)
+        assert stranger.get(late).status_code == 403
+        clock.advance(539)
+        assert program.get("/api/account").status_code == 200
+        clock.advance(1)
+        assert program.get("/api/account").status_code == 401
 
 
 def test_a_link_lets_in_once(stage: Stage) -> None:
