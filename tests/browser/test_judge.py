@@ -168,7 +168,7 @@ def test_the_scoreboard_shows_what_was_solved(enter: Entering, house: Court) -> 
         expect(page.locator(VERDICT)).to_contain_text("accepted")
         guest.go("/court/contests/autumn-icpc")
         page.get_by_role("link", name="Scoreboard").click()
-        expect(page.locator(".board .own .solved")).to_contain_text("★ 60")
+        expect(page.locator(".board .own .solved")).to_have_text(re.compile(r"★ 6\d"))
         guest.shoot("judge-scoreboard")
 
 
