@@ -51,7 +51,7 @@ def test_it_says_which_kind_of_cgroups_there_is() -> None:
     v1, v2 = "memory" in mounted, "v2" in mounted
 
     def found(before: str) -> str:
-        command = ["unshare", "--mount", "sh", "-c", f'{before}; exec "$0" probe', program.find()]
+        command = ["unshare", "--mount", "sh", "-c", f'{before}; exec "$0" probe', str(program.find())]
         return str(json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["cgroup"])
 
     assert found("true") == ("hybrid" if v1 and v2 else "v1" if v1 else "v2" if v2 else "none")
