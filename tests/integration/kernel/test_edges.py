@@ -1,0 +1,88 @@
+"""What lies exactly on a bound, and what belongs to somebody else: a function that is wrong there looks right."""
+
+import json
+
+import psycopg
+import pytest
+
+from fencepost.testing import Clock
+from tests.integration.kernel import job_calls
+from tests.integration.kernel.caller import Caller
+from tests.integration.kernel.job_calls import OWNER
+
+SIZE = "select pg_column_size(%s::jsonb)"
+BOUND_BYTES = 16384
+
+
+def text_of_size(caller: Caller, size: int) -> str:
+    """JSON that takes so many bytes in the database."""
+    overhead = caller.value(SIZE, json.dumps({"k": "x" * 1000})) - 1000
+    found = json.dumps({"k": "x" * (size - overhead)})
+    assert caller.value(SIZE, found) == size
+    return found
+
+
+def test_headers_may_be_as_large_as_the_bound(app: Caller) -> None:
+    submit = "select job_id from fencepost.job_submit('mail', 'send', '{}', p_headers => %s)"
+
+    assert app.value(submit, text_of_size(app, BOUND_BYTES)) > 0
+    app.invalid("headers", submit, text_of_size(app, BOUND_BYTES + 1))
+
+
+def test_fields_of_a_poisoned_entry_are_kept_up_to_the_bound(app: Caller, admin: Caller) -> None:
+    kept, dropped = text_of_size(app, BOUND_BYTES), text_of_size(app, BOUND_BYTES + 1)
+    for entry, fields in (("1-0", kept), ("2-0", dropped)):
+        app.execute("select fencepost.stream_poison('s', %s, 'unreadable', %s)", entry, fields)
+
+    events = admin.column(
+        "select detail -> 'fields' from fencepost.event where noun = 'stream' order by subject"
+    )
+    assert events == [json.loads(kept), "too large to keep"]
+
+
+def test_what_was_dispatched_for_another_queue_takes_no_room(app: Caller, clock: Clock) -> None:
+    app.execute("select fencepost.queue_bound('other', 1, 'carol')")
+    job_calls.dispatched(app)
+    # The count that the bound keeps is old by then, and made anew.
+    clock.advance(60)
+
+    assert job_calls.submit(app, queue="other") > 0
+
+
+def test_jobs_of_another_queue_take_no_part_of_a_rate(app: Caller, clock: Clock) -> None:
+    app.execute("select fencepost.queue_rate('mail', 1, 2, 'carol')")
+    for _ in range(4):
+        app.execute("select fencepost.job_submit('other', 'send', '{}', p_lane => 0)")
+    ours = [
+        app.value("select job_id from fencepost.job_submit('mail', 'send', '{}', p_lane => 3)") for _ in "ab"
+    ]
+
+    assert app.column("select job_id from fencepost.job_dispatch_lanes('mail', 10)") == ours
+
+
+def test_leaving_many_waits_for_no_other_job_of_its_owner(app: Caller, admin: Caller) -> None:
+    ours, busy = job_calls.running(app), job_calls.running(app)
+    app.execute("set lock_timeout = '20s'")
+    with admin.transaction():
+        admin.execute("select fencepost.job_fence(%s, 1, %s)", busy, OWNER)
+        left = app.row("select * from fencepost.job_leave_many(%s, '{1}', %s, '{release}')", [ours], OWNER)
+
+    assert (left["state"], left["refusal"]) == ("pending", None)
+
+
+def test_a_batch_without_jobs_and_without_a_callback_is_complete(app: Caller) -> None:
+    batch = app.value("select fencepost.batch_make('{}')")
+
+    assert app.value("select completed_at is not null from fencepost.batches where batch_id = %s", batch)
+
+
+def test_what_is_no_refusal_is_not_told_as_the_fate_of_a_dead_letter(app: Caller, admin: Caller) -> None:
+    dead = job_calls.dead(app)
+    admin.execute(
+        """create function fail() returns trigger language plpgsql as
+           $$ begin raise exception 'the disk is gone'; end $$"""
+    )
+    admin.execute("create trigger fail before insert on fencepost.job_waiting execute function fail()")
+
+    with pytest.raises(psycopg.errors.RaiseException, match="the disk is gone"):
+        app.rows("select * from fencepost.dead_settle(%s, 'replay', 'carol')", [dead])
