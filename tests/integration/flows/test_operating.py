@@ -19,6 +19,8 @@ from fencepost.flows.sinks.postgres import PostgresUpsert
 from fencepost.flows.sinks.redis import RedisSink
 from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.flows.worker import FlowWorker
+from fencepost.kernel import checkpoint, lease
+from fencepost.kernel.call import Json
 from fencepost.metrics import Metrics
 from tests.integration.flows.scene import HURRY, Command, Scene
 
@@ -167,3 +169,34 @@ async def test_metrics_tell_what_a_flow_does(scene: Scene) -> None:
         assert figure("commits_total") >= 1
         assert figure("checkpoint_bytes_count") >= 1
         assert figure("tasks") == 1
+
+
+async def test_a_commit_counts_as_made_though_the_next_one_waits_for_its_sinks(scene: Scene) -> None:
+    """With a slow sink there is always one that waits."""
+    resource = "flow:slow/one"
+    edition = await scene.fp.run(ledger.register("slow", {}, "a/boot-1"))
+    held = await scene.fp.run(lease.acquire(resource, "a/boot-1", 60))
+
+    async def stored(after: Json, frontier: Json) -> int:
+        number = await scene.fp.run(checkpoint.begin(resource, held.token, handles=[]))
+        call = ledger.store(
+            resource,
+            held.token,
+            number,
+            expected=after,
+            frontier=frontier,
+            state=None,
+            handles=[],
+            whole=True,
+            edition=edition,
+        )
+        await scene.fp.run(call)
+        return number
+
+    asked_at = await scene.fp.run(ledger.ask("slow"))
+    first = await stored(None, {"in": 1})
+    assert await scene.fp.run(ledger.unanswered("slow", asked_at)) == [resource]
+    await scene.fp.run(checkpoint.commit(resource, held.token, first))
+    await stored({"in": 1}, {"in": 2})
+
+    assert await scene.fp.run(ledger.unanswered("slow", asked_at)) == []

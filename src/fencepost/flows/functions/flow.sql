@@ -128,16 +128,19 @@ begin
   return v_at;
 end $$;
 
--- The tasks that somebody holds and that have finished no commit since p_since. Forwarders commit nothing.
+-- The tasks that somebody holds and that have finished no commit since p_since, whatever they have begun after it. Forwarders commit
+-- nothing. One index probe a task (the checkpoint's primary key).
 create or replace function fencepost.flow_unanswered(p_name text, p_since timestamptz) returns setof text
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 begin
   return query
-  select h.resource from fencepost.flow_holders(p_name) h
-  left join fencepost.flow_frontiers(p_name) f on f.resource = h.resource and f.status = 'committed' and f.stored_at >= p_since
+  select h.resource from fencepost.flow_holders(p_name) h left join lateral (
+    select c.stored_at from fencepost.checkpoint c where c.resource = h.resource and c.status = 'committed'
+    order by c.number desc limit 1) n on true
   where h.held and not starts_with(h.resource, fencepost._flow_prefix(p_name) || 'seat/')
-    and not starts_with(h.resource, fencepost._flow_prefix(p_name) || 'source/') and f.resource is null
+    and not starts_with(h.resource, fencepost._flow_prefix(p_name) || 'source/')
+    and (n.stored_at is null or n.stored_at < p_since)
   order by h.resource;
 end $$;
 
