@@ -212,6 +212,10 @@ BEFORE: LiteralString = """
     set frontier = frontier - 'dead-unreadable:0', made_at = made_at - interval '9 days'
     where frontier ? 'dead-unreadable:0' returning resource
 """
+# One that was made when they were asked for, and before the task that reads them had committed anything.
+LACKING: LiteralString = """
+    delete from fencepost.flow_savepoint where frontier ? 'dead-unreadable:0' returning resource
+"""
 
 
 async def came_back(scene: Scene) -> Flow:
@@ -258,13 +262,25 @@ async def test_what_may_be_read_again_is_not_forgotten(scene: Scene) -> None:
 
     assert await forget(2, 3 * 86_400) == 0
     assert await forget(0, 3_600) == 0
-    changes: dict[str, LiteralString] = {"between": BETWEEN, "before": BEFORE}
+    changes: dict[str, LiteralString] = {"between": BETWEEN, "before": BEFORE, "lacking": LACKING}
     for name, change in changes.items():
         await scene.fp.run(ledger.save("letters", name))
         assert scene.rows(change), "the savepoint has not read dead letters"
         assert await forget(2, 3_600) == 0
         await scene.fp.run(ledger.drop("letters", name))
     assert await forget(2, 3_600) == 1
+
+
+async def test_a_reader_that_was_put_back_since_forgets_nothing(scene: Scene) -> None:
+    """It may have stood still, and says what it had taken before."""
+    await came_back(scene)
+    await scene.fp.run(ledger.save("letters", "between"))
+    assert scene.rows(BETWEEN), "the savepoint has not read dead letters"
+    await scene.fp.run(ledger.restore("letters", "between"))
+    await scene.fp.run(ledger.drop("letters", "between"))
+
+    assert await scene.fp.run(dead_letters.forget("letters", "unreadable", 2, 3_600, 100)) == 0
+    assert asked_for(scene) == [1, 2]
 
 
 async def test_a_flow_does_not_pass_by_what_was_forgotten(scene: Scene) -> None:

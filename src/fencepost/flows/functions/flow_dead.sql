@@ -96,7 +96,7 @@ begin
   return v_count;
 end $$;
 
--- Forget dead letters that came back long ago: those up to the number p_taken, which the flow has committed, that were asked for
+-- Forget dead letters that came back long ago: those up to the number p_taken, as far as it is still committed, that were asked for
 -- longer than p_keep ago. Two kinds stay: the newest of a step, since the next number is counted from it, and what a savepoint does not
 -- have or was asked for after it, since whoever restores that one reads it again. Answers how many. Served by flow_dead_replays.
 create or replace function fencepost.flow_forget(
@@ -107,18 +107,25 @@ as $$
 declare
   v_before timestamptz := fencepost._prune_before(p_keep, p_limit);
   v_sender text := 'dead-' || p_step || ':0';
+  v_taken  bigint;
   v_made   timestamptz;
   v_saved  bigint;
   v_count  bigint;
 begin
   perform fencepost._check_text('flow', p_flow, 128);
   perform fencepost._check_text('step', p_step, 128);
-  select min(s.made_at), min(coalesce((s.frontier -> v_sender ->> 'at')::bigint, 0)) filter (where s.frontier ? v_sender)
-  into v_made, v_saved from fencepost.flow_savepoint s where s.flow = p_flow;
+  -- Whoever asks may have stood still while a person put the flow back.
+  v_taken := least(p_taken, (select min(coalesce((f.frontier -> v_sender ->> 'at')::bigint, 0))
+                             from fencepost.flow_frontiers(p_flow) f where f.frontier ? v_sender));
+  -- A savepoint without the task that reads them makes it begin anew.
+  select min(p.made_at), min(p.taken) into v_made, v_saved from (
+    select min(s.made_at) as made_at,
+           coalesce(min(coalesce((s.frontier -> v_sender ->> 'at')::bigint, 0)) filter (where s.frontier ? v_sender), 0) as taken
+    from fencepost.flow_savepoint s where s.flow = p_flow group by s.savepoint) p;
   -- In order, and waiting for whoever is at it: a reader tells by a hole before its place that something is gone.
   delete from fencepost.flow_dead d where d.id = any (array(
     select o.id from fencepost.flow_dead o
-    where o.flow = p_flow and o.step = p_step and o.replay <= least(p_taken, v_saved) and o.replay_at < least(v_before, v_made)
+    where o.flow = p_flow and o.step = p_step and o.replay <= least(v_taken, v_saved) and o.replay_at < least(v_before, v_made)
       and o.replay < (select n.replay from fencepost.flow_dead n where n.flow = p_flow and n.step = p_step
                       and n.replay is not null order by n.replay desc limit 1)
     order by o.replay limit p_limit for update));
