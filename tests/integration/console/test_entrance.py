@@ -65,6 +65,8 @@ def test_the_eleventh_attempt_waits_though_its_password_is_right(stage: Stage) -
         refused = client.post("/console/login", data={"name": "viewer", "password": PASSWORD})
         assert refused.status_code == 429
         assert "Too many attempts" in refused.text
+    deeds = stage.call(people.deeds(actor="viewer", before=None, limit=20))
+    assert [deed.outcome for deed in deeds if deed.action == "login"] == ["wrong password"] * 10
 
 
 def test_the_fifty_first_attempt_from_an_address_waits_whatever_its_name_until_the_window_has_passed(

@@ -23,6 +23,8 @@ from fencepost.web.settings import WebSettings
 SIGNER = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 PATH = f"/nonces/1/{SIGNER}"
 HASH = "0x" + "ab" * 32
+# The houses of a pair want one: what is carried from one to the other has its caller's.
+TOKEN = "0123456789abcdef"
 
 
 def free_port() -> int:
@@ -33,13 +35,16 @@ def free_port() -> int:
 
 
 @contextmanager
-def served(database: Database, settings: NoncesSettings, port: int = 0) -> Generator[httpx.Client]:
+def served(
+    database: Database, settings: NoncesSettings, port: int = 0, token: str | None = None
+) -> Generator[httpx.Client]:
     fp = Fencepost(database.url)
-    app = make_app([make_part(fp, settings)], WebSettings(), ground=lambda: fp)
+    app = make_app([make_part(fp, settings)], WebSettings(token=token), ground=lambda: fp)
     server = WebServer(app, address="127.0.0.1", port=port)
     server.start()
     try:
-        with httpx.Client(base_url=server.url, timeout=30) as client:
+        shown = {} if token is None else {"authorization": f"Bearer {token}"}
+        with httpx.Client(base_url=server.url, timeout=30, headers=shown) as client:
             yield client
     finally:
         server.stop()
@@ -147,7 +152,7 @@ def queue_node(database: Database, routing: str, stack: ExitStack) -> tuple[str,
             {"mode": "queue", "routing": routing, "node_address": address, "idle_seconds": 0.05}
         )
         with suppress(ServerUnavailable):
-            return address, stack.enter_context(served(database, settings, port))
+            return address, stack.enter_context(served(database, settings, port, TOKEN))
 
 
 @contextmanager
