@@ -98,8 +98,8 @@ class Ferry(Generic[P]):
         self._call()
 
     async def _cross(self, aboard: Sequence[tuple[Passenger[P], asyncio.Future[Executed | None]]]) -> None:
-        call = self._ledger.execute_many([passenger for passenger, _ in aboard])
         try:
+            call = self._ledger.execute_many([passenger for passenger, _ in aboard])
             answers = await self._database.run(call)
         except IndeterminateCommit as error:
             for _, arrived in aboard:

@@ -145,7 +145,7 @@ class Pipeline(Generic[S, P]):
             user=text("user", user),
             scope=self._ledger.scope(user),
             key=request_id,
-            digest=marker.digest(mutation.method, request.model_dump(mode="json")),
+            digest=_digest(mutation.method, request),
             method=mutation.method,
             actor=actor,
         )
@@ -278,6 +278,13 @@ def _answer(executed: Executed) -> Answer:
             raise Aborted("The request is under way; send it again shortly.", reason="in_flight")
         case other:
             raise Internal(f"The database answered {other!r}.")
+
+
+def _digest(method: str, request: BaseModel) -> str:
+    try:
+        return marker.digest(method, request.model_dump(mode="json"))
+    except ValueError:
+        raise InvalidArgument("The request holds what JSON cannot say.", argument="body") from None
 
 
 def _check_key(request_id: str) -> None:

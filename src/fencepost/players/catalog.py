@@ -16,6 +16,8 @@ from pydantic import (
 )
 from pydantic_core import to_json
 
+from fencepost.errors import InvalidInput
+from fencepost.kernel.call import document
 from fencepost.mutations.errors import NoSuchThing
 
 INT64_MAX = 2**63 - 1
@@ -42,7 +44,11 @@ class Piece(Strict):
 
     @field_validator("metadata")
     @classmethod
-    def _is_small(cls, metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    def _can_be_kept(cls, metadata: dict[str, JsonValue]) -> dict[str, JsonValue]:
+        try:
+            document("metadata", metadata)
+        except InvalidInput as error:
+            raise ValueError(str(error).removesuffix(".")) from None
         size = len(to_json(metadata))
         if size > METADATA_BYTES_MAX:
             raise ValueError(f"{size} bytes as JSON; at most {METADATA_BYTES_MAX} are allowed")

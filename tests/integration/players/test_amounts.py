@@ -30,6 +30,7 @@ class Wish:
     key: str = "k1"
     digest: str = "d"
     late: int = 0
+    scope: str | None = None
 
 
 class Table:
@@ -48,7 +49,7 @@ class Table:
         answers = self.tuples(
             "select place, outcome, response from fencepost.player_execute_many(%s, %s, %s, %s::jsonb[],"
             " %s, %s, %s::bigint[], %s::jsonb[])",
-            [f"player:{wish.player}" for wish in wishes],
+            [wish.scope or f"player:{wish.player}" for wish in wishes],
             [wish.key for wish in wishes],
             [wish.digest for wish in wishes],
             [json.dumps({"told": wish.player}) for wish in wishes],
@@ -86,6 +87,15 @@ async def table(players: Players, database: Database) -> AsyncGenerator[Table]:
     table = Table(database.admin_url)
     with closing(table.caller):
         yield table
+
+
+def test_a_scope_that_several_players_share_tells_their_requests_apart(table: Table) -> None:
+    done = Wish("ann", scope="guild:7")
+    assert table.bring(done) == ["claimed"]
+
+    assert table.bring(done, Wish("bob", key="k2", scope="guild:7")) == ["replay", "claimed"]
+
+    assert (table.gold("ann"), table.gold("bob")) == (11, 11)
 
 
 @pytest.fixture

@@ -159,6 +159,15 @@ async def test_a_megabyte_of_metadata_is_refused_by_name(http: httpx.AsyncClient
     assert len(answer.text) < 500
 
 
+@pytest.mark.parametrize("value", ["NaN", "1e400", '"\\u0000"', '"\\ud800"'])
+async def test_metadata_that_cannot_be_kept_is_refused_by_name(http: httpx.AsyncClient, value: str) -> None:
+    grant = '{"item": "sword", "metadata": {"n": VALUE}}'.replace("VALUE", value)
+    body = f'{{"request_id": "r1", "items": [{grant}]}}'
+    answer = await http.post("/players/ann/grant-items", content=body)
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_argument"), answer.text
+    assert answer.json()["meta"]["argument"].startswith("items.0.metadata")
+
+
 async def test_errors_have_twirps_shape_and_say_when_to_come_back(
     http: httpx.AsyncClient, players: Players
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.errors import IndeterminateCommit
+from fencepost.errors import IndeterminateCommit, InvalidInput
 from fencepost.kernel.call import Call
 from fencepost.mutations.ferry import Ferry, Passenger
 from fencepost.mutations.ledger import Executed, Ticket
@@ -49,6 +49,19 @@ async def turns() -> None:
     """Until everybody who can move has."""
     for _ in range(10):
         await asyncio.sleep(0)
+
+
+class Odd(Ledger):
+    """Cannot even be asked for some."""
+
+    def execute_many(self, passengers: Sequence[Passenger[Any]]) -> Call[list[Executed | None]]:
+        raise InvalidInput("plan contains a NUL character.", field="plan")
+
+
+async def test_one_for_whom_nothing_can_be_sent_leaves_nobody_waiting() -> None:
+    ferry = Ferry[str](Water(), Odd(), places=3)
+    async with asyncio.timeout(60):
+        assert await asyncio.gather(*(ferry.carry(passenger(key)) for key in ("odd", "k1"))) == [None, None]
 
 
 async def test_nobody_waits_for_company_and_those_who_come_meanwhile_go_together() -> None:

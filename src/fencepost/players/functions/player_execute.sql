@@ -103,7 +103,7 @@ begin
 end $$;
 
 -- Those of many mutations that change amounts of one player each, together; answers the places of those that are done. One
--- of each player: the next would be planned for a version that this one raises. Whose marker is there already, or is being
+-- of each player, in the player's own scope: the next would be planned for a version that this one raises. Whose marker is there already, or is being
 -- made, is left out before anything is locked. Whatever else is in the way raises, and undoes all of it. The locks are taken
 -- as ever: markers, players in order of id, details, audit.
 create or replace function fencepost._player_execute_amounts(
@@ -122,11 +122,11 @@ declare
 begin
   select array_agg(f.place), array_agg(f.player), array_agg(f.change) into v_places, v_players, v_changes
   from (select distinct on (f.player) f.place, f.player, f.change
-        from (select a.place, a.plan #>> '{parties,0,player}' as player, a.plan #> '{parties,0,change}' as change
-              from unnest(p_keys, p_versions, p_plans) with ordinality a (key, version, plan, place)
+        from (select a.place, a.scope, a.plan #>> '{parties,0,player}' as player, a.plan #> '{parties,0,change}' as change
+              from unnest(p_scopes, p_keys, p_versions, p_plans) with ordinality a (scope, key, version, plan, place)
               where a.key is not null and a.version is not null and not coalesce((a.plan -> 'create')::boolean, false)
                 and jsonb_array_length(a.plan -> 'parties') = 1) f
-        where f.change - '{resources,stacks,paid}'::text[] = '{}'
+        where f.change - '{resources,stacks,paid}'::text[] = '{}' and f.scope = 'player:' || f.player
         order by f.player, f.place) f;
   if v_places is null then
     return '{}';
