@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -224,15 +225,11 @@ def _prepare_roles(connection: psycopg.Connection) -> None:
         with connection.transaction():
             # Roles belong to the cluster and the lock to the database, so two databases may still race.
             connection.execute("select pg_advisory_xact_lock(%s)", (_TURN,))
-            try:
-                with connection.transaction():
-                    if (
-                        connection.execute("select 1 from pg_roles where rolname = %s", (role,)).fetchone()
-                        is None
-                    ):
-                        connection.execute(sql.SQL("create role {} nologin").format(sql.Identifier(role)))
-            except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
-                pass
+            raced = suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
+            with raced, connection.transaction():
+                known = connection.execute("select 1 from pg_roles where rolname = %s", (role,)).fetchone()
+                if known is None:
+                    connection.execute(sql.SQL("create role {} nologin").format(sql.Identifier(role)))
     _try(connection, "grant fencepost_owner to current_user")
     # The owner ends backends that keep an expired lease. Where this may not be granted, `doctor` says so.
     _try(connection, "grant pg_signal_backend to fencepost_owner")

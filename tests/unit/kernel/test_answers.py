@@ -1,0 +1,63 @@
+"""What the kernel's Python makes of questions and answers, without a server."""
+
+import importlib.util
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from fencepost.errors import Mismatch
+from fencepost.kernel import call, marker
+from fencepost.kernel.job import waiting
+from fencepost.kernel.lease import owner_name
+from fencepost.kernel.marker import Claim
+from fencepost.kernel.outcome import Outcome
+
+
+def test_documents_are_the_same_where_json_has_no_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json.encoder, "c_make_encoder", None)
+    spec = importlib.util.spec_from_file_location("call_without_c", call.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    plain: Any = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, plain)
+    spec.loader.exec_module(plain)
+
+    value = {"ä": [1, 2.5, None, True], "b": {"c": '"'}}
+    assert (
+        plain.document("x", value) == call.document("x", value) == '{"ä":[1,2.5,null,true],"b":{"c":"\\""}}'
+    )
+
+
+def test_no_two_starts_have_the_same_owner() -> None:
+    assert owner_name("worker") != owner_name("worker")
+    assert owner_name("worker").startswith("worker@")
+
+
+def test_a_digest_is_of_method_and_body_and_not_of_the_order_of_keys() -> None:
+    one = marker.digest("pay", {"a": 1, "b": 2})
+
+    assert one == marker.digest("pay", {"b": 2, "a": 1})
+    assert one != marker.digest("refund", {"a": 1, "b": 2})
+    assert one != marker.digest("pay", {"a": 1, "b": 3})
+
+
+def test_a_claim_is_the_one_a_replay_or_a_refusal() -> None:
+    claimed, replayed, other = (Claim(outcome, None, None) for outcome in ("claimed", "replay", "mismatch"))
+
+    assert (claimed.claimed, claimed.replayed, claimed.refusal("s", "k")) == (True, False, None)
+    assert (replayed.claimed, replayed.replayed, replayed.refusal("s", "k")) == (False, True, None)
+    refusal = other.refusal("player:7", "req-9")
+    assert isinstance(refusal, Mismatch)
+    assert str(refusal).startswith("request player:7/req-9: mismatch. ")
+
+
+def test_an_outcome_is_final_or_not() -> None:
+    assert Outcome("finished", "finished", 1, 1, None, None).is_final
+    assert not Outcome("running", None, 1, 1, None, None).is_final
+
+
+def test_how_long_a_loop_may_sleep_is_asked_by_queue() -> None:
+    assert waiting.seconds_until_due("mail").arguments == ("mail",)
+    assert waiting.next_due("mail").arguments == ("mail",)
