@@ -20,6 +20,11 @@ from tests.integration.nonces.desk import (
     statuses,
 )
 
+MARK_MANY: LiteralString = (
+    "select * from fencepost.nonce_mark_many(%s, %s, %s, %s, %s::bigint[], %s::bigint[], %s::text[])"
+)
+SUBMIT: LiteralString = "select fencepost.nonce_tx_submit(%s, %s, %s, 'digest', null, 5, 'code', 50000)"
+
 
 @pytest.fixture
 def node(app: Caller, clock: Clock) -> Desk:
@@ -211,7 +216,7 @@ def test_many_ends_are_answered_each(node: Desk) -> None:
     node.reserve("a", "b", "c")
 
     rows = node.caller.rows(
-        "select * from fencepost.nonce_mark_many(%s, %s, %s, %s, %s::bigint[], %s::bigint[], %s::text[])",
+        MARK_MANY,
         *node.key,
         [2, 0, 1, 9],
         [1, 1, 7, 1],
@@ -224,6 +229,23 @@ def test_many_ends_are_answered_each(node: Desk) -> None:
         2: None,
         9: "not_found",
     }
+
+
+def test_the_nonce_of_a_managed_transaction_is_its_own_to_settle(node: Desk) -> None:
+    """Given back under it, the gap would be the transaction's still, and nobody could take it."""
+    take: LiteralString = "select fencepost.nonce_tx_take(%s, %s, %s, %s, 10, 10)"
+    node.caller.execute(SUBMIT, CHAIN, SIGNER, "pay-1")
+    assert node.caller.value(take, *node.key) == 1
+
+    for event, more in ((RECYCLABLE, ()), (USED, ("0xaa",))):
+        refused = node.caller.refused("mismatch", event, *node.key, 0, 1, *more)
+        assert refused.seen["transaction_id"] == 1
+    (answer,) = node.caller.rows(MARK_MANY, *node.key, [0], [1], ["recyclable"])
+    assert answer["refusal"] == "mismatch"
+
+    assert statuses(node.caller) == {0: "HELD"}
+    node.caller.execute(SUBMIT, CHAIN, SIGNER, "pay-2")
+    assert node.caller.value(take, *node.key) == 1
 
 
 BAD: list[tuple[str, LiteralString, tuple[object, ...]]] = [

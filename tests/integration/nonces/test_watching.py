@@ -90,13 +90,13 @@ def test_pruning_forgets_bytes_and_data_and_neither_a_nonce_nor_a_key(
 def test_the_bytes_of_a_transaction_that_is_followed_are_kept(
     app: Caller, admin: Caller, clock: Clock
 ) -> None:
-    """Somebody has marked its nonce used by hand; which version was mined, only the bytes tell."""
+    """Whoever has written that its nonce is used; which version was mined, only the bytes tell."""
     node = desk(app)
     followed = submitted(app, "pay-1")
     app.execute("select fencepost.nonce_tx_take(%s, %s, %s, %s, 1, 1)", *node.key)
     app.execute("select fencepost.nonce_tx_signing(%s, %s, %s, %s, %s, 1, 5, 1)", *node.key, followed)
     node.signed(0, "0xaa")
-    node.used(0, tx_hash="0xaa")
+    admin.execute("update fencepost.nonce_allocation set status = 'CONSUMED'")
     clock.advance(3600)
 
     assert app.value(PRUNE, 10) == 0

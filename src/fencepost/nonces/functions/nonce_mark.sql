@@ -88,23 +88,43 @@ begin
   return v_id;
 end $$;
 
--- The nonce was used: CONSUMED, by the transaction of this hash if it is known.
+-- The nonce of a managed transaction is that transaction's to settle: it is cancelled, or the chain tells. Given back from outside, the
+-- gap could be taken by nobody, for the transaction would still be bound to it. Counted and raised as mismatch.
+create or replace function fencepost._nonce_refuse_bound(p_op text, p_chain_id bigint, p_signer text, p_nonce bigint, p_hold bigint)
+returns void
+language plpgsql volatile
+as $$
+declare
+  v_tx fencepost.nonce_transaction;
+begin
+  select t.* into v_tx from fencepost.nonce_signer s join fencepost.nonce_transaction t on t.signer_id = s.signer_id
+  where s.chain_id = p_chain_id and s.signer = p_signer and t.nonce = p_nonce and t.hold = p_hold and t.state in ('BOUND', 'MINED');
+  if found then
+    perform fencepost._refuse('mismatch', 'nonce', p_chain_id || ':' || p_signer || ':' || p_nonce,
+      jsonb_build_object('op', p_op, 'hold', p_hold),
+      fencepost._nonce_tx_seen(v_tx) || jsonb_build_object('transaction_id', v_tx.transaction_id));
+  end if;
+end $$;
+
+-- The nonce was used: CONSUMED, by the transaction of this hash if it is known. Not of a managed transaction.
 create or replace function fencepost.nonce_mark_used(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_nonce bigint, p_hold bigint, p_tx_hash text default null
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 begin
+  perform fencepost._nonce_refuse_bound('used', p_chain_id, p_signer, p_nonce, p_hold);
   perform fencepost._nonce_mark('used', p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, p_tx_hash);
 end $$;
 
--- The nonce was not used, and nobody has signed it: RELEASED, a gap that the next reservation takes.
+-- The nonce was not used, and nobody has signed it: RELEASED, a gap that the next reservation takes. Not of a managed transaction.
 create or replace function fencepost.nonce_mark_recyclable(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_nonce bigint, p_hold bigint
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 begin
+  perform fencepost._nonce_refuse_bound('recyclable', p_chain_id, p_signer, p_nonce, p_hold);
   perform fencepost._nonce_mark('recyclable', p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, null);
 end $$;
 
@@ -163,6 +183,7 @@ as $$
 #variable_conflict use_column
 declare
   v_id    bigint;
+  v_bound bigint[];
   v_asked record;
   v_move  record;
 begin
@@ -175,10 +196,16 @@ begin
   perform fencepost._check_word('events', e.event, '{used, recyclable}') from unnest(p_events) e (event);
   perform fencepost._check_text('tx_hash', h.hash, 128) from unnest(p_tx_hashes) h (hash) where h.hash is not null;
   v_id := fencepost._nonce_fence('mark', p_chain_id, p_signer, p_owner, p_token);
+  v_bound := array(select t.nonce from fencepost.nonce_transaction t
+                   where t.signer_id = v_id and t.state in ('BOUND', 'MINED') and t.nonce = any (p_nonces));
   for v_asked in select a.* from unnest(p_nonces, p_holds, p_events, p_tx_hashes) a (nonce, hold, event, tx_hash)
                  order by a.nonce loop
-    select * into v_move from fencepost._nonce_move(
-      v_id, p_token, v_asked.nonce, v_asked.hold, v_asked.event, v_asked.tx_hash);
+    if v_asked.nonce = any (v_bound) then
+      select 'mismatch' as refusal, '{"managed": true}'::jsonb as seen into v_move;
+    else
+      select * into v_move from fencepost._nonce_move(
+        v_id, p_token, v_asked.nonce, v_asked.hold, v_asked.event, v_asked.tx_hash);
+    end if;
     if v_move.refusal is not null then
       perform fencepost._refusal_note(v_move.refusal, 'nonce', p_chain_id || ':' || p_signer || ':' || v_asked.nonce, p_owner,
         jsonb_build_object('op', v_asked.event, 'hold', v_asked.hold, 'token', p_token), v_move.seen);
