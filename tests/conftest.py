@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Generator, Iterator
 from typing import cast
 
+import hypothesis
 import pytest
 import structlog
 from _pytest.terminal import TerminalReporter
@@ -137,6 +138,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="also run the tests that take minutes, and fail when any test is skipped",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The quick form tries the same examples every time; those of --full are other ones in every run."""
+    hypothesis.settings.register_profile("quick", derandomize=True)
+    if not config.getoption("--full"):
+        hypothesis.settings.load_profile("quick")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -140,7 +140,7 @@ def _read(seen: str, name: RequestName, now_ms: int, pending_ms: int) -> Finding
     """
     if seen.startswith(_PENDING):
         _, _, ends = seen.rpartition(" ")
-        left_ms = int(ends) - now_ms if ends.isdigit() and len(ends) < 20 else -1
+        left_ms = int(ends) - now_ms if ends.isascii() and ends.isdigit() and len(ends) < 20 else -1
         # Nobody announces himself for longer than he may; clocks may differ by as much again.
         return UnderWay(left_ms / 1000) if 0 <= left_ms <= 2 * pending_ms else NothingKnown()
     try:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeGuard
 
 import psycopg
 
@@ -45,6 +46,10 @@ def read_result(job_id: int, seen: outcome.Outcome | None) -> Json:
     return seen.result
 
 
+def _goes_on(seen: outcome.Outcome | None) -> TypeGuard[outcome.Outcome]:
+    return seen is not None and not seen.is_final
+
+
 def too_late(job_id: int, within: float, seen: outcome.Outcome) -> TimeoutError:
     return TimeoutError(f"job {job_id} had not ended after {within:g} s; it is {seen.state}. It goes on.")
 
@@ -74,25 +79,29 @@ async def wait_for_result(
 ) -> Json:
     """`subscribe` calls back when a topic is notified, and answers how to end that."""
     seen = await database.run(outcome.look(job_id))
-    if seen is None or seen.is_final:
+    if not _goes_on(seen):
         return read_result(job_id, seen)
+    topic = outcome.topic(job_id)
     told = asyncio.Event()
-    unsubscribe = subscribe(outcome.topic(job_id), told.set)
+    unsubscribe = subscribe(topic, told.set)
     try:
         # Said before the next look: what ends after it notifies, what ended before it is seen.
-        await database.run(wake.sleep_on(outcome.topic(job_id)))
+        await database.run(wake.sleep_on(topic))
+        seen = await database.run(outcome.look(job_id))
+        if not _goes_on(seen):
+            # Before we said so: nobody takes that back for us.
+            await database.run(wake.wake_up(topic))
         polling = Polling(within)
-        while True:
-            told.clear()
-            seen = await database.run(outcome.look(job_id))
-            if seen is None or seen.is_final:
-                return read_result(job_id, seen)
+        while _goes_on(seen):
             if polling.is_over:
-                await database.run(wake.wake_up(outcome.topic(job_id)))
+                await database.run(wake.wake_up(topic))
                 raise too_late(job_id, within, seen)
             with suppress(TimeoutError):
                 async with asyncio.timeout(polling.wait_seconds()):
                     await told.wait()
+            told.clear()
+            seen = await database.run(outcome.look(job_id))
+        return read_result(job_id, seen)
     finally:
         unsubscribe()
 
@@ -100,20 +109,23 @@ async def wait_for_result(
 def wait_for_result_sync(database: SyncDatabase, listen_url: str, job_id: int, within: float) -> Json:
     """The same without an event loop, on a connection of its own that listens."""
     seen = database.run(outcome.look(job_id))
-    if seen is None or seen.is_final:
+    if not _goes_on(seen):
         return read_result(job_id, seen)
-    polling = Polling(within)
+    topic = outcome.topic(job_id)
     with psycopg.connect(listen_url, autocommit=True, application_name="fencepost-result") as ear:
         ear.execute(wake.LISTEN)
-        database.run(wake.sleep_on(outcome.topic(job_id)))
-        while True:
-            seen = database.run(outcome.look(job_id))
-            if seen is None or seen.is_final:
-                return read_result(job_id, seen)
+        database.run(wake.sleep_on(topic))
+        seen = database.run(outcome.look(job_id))
+        if not _goes_on(seen):
+            database.run(wake.wake_up(topic))
+        polling = Polling(within)
+        while _goes_on(seen):
             if polling.is_over:
-                database.run(wake.wake_up(outcome.topic(job_id)))
+                database.run(wake.wake_up(topic))
                 raise too_late(job_id, within, seen)
-            _hear(ear, outcome.topic(job_id), polling.wait_seconds())
+            _hear(ear, topic, polling.wait_seconds())
+            seen = database.run(outcome.look(job_id))
+        return read_result(job_id, seen)
 
 
 def _hear(ear: psycopg.Connection[tuple[object, ...]], topic: str, seconds: float) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ from fencepost import Cancelled, Fencepost, Job, JobFailed, NotFound, PermanentE
 from fencepost.embedded import Database
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel import outcome
+from fencepost.kernel.call import Call
 from tests.integration.job_features.conftest import Working, listening
 from tests.integration.job_features.eyes import Eyes
 
@@ -43,6 +45,22 @@ async def test_whoever_waits_is_told_when_the_job_ends(
     await end(fp, job, 7)
     assert await asyncio.wait_for(asyncio.gather(*waiting), 60) == [7, 7, 7]
     assert eyes.value(SLEEPERS) == 0, "the job has ended, so nobody needs to be told again"
+
+
+async def test_a_job_that_ends_before_anybody_says_that_he_waits_leaves_nobody_to_be_told(
+    fp: Fencepost, eyes: Eyes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await running(fp)
+    run = fp.run
+
+    async def run_late(call: Call[Any]) -> Any:
+        if "sleep_on" in call.sql:
+            await run(kernel_job.finish(kernel_job.Finish(job.job_id, job.attempt, "ok", 7), OWNER))
+        return await run(call)
+
+    monkeypatch.setattr(fp, "run", run_late)
+    assert await fp.result(job.job_id, within=60) == 7
+    assert eyes.value(SLEEPERS) == 0
 
 
 LISTENING = "select 1 from pg_stat_activity where query ilike 'listen%%'"
