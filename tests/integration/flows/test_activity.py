@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.exceptions import ResponseError
 from rich.console import Console
 
 from fencepost.cli.flow_progress import progress_bars
@@ -73,6 +74,9 @@ async def test_what_waits_in_a_stream_is_counted_also_when_it_was_trimmed_before
     assert (chunk.skipped, await reader.lag(chunk.skipped + 5)) == (10, 15)
     scene.redis.xadd("in", {"data": "30"})
     assert await reader.lag(chunk.skipped + 5) == 16
+    scene.redis.set("in", "no stream")
+    with pytest.raises(ResponseError):
+        await reader.lag(chunk.skipped + 5)
     await reader.close()
 
 

@@ -126,3 +126,19 @@ async def test_a_source_that_was_trimmed_is_refused(scene: Scene) -> None:
 
     with pytest.raises(SourceTrimmed, match="begins behind"):
         await scene.worker(flow).run()
+
+
+async def test_a_stream_that_is_trimmed_ahead_of_its_reader_is_not_read_on(scene: Scene) -> None:
+    """What was between would be passed by, and nobody would know."""
+    for n in range(30):
+        scene.redis.xadd("a", {"data": str(n)})
+    reader = await RedisStreams("a").open(scene.place(), "a", None)
+    assert list((await reader.read(5, 0)).values) == [b"0", b"1", b"2", b"3", b"4"]
+    scene.redis.xtrim("a", maxlen=26, approximate=False)
+    assert list((await reader.read(5, 0)).values) == [b"5", b"6", b"7", b"8", b"9"]
+
+    scene.redis.xtrim("a", maxlen=10, approximate=False)
+
+    with pytest.raises(SourceTrimmed, match="begins behind"):
+        await reader.read(5, 0)
+    await reader.close()

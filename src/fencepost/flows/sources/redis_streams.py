@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from redis.exceptions import ResponseError
+
 from fencepost.flows.errors import GraphRefused, SourceTrimmed, StartRefused
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.record import IdempotentRecord, Offset, order
@@ -21,6 +23,7 @@ from fencepost.tracing import TRACE_HEADERS
 
 ORIGINAL_ID = b"x-original-message-id"
 NOTHING = Chunk((), ())
+BEGINNING = "0"
 LEFT_AT_ONCE = 1000
 
 
@@ -79,7 +82,13 @@ class RedisStreams:
         redis = connect_bytes(place.redis_url, f"The source {self.name}")
         stream = self._streams[partition]
         reader = RedisStreamReader(
-            redis, stream, str(after or "0"), self._field, self._group, with_id=self._with_id, trim=self._trim
+            redis,
+            stream,
+            str(after or BEGINNING),
+            self._field,
+            self._group,
+            with_id=self._with_id,
+            trim=self._trim,
         )
         try:
             await reader.check(None if after is None else str(after))
@@ -154,7 +163,10 @@ class RedisStreamReader:
         if not entries:
             return NOTHING
         offsets = [entry_id.decode() for entry_id, _ in entries]
-        self._last = offsets[-1]
+        before, self._last = self._last, offsets[-1]
+        if before != BEGINNING:
+            # Now, behind the read: had anything been trimmed that lay between, it would show.
+            await self.check(before)
         if self._group is not None:
             await self._show_pending(offsets)
         gone, self._gone = self._gone, 0
@@ -226,7 +238,9 @@ class RedisStreamReader:
     async def _figures(self) -> tuple[int, int, str]:
         try:
             facts = await self._redis.xinfo_stream(self._stream)
-        except Exception:
+        except ResponseError as error:
+            if "no such key" not in str(error):
+                raise
             return 0, 0, ""
         plain = {_text(key): value for key, value in facts.items()}
         return int(plain["length"]), int(plain["entries-added"]), _text(plain["last-generated-id"])
