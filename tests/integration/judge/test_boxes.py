@@ -358,7 +358,7 @@ async def test_a_wrong_order_is_refused_by_name(stage: Stage) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 async def test_ten_thousand_mixed_runs_leave_nothing_and_get_their_verdicts(stage: Stage) -> None:
     mixed = {
         "who_am_i": "OK",
