@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 RoleWord = Literal["viewer", "operator", "admin"]
 LINK_SECONDS = 3600.0
 LOCAL_NAME = "local"
+LIST_MAX = 100_000
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -94,7 +95,7 @@ def users(json_output: JsonOption = False) -> None:
     from fencepost.kernel.drivers import run  # noqa: PLC0415
 
     with acting() as connection:
-        found = run(connection, people.users())
+        found = run(connection, people.users(None, LIST_MAX))
     if json_output:
         answer_json([asdict(one) for one in found])
         return

@@ -114,11 +114,12 @@ def disable_user(name: str, actor: str) -> Call[None]:
     )
 
 
-def users() -> Call[list[User]]:
+def users(after: str | None, limit: int) -> Call[list[User]]:
+    """In order of name, behind `after`."""
     return Call(
         "select name, role, has_password, made_at, made_by, disabled_at, seen_at"
-        " from fencepost.console_users()",
-        (),
+        " from fencepost.console_users(%s::text, %s::integer)",
+        (optional_text("after", after), limit),
         each(User),
     )
 

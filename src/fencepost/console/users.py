@@ -12,13 +12,15 @@ from starlette.exceptions import HTTPException
 from fencepost.console import people
 from fencepost.console.desk import visitor_of
 from fencepost.console.doors import TOKEN_PREFIX
-from fencepost.console.place import Name, Paged, Place, wanted
+from fencepost.console.place import Limit, Name, Paged, Place, wanted
 from fencepost.console.role import Role
 from fencepost.console.sheet import Done, Sheet
 from fencepost.errors import InvalidInput
 from fencepost.web.passwords import LENGTH_MAX, LENGTH_MIN, Passwords
 from fencepost.web.seal import digest_of, new_secret
 
+# What console_tokens() answers at most.
+TOKENS_MAX = 200
 RoleWord = Literal["viewer", "operator", "admin"]
 UserName = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$")]
 Password = Annotated[str, Field(min_length=LENGTH_MIN, max_length=LENGTH_MAX)]
@@ -43,15 +45,26 @@ class NewToken(BaseModel):
     days: Annotated[float, Field(gt=0, le=999)] = 90
 
 
+class UsersQuery(BaseModel):
+    after: Name | None = None
+    limit: Limit = 200
+
+
 class AuditQuery(Paged):
     actor: Name | None = None
 
 
 def add_pages(place: Place) -> None:
     @place.desk.page("/users", "users.html", "Users", needs=Role.ADMIN)
-    async def users(request: Request) -> Sheet:
-        """Everybody who may come in."""
-        return Sheet({"users": await place.fp.run(people.users())}, rows="users")
+    async def users(request: Request, query: Annotated[UsersQuery, Query()]) -> Sheet:
+        """Everybody who may come in, in order of name."""
+        rows = await place.fp.run(people.users(wanted(query.after), query.limit))
+        facts = {
+            "users": rows,
+            "next_after": rows[-1].name if len(rows) == query.limit else None,
+            "filters": {"limit": query.limit if query.limit != 200 else None},
+        }
+        return Sheet(facts, rows="users")
 
     @place.desk.page("/account", "account.html", "Your account")
     async def account(request: Request) -> Sheet:
@@ -59,9 +72,8 @@ def add_pages(place: Place) -> None:
         visitor = visitor_of(request)
         tokens = await place.fp.run(people.tokens(visitor.name))
         roles = [role.word for role in Role if visitor.may(role)]
-        return Sheet(
-            {"name": visitor.name, "role": visitor.role.word, "roles": roles, "tokens": tokens}, rows="tokens"
-        )
+        facts = {"name": visitor.name, "role": visitor.role.word, "roles": roles}
+        return Sheet({**facts, "tokens": tokens, "tokens_most": TOKENS_MAX}, rows="tokens")
 
     @place.desk.page("/audit", "audit.html", "Audit", needs=Role.ADMIN)
     async def audit(request: Request, query: Annotated[AuditQuery, Query()]) -> Sheet:

@@ -66,7 +66,7 @@ async def test_the_eyes_cannot_write(stage: Stage) -> None:
 
 def test_the_viewer_of_the_database_may_not_read_people(stage: Stage) -> None:
     queries: list[LiteralString] = [
-        "select * from fencepost.console_users()",
+        "select * from fencepost.console_users(null, 10)",
         "select fencepost.console_key()",
     ]
     with psycopg.connect(stage.database.viewer_url, autocommit=True) as connection:

@@ -116,7 +116,7 @@ def test_his_role_is_what_the_provider_says_today(database: Database, provider: 
     changed = trusting(provider).model_copy(update={"oidc_roles": {"staff": Role.VIEWER}})
     with console(database, changed) as stage, stage.stranger() as client:
         client.get(go(client, ADA))
-        assert [(user.name, user.role) for user in stage.call(people.users())] == [
+        assert [(user.name, user.role) for user in stage.call(people.users(None, 10))] == [
             ("ada@house.example", "viewer")
         ]
 

@@ -82,16 +82,17 @@ begin
   perform fencepost._console_note(p_actor, 'admin', 'user.disable', p_name, 'done', '{}', '');
 end $$;
 
--- Everybody, without passwords.
-create or replace function fencepost.console_users()
+-- One page of everybody in order of name, without passwords: those behind p_after. Served by the primary key.
+create or replace function fencepost.console_users(p_after text, p_limit integer)
 returns table (name text, role text, has_password boolean, made_at timestamptz, made_by text, disabled_at timestamptz,
                seen_at timestamptz)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 begin
+  perform fencepost._check_limit(p_limit);
   return query select u.name, u.role, u.password is not null, u.made_at, u.made_by, u.disabled_at,
                       (select max(s.seen_at) from fencepost.console_session s where s.name = u.name)
-               from fencepost.console_user u order by u.name;
+               from fencepost.console_user u where u.name > coalesce(p_after, '') order by u.name limit p_limit;
 end $$;
 
 create or replace function fencepost._console_note(
