@@ -33,7 +33,6 @@ from tests.mutants.workshop import (
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".fencepost" / "mutants"
 KERNEL = "kernel"
-# Every package with functions has a folder of tests that reach them; the kernel has more.
 TESTS = (
     "tests/integration/kernel",
     "tests/integration/job_features",
@@ -42,6 +41,8 @@ TESTS = (
     "tests/acceptance/test_heartbeat.py",
     "tests/acceptance/test_paused_holder.py",
 )
+# A package with functions has a folder of tests that reach them; one for services is reached through theirs.
+REACHED_THROUGH = {"mutations": "players"}
 # They start processes of their own, and see what the quick ones see.
 SLOW = ("test_worker_command", "test_jobs_command")
 # They look at the functions as text, or at the machine: any change at all would be seen.
@@ -181,6 +182,11 @@ def chosen(options: argparse.Namespace) -> list[Mutant]:
     return every[part - 1 :: parts]
 
 
+def tests_of(package: str) -> Sequence[str]:
+    names = [package, *([REACHED_THROUGH[package]] if package in REACHED_THROUGH else [])]
+    return TESTS if package == KERNEL else [f"tests/integration/{name}" for name in names]
+
+
 def folder(options: argparse.Namespace) -> Path:
     return FOLDER if options.of == KERNEL else FOLDER / options.of
 
@@ -247,7 +253,7 @@ def main() -> int:
     if not options.score:
         with open_workshop() as workshop:
             arguments = [
-                *(TESTS if options.of == KERNEL else [f"tests/integration/{options.of}"]),
+                *tests_of(options.of),
                 "-q",
                 "-n0",
                 "-s",
@@ -257,6 +263,9 @@ def main() -> int:
                 "no:cacheprovider",
                 "-o",
                 "timeout=240",
+                # What the tests share is loaded already: the servers stand before pytest begins.
+                "-W",
+                "ignore::pytest.PytestAssertRewriteWarning",
             ]
             pytest.main(arguments, plugins=[Standing(workshop), Run(options, workshop)])
     if options.survey:

@@ -86,3 +86,23 @@ def test_what_is_no_refusal_is_not_told_as_the_fate_of_a_dead_letter(app: Caller
 
     with pytest.raises(psycopg.errors.RaiseException, match="the disk is gone"):
         app.rows("select * from fencepost.dead_settle(%s, 'replay', 'carol')", [dead])
+
+
+@pytest.mark.parametrize("field", ["name", "expression", "zone"])
+def test_every_word_of_a_schedule_is_looked_at(app: Caller, field: str) -> None:
+    words = {"name": "nightly", "expression": "@daily", "zone": "UTC", field: ""}
+
+    app.invalid(
+        field,
+        """select fencepost.schedule_declare(%s, %s, %s, 'once', '1 hour', fencepost.clock(), 'mail', 'send',
+                                             '{}', 1, 3, '1 minute', null, null, null, '{}')""",
+        *words.values(),
+    )
+
+
+def test_who_asked_a_running_job_to_stop_is_written_down(app: Caller, admin: Caller) -> None:
+    job_id = job_calls.running(app)
+    app.execute("select fencepost.job_cancel(%s, 'carol')", job_id)
+
+    asked = "select actor from fencepost.event where subject = %s and event = 'cancel_requested'"
+    assert admin.column(asked, str(job_id)) == ["carol"]
