@@ -237,8 +237,10 @@ def test_the_nonce_of_a_managed_transaction_is_its_own_to_settle(node: Desk) -> 
     node.caller.execute(SUBMIT, CHAIN, SIGNER, "pay-1")
     assert node.caller.value(take, *node.key) == 1
 
-    for event, more in ((RECYCLABLE, ()), (USED, ("0xaa",))):
-        refused = node.caller.refused("mismatch", event, *node.key, 0, 1, *more)
+    for refused in (
+        node.caller.refused("mismatch", RECYCLABLE, *node.key, 0, 1),
+        node.caller.refused("mismatch", USED, *node.key, 0, 1, "0xaa"),
+    ):
         assert refused.seen["transaction_id"] == 1
     (answer,) = node.caller.rows(MARK_MANY, *node.key, [0], [1], ["recyclable"])
     assert answer["refusal"] == "mismatch"
