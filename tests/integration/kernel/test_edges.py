@@ -106,3 +106,8 @@ def test_who_asked_a_running_job_to_stop_is_written_down(app: Caller, admin: Cal
 
     asked = "select actor from fencepost.event where subject = %s and event = 'cancel_requested'"
     assert admin.column(asked, str(job_id)) == ["carol"]
+
+
+def test_every_kind_has_a_rate_and_a_burst_of_its_own(app: Caller) -> None:
+    app.invalid("per_second", "select fencepost.rate_declare('{a, b}', '{1}', '{1, 1}')")
+    app.invalid("bursts", "select fencepost.rate_declare('{a, b}', '{1, 1}', '{1}')")
