@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from fencepost.console.role import Role
 from fencepost.embedded import Database, PostgresServer
@@ -31,6 +31,8 @@ FLAGS = [
     "--disable-dev-shm-usage",
 ]
 
+PATIENCE_MS = 60_000
+
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
@@ -42,6 +44,8 @@ def chromium() -> str:
 
 @pytest.fixture(scope="module")
 def browser(chromium: str) -> Iterator[Browser]:
+    # On a busy machine what a page shows may come late; its own five seconds are no deadline.
+    expect.set_options(timeout=PATIENCE_MS)
     # No longer than a file: while it runs, no test may run an event loop of its own.
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
@@ -81,6 +85,7 @@ def known(browser: Browser, stage: Stage) -> Iterator[BrowserContext]:
         locale="en-GB",
         viewport={"width": 1280, "height": 900},
     )
+    context.set_default_timeout(PATIENCE_MS)
     page = context.new_page()
     page.goto(stage.link(Role.ADMIN))
     page.close()
