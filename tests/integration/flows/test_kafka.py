@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fencepost.flows import CheckpointId, Flow, SourceTrimmed, StartRefused
+from fencepost.flows.errors import FlowError
 from fencepost.flows.sinks.kafka import KafkaSink
 from fencepost.flows.sinks.postgres import PostgresRows
 from fencepost.flows.sources.kafka import KafkaTopic, client_library
@@ -51,10 +52,10 @@ async def test_records_and_frontier_in_one_transaction(scene: Scene, broker: dic
     )
 
 
-def overflow(broker: dict[str, Any], topic: str) -> None:
+def overflow(broker: dict[str, Any], topic: str, messages: int = 90) -> None:
     """A partition of this broker keeps 5 MB, and forgets the oldest."""
     producer = client_library().Producer(broker)
-    for _ in range(90):
+    for _ in range(messages):
         producer.produce(topic, b"x" * 100_000, partition=0)
         producer.flush()
 
@@ -85,3 +86,23 @@ async def test_a_topic_that_has_lost_what_comes_next_is_refused(scene: Scene, br
     await reader.close()
 
     assert list(chunk.offsets) == [89]
+
+
+async def test_a_reader_that_retention_overtakes_passes_nothing_by(
+    scene: Scene, broker: dict[str, Any]
+) -> None:
+    overflow(broker, "short", messages=3)
+    read_ahead = {"queued.max.messages.kbytes": 1, "fetch.message.max.bytes": 1000}
+    reader = await KafkaTopic("short", {**broker, **read_ahead}, partitions=1).open(scene.place(), "0", None)
+    offsets = list((await reader.read(1, 60)).offsets)
+    overflow(broker, "short")
+
+    async def to_the_end() -> None:
+        while offsets[-1] != 92:
+            offsets.extend((await reader.read(1, 60)).offsets)
+
+    with pytest.raises(FlowError, match="out of range"):
+        await to_the_end()
+    await reader.close()
+
+    assert offsets == list(range(len(offsets)))

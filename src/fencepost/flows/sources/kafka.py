@@ -55,8 +55,9 @@ class KafkaTopic:
                 "group.id": f"fencepost-{place.flow}",
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
-                "auto.offset.reset": "earliest",
                 **self._config,
+                # Where retention has overtaken the reader, to go on anywhere would pass messages by silently.
+                "auto.offset.reset": "error",
             }
         )
         position = kafka.TopicPartition(self._topic, int(partition), 0 if after is None else int(after) + 1)
