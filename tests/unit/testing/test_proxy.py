@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from fencepost.testing import Proxy, faults
 
 
 @contextmanager
-def waiting_client(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Proxy, socket.socket]]:
+def waiting_client(monkeypatch: pytest.MonkeyPatch) -> Generator[tuple[Proxy, socket.socket]]:
     """Its server is never reached."""
     on_the_way = threading.Event()
 

@@ -10,7 +10,7 @@ from fencepost.cli import torture as command
 from fencepost.cli.app import run
 from fencepost.cli.exits import ExitCode
 from fencepost.testing import Breach
-from fencepost.torture.ordeal import Outcome
+from fencepost.torture.ordeal import Outcome, Plan
 from fencepost.torture.verdict import Floors, judge
 from tests.unit.torture.test_report import HARDNESS, outcome
 
@@ -38,7 +38,11 @@ def test_each_verdict_has_its_exit_code(
     judgement: object, code: ExitCode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     told: Outcome = outcome(judgement=judgement)
-    monkeypatch.setattr(command, "_run", lambda plan, disk: told)
+
+    def ran(_plan: Plan, _disk: object) -> Outcome:
+        return told
+
+    monkeypatch.setattr(command, "_run", ran)
 
     assert run(["torture", "--seconds", "1", "--systems", "leases", "--faults", "kill"]) == code
     facts = json.loads((tmp_path / ".fencepost" / "torture" / "last.json").read_text())
