@@ -71,7 +71,9 @@ async def test_commits_their_time_and_what_they_wrote(scene: Scene) -> None:
 
 
 async def test_a_commit_that_the_database_refuses(scene: Scene) -> None:
-    counting = Counting(scene, into_lines(Flow("refused").source(IterableSource(list(range(300))))))
+    flow = into_lines(Flow("refused").source(IterableSource(list(range(300)))))
+    # The heartbeat is not the first to hear of it.
+    counting = Counting(scene, flow, lease_seconds=180, heartbeat_seconds=60)
 
     with at_crash_point("flows.commit.before_fence", scene.lose_units):
         await counting.worker.run(until_done=True)
