@@ -124,12 +124,16 @@ async def test_sync_handlers_run_in_threads_beside_each_other(scene: Scene) -> N
 
 async def test_async_handlers_run_beside_each_other_within_the_capacity(scene: Scene) -> None:
     running, most = 0, 0
+    crowded = asyncio.Event()
 
     @scene.fp.job("default")
     async def crowd(job: Job) -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
+        if running == 7:
+            crowded.set()
+        await crowded.wait()
         await asyncio.sleep(0.01)
         running -= 1
 
