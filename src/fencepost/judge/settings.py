@@ -20,7 +20,7 @@ class JudgeSettings(LayeredSettings):
     )
     parallel_tests: Annotated[
         int, Field(ge=1, le=64), From("JUDGE_PARALLEL_TESTS", "judge.parallel_tests")
-    ] = 1
+    ] = min(64, max(1, (os.cpu_count() or 2) // 2))
     agent: Annotated[bool, From("JUDGE_AGENT", "judge.agent")] = True
     cgroup: Annotated[Literal["auto", "none"], From("JUDGE_CGROUP", "judge.cgroup")] = "auto"
     stdout_limit_bytes: Annotated[

@@ -1,13 +1,15 @@
 """Submissions in every language, hostile compilations, checkers, and the sample problems."""
 
+import asyncio
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fencepost.judge.grading import CaseResult
-from fencepost.judge.judging import JudgeFault
+from fencepost.judge.judging import Judge, JudgeFault
 from fencepost.judge.language import read_specs
 from fencepost.judge.packages.reading import read_problem
 from fencepost.judge.verification import verify
@@ -44,6 +46,24 @@ async def test_a_right_program_is_accepted_in_every_language_of_this_machine(
 
     assert (got.verdict, [case.verdict for case in got.cases]) == ("AC", ["AC", "AC"]), got
     assert got.mem_kb > 0
+
+
+async def test_tests_of_one_submission_run_beside_each_other_where_they_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_case = Judge._case  # pyright: ignore[reportPrivateUsage]
+    met = asyncio.Barrier(2)
+
+    async def case_of_two(*given: Any) -> CaseResult:
+        await met.wait()
+        return await one_case(*given)
+
+    monkeypatch.setattr(Judge, "_case", case_of_two)
+    async with open_court(tmp_path, parallel_tests=2) as court, asyncio.timeout(60):
+        problem = court.problem({**SUM, "3.in": "1 1\n", "3.ans": "2\n", "4.in": "2 2\n", "4.ans": "5\n"})
+        got = await court.sentence(problem, "c", SUMS["c"])
+
+    assert (got.verdict, [case.verdict for case in got.cases]) == ("WA", ["AC", "AC", "AC", "WA"]), got
 
 
 @pytest.mark.parametrize(
