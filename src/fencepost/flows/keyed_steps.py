@@ -213,8 +213,14 @@ class ProcessStep(Step):
         while self._due and self._due[0][0] <= watermark:
             at, _, key = heapq.heappop(self._due)
             if at in self._timers.values.get(key, ()):
-                fired.extend(self._fire(key, at))
+                # A timer has no record: what fails has no value, only its key and its time.
+                fired.extend(await self.each([(None, key, at, 0)], self._fire_alone))
         await self.emit(fired)
+
+    def _fire_alone(self, record: Record) -> Iterable[Record]:
+        _, key, at, _ = record
+        assert at is not None, "a timer has a time"
+        return self._fire(key, at)
 
     def _take(self, record: Record) -> Iterable[Record]:
         value, key, time, at = record

@@ -119,24 +119,29 @@ class SessionFold(Step):
         closed: Batch = []
         while self._ends and self._ends[0][0] <= watermark:
             _, _, key = heapq.heappop(self._ends)
-            closed.extend(self._close(key, watermark))
+            for session in self._close(key, watermark):
+                closed.extend(await self._result(key, *session))
         await self.emit(closed)
 
     def _take(self, record: Record) -> None:
         value, key, time, _ = record
         assert time is not None, "a session behind event time has only records with a time"
         apart: list[Any] = []
-        start, last, members = time, time, [[time, value]]
+        members: list[Any] = []
+        start = last = time
         for session in self._state.values.get(key, ()):
             if session[0] - self._gap < time < session[1] + self._gap:
                 start, last = min(start, session[0]), max(last, session[1])
-                members = [*session[2], *members]
+                # In place: copied for each record, a long session would cost the square of its length.
+                session[2].extend(members)
+                members = session[2]
             else:
                 apart.append(session)
+        members.append([time, value])
         self._state.put(key, [*apart, [start, last, members]])
         heapq.heappush(self._ends, (last + self._gap, repr(key), key))
 
-    def _close(self, key: Any, watermark: float) -> Batch:
+    def _close(self, key: Any, watermark: float) -> list[Any]:
         sessions = self._state.values.get(key, [])
         over = [session for session in sessions if session[1] + self._gap <= watermark]
         if not over:
@@ -146,13 +151,19 @@ class SessionFold(Step):
             self._state.put(key, left)
         else:
             self._state.remove(key)
-        return [self._result(key, *session) for session in sorted(over, key=_start)]
+        return sorted(over, key=_start)
 
-    def _result(self, key: Any, start: float, last: float, members: list[Any]) -> Record:
-        folded = self._initial()
-        for _, value in sorted(members, key=_start):
-            folded = self._function(folded, value)
-        return WindowResult(key, start, last + self._gap, folded), key, last + self._gap, 0
+    async def _result(self, key: Any, start: float, last: float, members: list[Any]) -> Batch:
+        """None when the fold could take no value."""
+        folded, end = self._initial(), last + self._gap
+
+        def fold(record: Record) -> Iterable[Record]:
+            nonlocal folded
+            folded = self._function(folded, record[0])
+            return (record,)
+
+        taken = await self.each([(value, key, end, 0) for _, value in sorted(members, key=_start)], fold)
+        return [(WindowResult(key, start, end, folded), key, end, 0)] if taken else []
 
 
 class WindowJoin(Step):
@@ -173,19 +184,22 @@ class WindowJoin(Step):
             assert time is not None, "a join of windows has only records with a time"
             place = (key, next(self._window.starts(time)))
             sides = self._state.values.get(place, [[], []])
-            self._state.put(
-                place, [[*side, [time, value]] if i == port else side for i, side in enumerate(sides)]
-            )
+            sides[port].append([time, value])
+            self._state.put(place, sides)
 
     async def advance(self, watermark: float) -> None:
         size = self._window.size_seconds
-        closed: Batch = []
+        pairs: Batch = []
         over = [place for place in self._state.values if place[1] + size <= watermark]
         for place in sorted(over, key=lambda place: (place[1], repr(place[0]))):
             left, right = (sorted(side, key=_start) for side in self._state.values[place])
             self._state.remove(place)
-            closed += [(self._join(a, b), place[0], place[1] + size, 0) for _, a in left for _, b in right]
-        await self.emit(closed)
+            pairs += [((a, b), place[0], place[1] + size, 0) for _, a in left for _, b in right]
+        await self.emit(await self.each(pairs, self._joined))
+
+    def _joined(self, record: Record) -> Iterable[Record]:
+        (left, right), key, time, at = record
+        return ((self._join(left, right), key, time, at),)
 
 
 def _start(session: list[Any]) -> float:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from fencepost.flows import (
     Context,
-    Failure,
     Flow,
     GuaranteeNotMet,
     IdempotentRecord,
@@ -187,26 +186,6 @@ def test_timers_fire_in_event_time(way: Way) -> None:
     outcome = run_flow(flow, {"in": [("a", 0), ("a", 4), ("b", 1), ("a", 30)]}, **way)
 
     assert sorted(outcome.of()) == [("a", 4), ("a", 30), ("b", 1)]
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_what_a_step_cannot_take_goes_to_its_errors(way: Way) -> None:
-    good, bad = ListSink(), ListSink()
-    halves = numbers().map(lambda n: 10 // n)
-    flow = halves.sink(good).also(halves.errors.sink(bad))
-
-    outcome = run_flow(flow, {"in": [1, 0, 2]}, **way)
-
-    assert outcome.of(good) == [10, 5]
-    [failure] = outcome.of(bad)
-    assert isinstance(failure, Failure)
-    assert failure.value == 0
-    assert "ZeroDivisionError" in failure.error
-
-
-def test_without_a_stream_for_errors_they_are_raised() -> None:
-    with pytest.raises(ZeroDivisionError):
-        run_flow(numbers().map(lambda n: 10 // n).sink(ListSink()), {"in": [0]})
 
 
 async def doubled(n: int) -> int:
