@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.embedded import Database
+from fencepost.embedded import Database, ValkeyServer
 from tests.integration.client.page import agrees, blocks
 
 DOCS = Path(__file__).parents[3] / "docs"
@@ -30,11 +30,13 @@ PAGES = {
 
 
 @pytest.fixture
-def environment(database: Database, redis_url: str) -> dict[str, str]:
+def environment(database: Database, redis_url: str, valkey: ValkeyServer) -> dict[str, str]:
+    """With the server itself where a Sentinel would tell its address: a page asks it with a plain client."""
+    assert redis_url
     return os.environ | {
         "DATABASE_URL": database.url,
         "MIGRATION_DATABASE_URL": database.admin_url,
-        "REDIS_URL": redis_url,
+        "REDIS_URL": valkey.url,
         "JOB_RECLAIM_INTERVAL_SEC": "0.5",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }

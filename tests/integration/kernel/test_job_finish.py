@@ -248,6 +248,21 @@ def test_many_are_renewed_and_one_refusal_spoils_no_other(app: Caller, clock: Cl
     assert refusal_counts(app) == {"not_owner": 1, "lease_expired": 1, "not_found": 1}
 
 
+def test_a_renewal_that_meets_its_own_finish_is_answered_and_not_recorded(app: Caller, clock: Clock) -> None:
+    """Every worker sends some: the beat began before the finish, and nothing is lost. A dead job is."""
+    done, buried = job_calls.running(app), job_calls.running(app, tries_max=1)
+    app.execute("select fencepost.job_finish(%s, 1, %s)", done, OWNER)
+    clock.advance(61)
+    app.execute("select * from fencepost.job_reclaim(10)")
+
+    answers = app.rows(
+        "select job_id, refusal from fencepost.job_renew_many(%s, '{1, 1}', %s)", [done, buried], OWNER
+    )
+
+    assert {answer["refusal"] for answer in answers} == {"already_finished"}
+    assert app.rows("select subject from fencepost.refusals") == [{"subject": str(buried)}]
+
+
 def test_a_renewal_moves_the_end_and_keeps_the_claim(app: Caller, clock: Clock) -> None:
     job_id = job_calls.running(app)
     clock.advance(59)
@@ -270,6 +285,7 @@ def test_a_row_that_an_open_finish_holds_is_answered_and_not_waited_for(
     answers = app.rows("select * from fencepost.job_renew_many(%s, '{1, 1}', %s)", [closing, other], OWNER)
 
     assert {row["job_id"]: row["refusal"] for row in answers} == {closing: "in_flight", other: None}
+    assert refusal_counts(app) == {}
     app.refused("in_flight", RENEW, closing, 1, OWNER)
     finisher.execute("commit")
 

@@ -198,8 +198,13 @@ begin
            from unnest(p_ids, p_attempts) a (job_id, attempt)
            cross join lateral fencepost._job_explain(a.job_id, a.attempt, p_owner, v_now) e
            where a.job_id <> all (p_done) order by a.job_id loop
-    perform fencepost._refusal_note(v.refusal, 'job', v.job_id::text, p_owner,
-      jsonb_build_object('attempt', v.attempt, 'owner', p_owner, 'op', p_op), fencepost._job_seen(v.job_id));
+    -- A renewal that meets its own attempt's finish has lost nothing, and every worker sends some: it is answered, not
+    -- recorded.
+    if p_op <> 'renew' or not (v.refusal = 'in_flight' or v.refusal = 'already_finished' and exists (
+        select 1 from fencepost.job_finished f where f.job_id = v.job_id and f.attempt = v.attempt and f.state = 'finished')) then
+      perform fencepost._refusal_note(v.refusal, 'job', v.job_id::text, p_owner,
+        jsonb_build_object('attempt', v.attempt, 'owner', p_owner, 'op', p_op), fencepost._job_seen(v.job_id));
+    end if;
     job_id := v.job_id; refusal := v.refusal;
     return next;
   end loop;
