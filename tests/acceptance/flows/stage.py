@@ -1,6 +1,7 @@
 """Where workers of a flow live and die: an input that grows, sinks, and what an undisturbed run would
 give."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -84,13 +85,16 @@ class Stage:
         return [self.worker() for _ in range(count)]
 
     def feed_until(self, wait: Callable[..., None]) -> None:
-        """Records arrive until a worker has come to where it is to end, whatever its share is."""
-        for _ in range(HANG_SECONDS):
+        """Records arrive until a worker has come to where it is to end, whatever its share is. More and more
+        rarely: where a commit takes seconds, some would be under way at every moment."""
+        within, end = 1.0, time.monotonic() + HANG_SECONDS
+        while time.monotonic() < end:
             try:
-                return wait(within=1)
+                return wait(within=within)
             except (ChildFailed, TimeoutError):
                 self.arrive(10)
-        return wait(within=1)
+                within *= 1.2
+        return wait(within=within)
 
     def _is_source_taken(self) -> bool:
         with self.database.connect_admin() as connection:
