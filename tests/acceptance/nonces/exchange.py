@@ -70,6 +70,12 @@ class Exchange:
             self.anvil.mine()
             await self.turn()
 
+    async def mine_until_confirmed(self, transaction_id: int) -> None:
+        """Three blocks are enough; four when the first was made before the transaction was in its pool."""
+        await self.mine_and_turn(3)
+        if (await self.state(transaction_id))[0] == "MINED":
+            await self.mine_and_turn()
+
     async def sample(self, name: str) -> float | None:
         """A figure of the metrics, after a look at the database."""
         await self.chores.measure()

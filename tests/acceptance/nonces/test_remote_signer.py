@@ -43,7 +43,7 @@ async def exchange(
 async def test_it_signs_and_the_payment_is_mined(exchange: Exchange) -> None:
     paid = await exchange.pay("pay-1", recipient(1), 5)
     await exchange.turn()
-    await exchange.mine_and_turn(3)
+    await exchange.mine_until_confirmed(paid)
 
     assert await exchange.state(paid) == ("CONFIRMED", "CONSUMED")
     assert exchange.anvil.balance(recipient(1)) == 5

@@ -83,7 +83,7 @@ begin
 end $$;
 
 -- One page of everybody in order of name, without passwords: those behind p_after. Served by the primary key.
-create or replace function fencepost.console_users(p_after text, p_limit integer)
+create or replace function fencepost.console_users(p_after text default null, p_limit integer default 10000)
 returns table (name text, role text, has_password boolean, made_at timestamptz, made_by text, disabled_at timestamptz,
                seen_at timestamptz)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
