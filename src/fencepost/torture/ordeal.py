@@ -46,8 +46,9 @@ class Plan:
     """So many lease periods after the last fault everything is done, beside the time that the work takes."""
     patience_seconds: float = 60.0
     """How long what is late is waited for, before it is called lost."""
-    enough: Callable[[Tally], bool] = lambda tally: False
-    """Ends the faults before their time: a test need not last longer than what it wants to see."""
+    enough: Callable[[Tally, Mapping[str, int]], bool] = lambda tally, effects: False
+    """Ends the faults before their time, by what has hit and by the effects since the first fault, by system:
+    neither a goal nor a test lasts longer than what it wants to see."""
     nursery: str = NURSERY
     nursery_arguments: Sequence[str] = ()
     before: Callable[[Stage], None] = lambda stage: None
@@ -217,9 +218,7 @@ class _Run:
         self._begin()
         seconds = self._rage()
         # What is made up for in the calm behind the faults proves nothing, as what was made before them.
-        under_faults = {
-            name: part.feeder.account.done - self._calm[name] for name, part in self._parts.items()
-        }
+        under_faults = self._under_faults()
         self._faults.heal_all()
         for part in self._parts.values():
             part.feeder.stop()
@@ -269,7 +268,9 @@ class _Run:
         self._faults.begin()
         blow = next(blows, None)
         due = self._began + (blow.gap_seconds if blow else 0)
-        while (now := time.monotonic()) < self._began + plan.seconds and not plan.enough(self._faults.tally):
+        while (now := time.monotonic()) < self._began + plan.seconds:
+            if plan.enough(self._faults.tally, self._under_faults()):
+                break
             self._tend()
             if blow is not None and now >= due:
                 self._faults.strike(blow)
@@ -347,6 +348,9 @@ class _Run:
             moment = Moment(now - self._began, effects, self._faults.tally.hit.total(), self._refusals())
             self._ordeal.moments.append(moment)
             self._ordeal.watch(moment, self._faults.tally)
+
+    def _under_faults(self) -> Mapping[str, int]:
+        return {name: part.feeder.account.done - self._calm[name] for name, part in self._parts.items()}
 
     def _errand_of(self, process: Process) -> Errand:
         return self._parts[process.errand.system].errand(process.errand.place)

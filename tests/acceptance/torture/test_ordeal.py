@@ -4,7 +4,7 @@ What they record is also replayed by the specifications, so that code and specif
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import LiteralString
 
@@ -61,7 +61,7 @@ def run(
     seconds: float,
     seed: int,
     recorder: Recorder,
-    enough: Callable[[Tally], bool] = lambda tally: False,
+    enough: Callable[[Tally, Mapping[str, int]], bool] = lambda tally, effects: False,
 ) -> Outcome:
     # How fast this machine is must not decide: what is late here is late, and what hangs is lost.
     plan = Plan(
@@ -99,7 +99,7 @@ def check_by_specification(recorder: Recorder) -> None:
         assert rejected is None, f"{rejected}\n{rejected.output}"
 
 
-def something_of_every_goal(tally: Tally) -> bool:
+def something_of_every_goal(tally: Tally, _effects: Mapping[str, int]) -> bool:
     """Power is cut in a test of its own; what has no kinds is counted in effects, or point by point."""
     sizes = [size for name, goal in GOALS.items() if name != "power" for size in goal.sizes if size.kinds]
     return tally.hit.total() >= HITS_MIN and all(
@@ -115,7 +115,7 @@ def test_a_short_torture_of_everything_breaks_nothing() -> None:
 
     assert outcome.judgement.breaches == [], story(outcome)
     assert min(outcome.effects.values()) > 0
-    assert something_of_every_goal(outcome.tally), story(outcome)
+    assert something_of_every_goal(outcome.tally, outcome.effects), story(outcome)
     check_by_specification(recorder)
 
 

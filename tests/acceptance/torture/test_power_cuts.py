@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ UNSYNCED = {"synchronous_commit": "off", "wal_writer_delay": "10s"}
 
 
 def run(cuts: int, **how: Any) -> Outcome:
-    def enough(tally: Tally) -> bool:
+    def enough(tally: Tally, _effects: Mapping[str, int]) -> bool:
         return tally.hit["power-cut"] >= cuts
 
     disk, kinds = choose_disk(["power-cut"], 0)

@@ -1,6 +1,6 @@
 """Backups that are restored in the middle of a torture: `recover` leaves nobody a token of the lost time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -14,7 +14,7 @@ def run(
     seconds: float,
     kinds: tuple[str, ...] = ("restore",),
     gap_seconds: float = 0.4,
-    enough: Callable[[Tally], bool] = lambda tally: False,
+    enough: Callable[[Tally, Mapping[str, int]], bool] = lambda tally, effects: False,
 ) -> Outcome:
     plan = Plan(
         5,
@@ -36,7 +36,7 @@ def rules(outcome: Outcome) -> set[str]:
 
 @pytest.mark.timeout(300)
 def test_a_backup_restored_under_holders_that_go_on_breaks_nothing() -> None:
-    outcome = run("leases", seconds=120, enough=lambda tally: tally.hit["restore"] > 1)
+    outcome = run("leases", seconds=120, enough=lambda tally, _: tally.hit["restore"] > 1)
 
     assert outcome.judgement.breaches == []
     assert outcome.tally.hit["restore"] > 1
