@@ -113,6 +113,35 @@ def test_every_write_of_the_old_owner_is_refused(old: Desk, new: Desk, clock: Cl
     assert statuses(new.caller) == {0: "HELD"}
 
 
+def test_the_owner_moves_only_what_is_his_and_where_it_can_go(old: Desk) -> None:
+    note, _ = WRITES["nonce_tx_note"]
+    assert old.caller.refused("not_found", note, *old.key).seen == {}
+    submitted = old.caller.value(
+        "select transaction_id from fencepost.nonce_tx_submit(%s, %s, 'pay', 'digest', %s, 5, '', 21000)",
+        CHAIN,
+        SIGNER,
+        SIGNER,
+    )
+    assert submitted == 1, "the one that all writes are about"
+
+    seen = old.caller.refused("mismatch", note, *old.key).seen
+    assert (seen["state"], seen["nonce"]) == ("QUEUED", None)
+
+    take, _ = WRITES["nonce_tx_take"]
+    old.caller.execute(take, *old.key)
+    confirm, _ = WRITES["nonce_tx_confirm"]
+    refused = old.caller.refused("mismatch", confirm, *old.key)
+    assert refused.attempted == {"op": "confirm", "tx_hash": "0xaa"}, "nobody has signed that"
+    old.caller.execute("select fencepost.nonce_tx_reject(%s, %s, %s, %s, 1, 'REJECTED', 'why')", *old.key)
+    old.caller.refused("already_finished", note, *old.key)
+
+
+def test_nobody_goes_on_more_than_a_hundred_thousand_nonces_above(old: Desk) -> None:
+    resume = "select next_nonce from fencepost.nonce_resume(%s, %s, %s, %s, %s, %s)"
+    old.caller.invalid("next_nonce", resume, *old.key, 7, 100_008)
+    assert old.caller.value(resume, *old.key, 100_000_000, 100_000_003) == 100_000_003, "by the chain's count"
+
+
 def test_a_takeover_waits_for_the_write_that_passed_its_fence(
     old: Desk, new: Desk, clock: Clock, admin: Caller
 ) -> None:
