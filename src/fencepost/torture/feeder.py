@@ -17,12 +17,13 @@ REFUSALS_SECONDS = 1.0
 class Feeder:
     """Asks until it is told to stop; `account` is what it saw last."""
 
-    def __init__(self, system: System, stage: Stage) -> None:
+    def __init__(self, system: System, stage: Stage, *, open_max: int = OPEN_MAX) -> None:
         self.account = Account(0, 0)
         self.refusals: Mapping[str, int] = {}
         self.failure: str | None = None
         self._system = system
         self._stage = stage
+        self._open_max = open_max
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"torture-{system.name}", daemon=True)
 
@@ -52,7 +53,7 @@ class Feeder:
                 if time.monotonic() - looked > REFUSALS_SECONDS:
                     looked = time.monotonic()
                     self.look_at_refusals()
-                if self.look().open < OPEN_MAX:
+                if self.look().open < self._open_max:
                     self._system.ask(self._stage, turn)
                     turn += 1
                 else:

@@ -15,7 +15,7 @@ from fencepost.testing import Breach
 from fencepost.torture.crew import NURSERY, Crew, Process
 from fencepost.torture.disk import Disk
 from fencepost.torture.faults import Faults, Tally
-from fencepost.torture.feeder import Feeder
+from fencepost.torture.feeder import OPEN_MAX, Feeder
 from fencepost.torture.ground import Ground
 from fencepost.torture.machine_time import MachineTime
 from fencepost.torture.schedule import Role, schedule
@@ -125,7 +125,8 @@ class Ordeal:
                 system, stage = system_of(name), ground.stages[name]
                 more = stack.enter_context(system.open(stage))
                 self.plan.before(stage)
-                parts.append(Part(system, stage, more, Feeder(system, stage)))
+                open_max = int(getattr(system, "open_max", OPEN_MAX))
+                parts.append(Part(system, stage, more, Feeder(system, stage, open_max=open_max)))
             yield parts
 
 
