@@ -10,6 +10,9 @@ UV := $(shell command -v uv 2>/dev/null || echo $(BIN)/uv)
 READY := $(VENV)/.ready
 PYTEST_ARGS ?=
 
+# The tests start Python by the hundred: what one process has compiled, the others need not compile again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help up test test-matrix mutants coverage specs check bench torture sbom lock clean setup
 
