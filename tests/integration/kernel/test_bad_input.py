@@ -1,5 +1,6 @@
 """A wrong argument is named, and nothing is written."""
 
+import re
 from typing import Any
 
 import psycopg
@@ -8,11 +9,37 @@ from psycopg import sql
 
 from tests.integration.kernel import job_calls
 from tests.integration.kernel.caller import Caller
+from tests.integration.kernel.kernel_functions import KERNEL_FUNCTIONS
+from tests.integration.kernel.test_isolation_levels import SOURCES
 
 TABLES = """
     select relname::text from pg_class
     where relnamespace = 'fencepost'::regnamespace and relkind in ('r', 'p') order by relname
 """
+
+SCHEDULE = {
+    "name": "'s'",
+    "expression": "'* * * * *'",
+    "zone": "'UTC'",
+    "missed": "'once'",
+    "grace": "'0'",
+    "next_tick": "now()",
+    "queue": "'q'",
+    "kind": "'k'",
+    "payload": "'1'",
+    "lane": "1",
+    "tries_max": "1",
+    "lease": "'1 s'",
+    "unique_key": "null",
+    "concurrency_key": "null",
+    "concurrency_limit": "null",
+    "headers": "'{}'",
+}
+
+
+def declare(**wrong: str) -> str:
+    return f"schedule_declare({', '.join((SCHEDULE | wrong).values())})"
+
 
 # By noun: the field that the error names, and a call whose only fault it is. 1 stands for a job that runs, a
 # message that is being sent and a lease that is held.
@@ -43,6 +70,17 @@ FAULTS: dict[str, Any] = {
         ("resource", "lease_fence('', 1)"),
         ("waiter", "lease_evict('free', null, '0')"),
         ("waiter", "lease_evict('free', -1, '0')"),
+        ("grace", "lease_evict('free', 1, '-1 second')"),
+        ("resource", "lease_evict('', 1, '0')"),
+        ("grace", "lease_evict('free', 1, null)"),
+        ("resource", "lease_renew('', 'o', 1, '1 minute')"),
+        ("token", "lease_renew('r', 'o', null, '1 minute')"),
+        ("ttl", "lease_renew_many('{r}', 'o', '{1}', '0')"),
+        ("resource", "lease_release('', 'o', 1)"),
+        ("token", "lease_release('r', 'o', null)"),
+        ("owner", "lease_release_many('{r}', '', '{1}')"),
+        ("resource", "lease_release_many('{\"\"}', 'o', '{1}')"),
+        ("token", "lease_fence('r', null)"),
     ],
     "marker": [
         ("scope", "claim('', 'k')"),
@@ -64,6 +102,14 @@ FAULTS: dict[str, Any] = {
         ("keep", "marker_clean('0', 1)"),
         ("keep", "marker_clean(null, 1)"),
         ("keep", "marker_clean('11 years', 1)"),
+        ("limit", "marker_clean('1 hour', null)"),
+        ("keep", "marker_lag('0')"),
+        ("scope", "claim_many('', '{k}')"),
+        ("digest", "claim_many('s', '{k}', array[''])"),
+        ("response", "claim_many('s', '{k}', '{d}', array[to_jsonb(repeat('x', 8200))])"),
+        ("scope", "remember('', 'k', '1')"),
+        ("scope", "claim_ordered('', '00000000-0000-7000-8000-000000000000')"),
+        ("scope", "remember_ordered('', '00000000-0000-7000-8000-000000000000', '1')"),
     ],
     "outbox": [
         ("channel", "outbox_put('', 'k', '{}')"),
@@ -113,6 +159,14 @@ FAULTS: dict[str, Any] = {
         ("expected", "outbox_resolve(1, 'sending', 'dead', 'carol', 'n')"),
         ("outcome", "outbox_resolve(1, 'parked', 'sending', 'carol', 'n')"),
         ("keep", "outbox_prune('-1 hour', 1)"),
+        ("limit", "outbox_prune('1 hour', -1)"),
+        ("limit", "outbox_hold('c', -1)"),
+        ("limit", "outbox_take('c', 'o', '1 minute', null)"),
+        ("limit", "outbox_expire('c', 'queued', -1)"),
+        ("ids", "outbox_renew('{null}', '{1}', 'o', '1 minute')"),
+        ("takes", "outbox_renew('{1}', '{null}', 'o', '1 minute')"),
+        ("take", "outbox_settle(1, null, 'o', 'sent')"),
+        ("takes", "outbox_settle_many('{1}', '{null}', 'o', '{sent}')"),
     ],
     "job": [
         ("queue", "job_submit('', 'k', '{}')"),
@@ -141,6 +195,11 @@ FAULTS: dict[str, Any] = {
         ("unique_keys", "job_submit_many('q', 'k', '{1, 2}'::jsonb[], p_unique_keys => '{u}')"),
         ("headers", "job_submit_many('q', 'k', '{1, 2}'::jsonb[], p_headers => '{1}'::jsonb[])"),
         ("concurrency_keys", "job_submit_many('q', 'k', '{1}'::jsonb[], p_concurrency_keys => '{a, b}')"),
+        ("queue", "job_submit_many('', 'k', '{1}'::jsonb[])"),
+        ("run_at", "job_submit_many('q', 'k', '{1}'::jsonb[], p_run_at => '-infinity')"),
+        ("unique_key", "job_submit_many('q', 'k', '{1}'::jsonb[], p_unique_keys => array[''])"),
+        ("concurrency_key", "job_submit_many('q', 'k', '{1}'::jsonb[], 1, null, 1, '1 s', null, '{\"\"}', 1)"),
+        ("concurrency_limit", "job_submit_many('q', 'k', '{1}'::jsonb[], p_concurrency_keys => '{c}')"),
         ("patience", "job_dispatch('q', 1, 1, '0')"),
         ("patience", "job_dispatch_lanes('q', 1, '0')"),
         ("incarnation", "job_dispatched('{1}', '{1-0}', '')"),
@@ -187,6 +246,73 @@ FAULTS: dict[str, Any] = {
         ("actor", "queue_resume('q', null)"),
         ("waiting_max", "queue_bound('q', 0, 'carol')"),
         ("keep", "job_prune('0', 1)"),
+        ("limit", "job_prune('1 hour', -1)"),
+        ("keep", "job_prune_excess(-1, 1)"),
+        ("keep", "job_prune_excess(null, 1)"),
+        ("limit", "job_prune_excess(1, -1)"),
+        ("keep", "result_prune('0')"),
+        ("limit", "job_dispatch('q', 1, -1)"),
+        ("limit", "job_dispatch_lanes('q', null)"),
+        ("limit", "job_driven('q', 1, '1 minute', null, null, -1)"),
+        ("limit", "job_claim_next('q', 1, 'w', null)"),
+        ("limit", "job_reclaim(-1)"),
+        ("grace", "job_reclaim(1, '-1 second')"),
+        ("grace", "job_reclaim(1, '2 days')"),
+        ("limit", "job_blocked(-1)"),
+        ("grace", "job_blocked(1, null)"),
+        ("grace", "job_reclaim_one(1, '-1 second')"),
+        ("grace", "job_evict(1, 1, '-1 second')"),
+        ("state", "job_page('done', null, null, null, 1)"),
+        ("limit", "job_page(null, null, null, null, -1)"),
+        ("actor", "job_hurry(1, '')"),
+        ("owner", "job_claim_many('{1}', '')"),
+        ("lease", "job_claim_many('{1}', 'w', '0')"),
+        ("owner", "job_fence(1, 1, '')"),
+        ("attempt", "job_fence(1, null, 'w')"),
+        ("id", "job_finish(null, 1, 'w')"),
+        ("attempt", "job_finish(1, null, 'w')"),
+        ("owner", "job_finish(1, 1, '')"),
+        ("owner", "job_renew(1, 1, '')"),
+        ("attempt", "job_renew(1, null, 'w')"),
+        ("ids", "job_renew_many('{null}', '{1}', 'w')"),
+        ("attempts", "job_renew_many('{1}', '{null}', 'w')"),
+        ("owner", "job_progress(1, 1, '', '1')"),
+        ("attempt", "job_progress(1, null, 'w', '1')"),
+        ("owner", "job_retry(1, 1, '', 'e', '0')"),
+        ("attempt", "job_retry(1, null, 'w', 'e', '0')"),
+        ("owner", "job_bury(1, 1, '', 'e')"),
+        ("owner", "job_leave_many('{1}', '{1}', '', '{retry}')"),
+        ("ids", "job_leave_many('{null}', '{1}', 'w', '{retry}')"),
+        ("attempts", "job_leave_many('{1}', '{null}', 'w', '{retry}')"),
+        ("attempts", "job_leave_many('{1}', '{1, 2}', 'w', '{retry}')"),
+        ("queue", "queue_resume('', 'carol')"),
+        ("queue", "queue_bound('', 1, 'carol')"),
+        ("actor", "queue_bound('q', 1, '')"),
+        ("queue", "queue_rate('', 1, 1, 'carol')"),
+        ("actor", "queue_rate('q', 1, 1, '')"),
+        ("per_second", "queue_rate('q', -1, 1, 'carol')"),
+        ("burst", "queue_rate('q', 1, null, 'carol')"),
+        ("per_second", "rate_declare('{k}', '{}', '{1}')"),
+        ("per_second", "rate_declare('{k}', '{0}', '{1}')"),
+        ("per_second", "rate_declare('{k}', '{Infinity}', '{1}')"),
+        ("bursts", "rate_declare('{k}', '{1}', '{}')"),
+        ("burst", "rate_declare('{k}', '{1}', '{0.5}')"),
+        ("burst", "rate_declare('{k}', '{1}', '{null}')"),
+        ("burst", "rate_declare('{k}', '{1}', '{Infinity}')"),
+        ("kind", "rate_declare(array[''], '{1}', '{1}')"),
+        ("limit", "rate_prune(-1)"),
+        ("ids", "batch_make(null)"),
+        ("ids", "batch_make('{null}')"),
+        ("name", "batch_make('{}', null, '')"),
+        ("callback", "batch_make('{1}', 1)"),
+        ("keep", "batch_prune('0', 1)"),
+        ("ids", "dead_settle('{null}', 'replay', 'carol')"),
+        ("how", "dead_settle('{1}', 'bury', 'carol')"),
+        ("actor", "dead_settle('{}', 'replay', '')"),
+        ("limit", "dead_ids(null, null, null, null, null, -1)"),
+        ("stream", "stream_poison('', '1-0', 'r', '{}')"),
+        ("entry_id", "stream_poison('s', '', 'r', '{}')"),
+        ("reason", "stream_poison('s', '1-0', '', '{}')"),
     ],
     "checkpoint": [
         ("resource", "checkpoint_begin('', 1)"),
@@ -196,6 +322,27 @@ FAULTS: dict[str, Any] = {
         ("handles", "checkpoint_store('r', 1, 1, null, '1', null, to_jsonb(repeat('x', 1048577)))"),
         ("whole", "checkpoint_store('r', 1, 1, null, '1', null, '[]', null)"),
         ("keep", "checkpoint_prune('r', 1, 0)"),
+        ("resource", "checkpoint_store('', 1, 1, null, '1', null)"),
+        ("resource", "checkpoint_commit('', 1, 1)"),
+        ("resource", "checkpoint_abort('', 1, 1)"),
+        ("resource", "checkpoint_restore('', 1)"),
+        ("resource", "checkpoint_prune('', 1, 1)"),
+    ],
+    "schedule": [
+        ("name", declare(name="''")),
+        ("expression", declare(expression="''")),
+        ("zone", declare(zone="''")),
+        ("missed", declare(missed="'twice'")),
+        ("grace", declare(grace="'-1 second'")),
+        ("next_tick", declare(next_tick="'infinity'")),
+        ("queue", declare(queue="''")),
+        ("payload", declare(payload="to_jsonb(repeat('x', 1048577))")),
+        ("headers", declare(headers="to_jsonb(repeat('x', 8193))")),
+        ("actor", "schedule_retire('{k}', '{s}', '')"),
+        ("actor", "schedule_pause('s', '')"),
+        ("actor", "schedule_resume('s', '')"),
+        ("limit", "schedule_next(-1)"),
+        ("keep", "schedule_prune('0', 1)"),
     ],
     "history": [
         ("noun", "refusal_record('not_found', '', '1', 'a', '{}', '{}')"),
@@ -206,6 +353,7 @@ FAULTS: dict[str, Any] = {
         ("topic", "sleep_on('')"),
         ("topic", "sleep_on(repeat('x', 257))"),
         ("keep", "history_prune('0', 1)"),
+        ("limit", "history_prune('1 hour', -1)"),
         ("subject", "explain(null)"),
     ],
 }  # fmt: skip
@@ -245,6 +393,41 @@ def test_a_wrong_argument_is_named_and_nothing_is_written(
         furnished.invalid(field, "select fencepost." + call)
 
     assert contents(admin) == before
+
+
+# Who provokes what is not provoked here.
+ELSEWHERE = {
+    ("checkpoint_store", "state"): "test_checkpoint.py, with --full: it takes 256 MB",
+    ("schedule_fire", "ticks"): "test_schedule.py: it takes a schedule",
+    ("outbox_resolve", "id"): "orders: it takes one",
+}
+CHECKED = re.compile(
+    r"""fencepost\._check_\w+\('(\w+)'|"field": "(\w+)"|fencepost\._check_(limit)\(""",
+)
+CHECKER = re.compile(r"fencepost\.(_\w*check\w*|_prune_before)\(")
+
+
+def test_every_check_of_every_function_is_provoked_here(admin: Caller) -> None:
+    sources = {row["name"]: row["source"] for row in admin.rows(SOURCES)}
+    provoked = {(call.partition("(")[0], field) for faults in FAULTS.values() for field, call in faults}
+
+    def checks(name: str) -> set[str]:
+        return {field for found in CHECKED.findall(sources[name]) for field in found if field}
+
+    missing = {
+        (name, field)
+        for name in KERNEL_FUNCTIONS
+        if not name.startswith("_")
+        for field in checks(name)
+        if (name, field) not in provoked | ELSEWHERE.keys()
+    } | {
+        (name, checker)
+        for name in KERNEL_FUNCTIONS
+        if not name.startswith("_")
+        for checker in CHECKER.findall(sources[name])
+        if checks(checker) and not any((name, field) in provoked for field in checks(checker))
+    }
+    assert missing == set()
 
 
 @pytest.mark.parametrize(
