@@ -198,7 +198,7 @@ FAULTS: dict[str, Any] = {
         ("queue", "job_submit_many('', 'k', '{1}'::jsonb[])"),
         ("run_at", "job_submit_many('q', 'k', '{1}'::jsonb[], p_run_at => '-infinity')"),
         ("unique_key", "job_submit_many('q', 'k', '{1}'::jsonb[], p_unique_keys => array[''])"),
-        ("concurrency_key", "job_submit_many('q', 'k', '{1}'::jsonb[], 1, null, 1, '1 s', null, '{\"\"}', 1)"),
+        ("concurrency_key", "job_submit_many('q', 'k', '{1}', 1, null, 1, '1 s', null, '{\"\"}', 1)"),
         ("concurrency_limit", "job_submit_many('q', 'k', '{1}'::jsonb[], p_concurrency_keys => '{c}')"),
         ("patience", "job_dispatch('q', 1, 1, '0')"),
         ("patience", "job_dispatch_lanes('q', 1, '0')"),

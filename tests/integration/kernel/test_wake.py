@@ -87,7 +87,7 @@ def test_a_job_for_later_wakes_nobody_now(app: Caller, listener: Caller, clock: 
     assert heard(listener, app) == []
 
 
-@pytest.mark.parametrize("back", ["release", "reclaim", "replay", "resume", "slot"])
+@pytest.mark.parametrize("back", ["release", "reclaim", "replay", "resume", "slot", "hurry", "rate", "batch"])
 def test_a_job_that_waits_again_wakes_its_queue(
     app: Caller, listener: Caller, clock: Clock, back: str
 ) -> None:
@@ -107,6 +107,12 @@ def test_a_job_that_waits_again_wakes_its_queue(
             app.execute("select fencepost.job_replay(%s, 'carol')", job_id)
         case "resume":
             app.execute("select fencepost.queue_resume('mail', 'carol')")
+        case "hurry":
+            app.execute("select fencepost.job_hurry(%s, 'carol')", other)
+        case "rate":
+            app.execute("select fencepost.queue_rate('mail', 7, 7, 'carol')")
+        case "batch":
+            app.execute("select fencepost.batch_make('{}', %s)", other)
         case _:
             app.execute("select fencepost.job_finish(%s, 1, %s)", job_id, OWNER)
 
