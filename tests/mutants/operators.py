@@ -52,6 +52,10 @@ class Mutant:
     instead: str
 
     @property
+    def unit(self) -> str:
+        return self.function.name
+
+    @property
     def text(self) -> str:
         whole = self.function.text
         return whole[: self.start] + self.instead + whole[self.end :]
@@ -64,14 +68,14 @@ def mutants(function: Function) -> list[Mutant]:
     for kind, operator in OPERATORS.items():
         for one in operator(found):
             around = function.text[found[one.first].start : found[one.last].end]
-            title = f"{function.name}: {kind}: {_short(around)}"
+            title = f"{function.name}: {kind}: {short(around)}"
             seen[title] += 1
             name = title if seen[title] == 1 else f"{title} ({seen[title]})"
             made.append(Mutant(function, name, one.start, one.end, one.instead))
     return made
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= 80 else f"{line[:50]}…{line[-29:]}"
 

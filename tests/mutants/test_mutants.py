@@ -1,15 +1,21 @@
-"""The mutants themselves: they are what their names say, and every RAISE of the kernel is reached."""
+"""The mutants themselves: they are what their names say, and every RAISE is reached."""
 
+import importlib.util
 import re
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
+from tests.mutants.exchange import plant
 from tests.mutants.excused import EXCUSED, REACHED_ELSEWHERE
 from tests.mutants.grammar import Function
 from tests.mutants.operators import OPERATORS, mutants
+from tests.mutants.python_operators import OPERATORS as PYTHON_OPERATORS
+from tests.mutants.python_operators import python_mutants
+from tests.mutants.subject import KERNEL, PYTHON, Modules, subject
 from tests.mutants.survey import counted, files_of, functions_of, sites
 
 FENCE = Function(
@@ -25,6 +31,22 @@ begin
   update lease set token = token + 1 where resource = 'and';
 end $$;""",
 )
+
+PYTHON_FENCE = """
+class Fence:
+    @staticmethod
+    def judge(token: int = 7, held: int = 7, owner: str = "") -> bool:
+        assert token != 9
+        if not (token == held and owner):
+            raise ValueError(f"{token + 1} is late")
+        if 0 < token <= 7:
+            return True
+        print(owner if owner else max(held, token))
+
+    @staticmethod
+    def after(token):
+        return token + 1
+"""
 
 
 def instead(kind: str) -> list[str]:
@@ -64,7 +86,75 @@ def test_every_function_of_the_kernel_is_read_and_every_mutant_has_a_name_of_its
     assert [name for name, count in Counter(mutant.name for mutant in every).items() if count > 1] == []
     assert all(mutant.text != mutant.function.text for mutant in every)
     assert kinds == set(OPERATORS)
-    assert EXCUSED.keys() <= {mutant.name for mutant in every}, "an excuse for what is not there any more"
+
+
+def test_every_excuse_is_for_something_that_is_there() -> None:
+    every = {mutant.name for name in (KERNEL, PYTHON) for mutant in subject(name).mutants()}
+    assert EXCUSED.keys() <= every
+
+
+def python_instead(tmp_path: Path, kind: str) -> list[str]:
+    path = tmp_path / "fence.py"
+    path.write_text(PYTHON_FENCE)
+    made = [mutant for mutant in python_mutants(path, "fence") if f": {kind}: " in mutant.name]
+    return [mutant.name.partition(f": {kind}: ")[2] for mutant in made]
+
+
+def test_each_operator_changes_what_its_name_says_in_python(tmp_path: Path) -> None:
+    assert python_instead(tmp_path, "without the operand") == [
+        "token == held and owner -> (owner)",
+        "token == held and owner -> (token == held)",
+    ]
+    assert python_instead(tmp_path, "flipped") == [
+        "token == held -> (token != held)",
+        "0 < token <= 7 -> (0 <= token <= 7)",
+        "0 < token <= 7 -> (0 < token < 7)",
+    ]
+    assert python_instead(tmp_path, "without the not") == [
+        "not (token == held and owner) -> (token == held and owner)"
+    ]
+    assert python_instead(tmp_path, "negated") == ["owner -> (not owner)"]
+    assert python_instead(tmp_path, "another constant") == ["0 -> 1", "7 -> 8", "True -> False", "1 -> 2"]
+    assert python_instead(tmp_path, "another sign") == ["token + 1 -> (token - 1)"]
+    assert python_instead(tmp_path, "the other end") == ["max -> min"]
+    assert python_instead(tmp_path, "without the statement") == [
+        'raise ValueError(f"{token + 1} is late") -> pass',
+        "return True -> pass",
+        "print(owner if owner else max(held, token)) -> pass",
+    ]
+
+
+def test_whoever_has_imported_a_function_calls_its_mutant(tmp_path: Path) -> None:
+    path = tmp_path / "fence.py"
+    path.write_text(PYTHON_FENCE)
+    specification = importlib.util.spec_from_file_location("fence_of_a_test", path)
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    sys.modules["fence_of_a_test"] = module
+    try:
+        specification.loader.exec_module(module)
+        after = module.Fence.after
+        (mutant,) = (one for one in python_mutants(path, "fence") if "another sign" in one.name)
+        assert (after(7), mutant.unit) == (8, "fence.Fence.after")
+
+        plant(mutant)
+
+        assert after(7) == 6
+    finally:
+        del sys.modules["fence_of_a_test"]
+
+
+def test_every_mutant_of_python_has_a_name_of_its_own_and_is_one_of_a_function_that_is_there() -> None:
+    every = Modules().mutants()
+
+    assert [name for name, count in Counter(mutant.name for mutant in every).items() if count > 1] == []
+    assert {
+        kind for kind in PYTHON_OPERATORS if any(f": {kind}: " in mutant.name for mutant in every)
+    } == set(PYTHON_OPERATORS)
+    newest = {mutant.path: mutant for mutant in every}
+    for mutant in newest.values():
+        compile(mutant.module_text, str(mutant.path), "exec")
 
 
 def test_every_raise_is_counted() -> None:

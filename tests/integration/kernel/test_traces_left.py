@@ -21,23 +21,24 @@ def test_what_an_operator_does_is_written_down(app: Caller, clock: Clock) -> Non
     app.execute(SCHEDULE)
     before = len(app.rows(EVENTS))
     expected: list[tuple[Any, ...]] = []
-    for call, noun, subject, event, token, detail in (
-        (f"job_hurry({waiting}, 'carol')", "job", waiting, "hurried", None, {}),
-        (f"job_cancel({other}, 'carol')", "job", other, "cancelled", 0, {}),
-        (f"job_cancel({running}, 'carol')", "job", running, "cancel_requested", None, {}),
+    acts: tuple[tuple[str, str, int | str, str, int | None, set[str]], ...] = (
+        (f"job_hurry({waiting}, 'carol')", "job", waiting, "hurried", None, set()),
+        (f"job_cancel({other}, 'carol')", "job", other, "cancelled", 0, set()),
+        (f"job_cancel({running}, 'carol')", "job", running, "cancel_requested", None, set()),
         (f"job_replay({dead}, 'carol')", "job", dead, "replayed", 1, {"from", "error", "finished_at"}),
-        (f"job_discard({given_up}, 'carol')", "job", given_up, "discarded", None, {}),
-        ("queue_pause('mail', 'carol')", "queue", "mail", "paused", None, {}),
-        ("queue_resume('mail', 'carol')", "queue", "mail", "resumed", None, {}),
+        (f"job_discard({given_up}, 'carol')", "job", given_up, "discarded", None, set()),
+        ("queue_pause('mail', 'carol')", "queue", "mail", "paused", None, set()),
+        ("queue_resume('mail', 'carol')", "queue", "mail", "resumed", None, set()),
         ("queue_bound('mail', 7, 'carol')", "queue", "mail", "bounded", None, {"waiting_max"}),
         ("queue_rate('mail', 7, 7, 'carol')", "queue", "mail", "rate_limited", None, {"per_second", "burst"}),
-        ("schedule_pause('tick', 'carol')", "schedule", "tick", "paused", None, {}),
-        ("schedule_resume('tick', 'carol')", "schedule", "tick", "resumed", None, {}),
-        ("schedule_retire('{send}', '{}', 'carol')", "schedule", "tick", "retired", None, {}),
-    ):
+        ("schedule_pause('tick', 'carol')", "schedule", "tick", "paused", None, set()),
+        ("schedule_resume('tick', 'carol')", "schedule", "tick", "resumed", None, set()),
+        ("schedule_retire('{send}', '{}', 'carol')", "schedule", "tick", "retired", None, set()),
+    )
+    for call, noun, subject, event, token, detail in acts:
         query: Any = "select fencepost." + call
         app.execute(query)
-        expected.append((noun, str(subject), event, "carol", token, set(detail)))
+        expected.append((noun, str(subject), event, "carol", token, detail))
 
     written = [(*tuple(row.values())[:5], set(row["detail"] or ())) for row in app.rows(EVENTS)[before:]]
     assert written == expected
