@@ -83,8 +83,8 @@ def torture(
     Exit codes: 0 nothing was broken; 1 something was; 8 the run was too easy to prove anything.
     """
     from fencepost.settings import Settings  # noqa: PLC0415
-    from fencepost.torture.faults import unavailable  # noqa: PLC0415
     from fencepost.torture.report import facts_of, keep, write  # noqa: PLC0415 - Loads every system.
+    from fencepost.torture.schedule import unavailable  # noqa: PLC0415
 
     wanted = _goal(goal)
     plan, disk = _plan(
@@ -96,7 +96,13 @@ def torture(
         _settings(setting or []),
     )
     if wanted:
-        plan = replace(plan, gap_seconds=wanted.gap_seconds, floors=wanted.floors)
+        plan = replace(
+            plan,
+            gap_seconds=wanted.gap_seconds,
+            lease_seconds=wanted.lease_seconds,
+            floors=wanted.floors,
+            pace=wanted.pace,
+        )
     outcome = _run(plan, disk)
     facts = facts_of(outcome, unavailable(plan.kinds), goal)
     page = write(facts, Settings.load().data_directory / "torture", report)

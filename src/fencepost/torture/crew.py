@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -22,6 +23,7 @@ from fencepost.torture.stage import Errand
 NURSERY = "fencepost.torture.nursery"
 READY_SECONDS = 120.0
 QUICK_DEATH_SECONDS = 0.5
+DEATH_SECONDS = 60.0
 
 State = Literal["starting", "running", "stopped", "dead"]
 
@@ -32,7 +34,6 @@ class Process:
 
     number: int
     errand: Errand
-    crash: str
     started: float = field(default_factory=time.monotonic)
     state: State = "starting"
     status: int | None = None
@@ -40,7 +41,11 @@ class Process:
     resume_at: float | None = None
     stall_seconds: float = 0.0
     """How long it sleeps when it has stopped by its own order."""
+    ordered_at: float | None = None
+    obeyed: bool = False
+    """Whether it ended by its own order."""
     pid: int = 0
+    died: threading.Event = field(default_factory=threading.Event)
 
     @property
     def is_alive(self) -> bool:
@@ -48,25 +53,29 @@ class Process:
 
     def is_under_orders(self, seconds: float) -> bool:
         """Whether it lives to end, or to stop, somewhere, and had its order for less than so long."""
-        return self.is_alive and bool(self.crash) and time.monotonic() - self.started < seconds
+        ordered_at = self.ordered_at
+        return self.is_alive and ordered_at is not None and time.monotonic() - ordered_at < seconds
 
 
 class Crew:
     """Starts and signals processes through a nursery, and hears what becomes of them.
 
-    `on_crash` and `on_stall` are called when a process died or stopped by its own order.
+    `on_crash` and `on_stall` are called with the crash point when a process died or stopped by its own order.
+    `news` is set whenever something became of anybody.
     """
 
     def __init__(
         self, log: Path, systems: Sequence[str], *, nursery: str = NURSERY, arguments: Sequence[str] = ()
     ) -> None:
         self.places: dict[tuple[str, int], Process] = {}
-        self.on_crash: Callable[[Process], None] = lambda process: None
-        self.on_stall: Callable[[Process], None] = lambda process: None
+        self.on_crash: Callable[[Process, str], None] = lambda process, point: None
+        self.on_stall: Callable[[Process, str], None] = lambda process, point: None
+        self.news = threading.Event()
         self.ended_by_themselves = 0
         self.restarts = 0
         self.is_over = False
-        self._all: dict[int, Process] = {}
+        self._numbers = count(1)
+        self._living: dict[int, Process] = {}
         self._lock = threading.Lock()
         self._ready = threading.Event()
         self._log = log.open("ab")
@@ -101,31 +110,37 @@ class Crew:
         self._nursery.stdout.close()
         self._log.close()
 
-    def start(self, errand: Errand, crash: str = "", *, stall_seconds: float = 0.0) -> Process:
+    def start(self, errand: Errand) -> Process:
         """A new process at a place, where nobody is."""
-        process = Process(len(self._all) + 1, errand, crash, stall_seconds=stall_seconds)
+        process = Process(next(self._numbers), errand)
         with self._lock:
-            self._all[process.number] = process
+            self._living[process.number] = process
             self.places[errand.system, errand.place] = process
-        self._say({"do": "start", "number": process.number, "errand": asdict(errand), "crash": crash})
+        self._say({"do": "start", "number": process.number, "errand": asdict(errand)})
         return process
 
     def kill(self, process: Process) -> bool:
-        """SIGKILL, and wait; False when it was dead already."""
-        if not process.is_alive:
+        """SIGKILL, which nobody survives; False when it was dead or killed already."""
+        if not process.is_alive or process.killed_by_us:
             return False
         process.killed_by_us = True
         self._signal(process, signal.SIGKILL)
-        self._until(process, "dead")
         return True
 
     def stop(self, process: Process, seconds: float) -> bool:
         """SIGSTOP for so long; False when it was dead or stopped already."""
-        if process.state != "running":
+        if process.state != "running" or process.resume_at is not None:
             return False
         process.resume_at = time.monotonic() + seconds
         self._signal(process, signal.SIGSTOP)
         return True
+
+    def order(
+        self, process: Process, point: str, signum: signal.Signals, nth: int, stall_seconds: float
+    ) -> None:
+        """It signals itself when it comes to the crash point for the nth time from now on."""
+        process.ordered_at, process.stall_seconds = time.monotonic(), stall_seconds
+        self._await(process, point, int(signum), nth)
 
     def resume(self, process: Process) -> None:
         process.resume_at = None
@@ -140,23 +155,20 @@ class Crew:
                 self.resume(process)
 
     def replace_the_dead(self, errand_of: Callable[[Process], Errand]) -> None:
-        """A new process wherever one died; a moment later where it died at once."""
+        """A new process wherever one died; a moment later where it died at once and by nobody's will."""
         now = time.monotonic()
         for process in list(self.places.values()):
-            if not process.is_alive and now - process.started > QUICK_DEATH_SECONDS:
+            wanted = process.killed_by_us or process.obeyed
+            if not process.is_alive and (wanted or now - process.started > QUICK_DEATH_SECONDS):
                 self.restarts += 1
                 self.start(errand_of(process))
 
-    def disarm(self, errand_of: Callable[[Process], Errand]) -> None:
+    def disarm(self) -> None:
         """Everybody goes on, and nobody has an order to die any more."""
         for process in list(self.places.values()):
-            if process.crash and process.is_alive:
-                self.kill(process)
-            elif process.is_alive:
+            if process.is_alive:
+                self._await(process, "", 0, 0)
                 self.resume(process)
-        for process in list(self.places.values()):
-            if not process.is_alive:
-                self.start(errand_of(process))
 
     def end(self, *, within: float) -> list[Process]:
         """SIGTERM to everybody; who has not ended in time is killed, and answered."""
@@ -165,18 +177,22 @@ class Crew:
             if process.is_alive:
                 self._signal(process, signal.SIGTERM)
         try:
-            Deadline(within, "every process has ended").wait(
-                lambda: not any(process.is_alive for process in self._all.values())
-            )
+            Deadline(within, "every process has ended").wait(lambda: not self._alive())
         except TimeoutError:
-            late = [process for process in self._all.values() if process.is_alive]
+            late = self._alive()
             for process in late:
                 self.kill(process)
+            for process in late:
+                assert process.died.wait(DEATH_SECONDS), f"{process.pid} outlived SIGKILL"
             return late
         return []
 
-    def _until(self, process: Process, state: State) -> None:
-        Deadline(60, f"process {process.number} is {state}").wait(lambda: process.state == state)
+    def _alive(self) -> list[Process]:
+        with self._lock:
+            return list(self._living.values())
+
+    def _await(self, process: Process, point: str, signum: int, nth: int) -> None:
+        self._say({"do": "await", "number": process.number, "point": point, "signal": signum, "nth": nth})
 
     def _signal(self, process: Process, signum: signal.Signals) -> None:
         self._say({"do": "signal", "number": process.number, "signal": int(signum)})
@@ -194,20 +210,31 @@ class Crew:
             if event["event"] == "ready":
                 self._ready.set()
                 continue
-            self._hear(self._all[event["number"]], event["event"], event["status"])
+            with self._lock:
+                process = self._living[event["number"]]
+            self._hear(process, event["event"], event["status"], event["point"])
         self._ready.set()
 
-    def _hear(self, process: Process, event: str, status: int) -> None:
+    def _hear(self, process: Process, event: str, status: int, point: str) -> None:
         match event:
             case "born":
                 process.pid, process.state = status, "running"
             case "stopped":
                 process.state = "stopped"
-                if process.resume_at is None:
-                    self.on_stall(process)
+                if point:
+                    process.ordered_at = None
+                    self.on_stall(process, point)
+                elif process.resume_at is None:
+                    # The news is older than the end of its pause.
+                    self.resume(process)
             case _:
+                with self._lock:
+                    del self._living[process.number]
+                process.obeyed = bool(point) and status == -signal.SIGKILL and not process.killed_by_us
                 process.status, process.state = status, "dead"
-                if process.crash and status == -signal.SIGKILL and not process.killed_by_us:
-                    self.on_crash(process)
+                process.died.set()
+                if process.obeyed:
+                    self.on_crash(process, point)
                 elif not process.killed_by_us and status != 0:
                     self.ended_by_themselves += 1
+        self.news.set()

@@ -6,6 +6,7 @@ and is not counted: only what happened makes a run hard.
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections import Counter
@@ -19,15 +20,19 @@ from fencepost.torture.backup import back_up, restore
 from fencepost.torture.crew import Crew, Process
 from fencepost.torture.ground import Ground
 from fencepost.torture.schedule import Blow
-from fencepost.torture.stage import Errand, Stage
+from fencepost.torture.stage import Stage
 
 DELAY_SECONDS = 0.2
 REORDER_SECONDS = 0.3
 HEAL_AGAIN_SECONDS = 0.5
 HEAL_SECONDS_MAX = 180.0
 TROUBLE = (EmbeddedError, OSError, TimeoutError)
+BLOWS_MAX = 2000
+"""So many are kept for the report; a run of hours has a million."""
 ORDER_LEASES = 3
 """How long a process has to come to the place where it was told to end; then it may get another order."""
+RARE = 3
+"""Out of so many points that were hit least one is chosen, where all are to be hit often."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,8 @@ class Tally:
     def strike(self, blow: Blow, at: float) -> None:
         with self._lock:
             self.struck[blow.kind] += 1
-            self.blows.append(Struck(at, blow))
+            if len(self.blows) < BLOWS_MAX:
+                self.blows.append(Struck(at, blow))
 
     def count(self, kind: str, point: str = "") -> None:
         with self._lock:
@@ -71,19 +77,21 @@ class Wound:
 class Faults:
     """Strikes blows at a ground and a crew, and heals what is due."""
 
-    def __init__(self, ground: Ground, crew: Crew, errand_of: Callable[[Process], Errand]) -> None:
-        self.tally = Tally()
+    def __init__(
+        self, ground: Ground, crew: Crew, tally: Tally, points: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        """With `points`, those of each system, every other order is for one of those that were hit least."""
+        self.tally = tally
         self._ground = ground
         self._crew = crew
-        self._errand_of = errand_of
+        self._points = points or {}
+        self._pending: dict[tuple[str, int], Blow] = {}
         self._wounds: list[Wound] = []
         self._ambushes: list[tuple[str, Ambush]] = []
         self._started = time.monotonic()
         self._harmed: set[Proxy] = set()
         self._postgres_is_away = False
         self._redis_is_away = False
-        crew.on_crash = self._crashed
-        crew.on_stall = self._stalled
         self._ways: Mapping[str, Callable[[Blow], bool]] = {
             "kill": self._kill,
             "crash": self._order,
@@ -129,7 +137,6 @@ class Faults:
         for wound in due:
             if not _healed(wound):
                 self._wounds.append(Wound(now + HEAL_AGAIN_SECONDS, wound.heal))
-        self._crew.resume_due()
         self._count_sprung()
 
     def heal_all(self) -> None:
@@ -141,7 +148,12 @@ class Faults:
         self._harmed.clear()
         self._count_sprung()
         self._ambushes.clear()
-        self._crew.disarm(self._errand_of)
+        self._pending.clear()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything that was struck is healed."""
+        return not self._wounds
 
     def _heal_each(self) -> bool:
         self._wounds = [wound for wound in self._wounds if not _healed(wound)]
@@ -153,26 +165,38 @@ class Faults:
         return self._crew.kill(self._victim(blow))
 
     def _order(self, blow: Blow) -> bool:
-        """Begin again with an order to end, or to stop, at a named place. It hits when it gets there."""
-        victim, lease_seconds = self._victim(blow), self._stage(blow).lease_seconds
-        if victim.state == "stopped" or victim.is_under_orders(ORDER_LEASES * lease_seconds):
-            # A zombie that is killed before it wakes up would harm nobody.
-            return False
-        self._crew.kill(victim)
-        action = "kill" if blow.kind == "crash" else "stop"
-        order = f"{blow.point}:{action}@{blow.nth}"
-        self._crew.start(self._errand_of(victim), order, stall_seconds=blow.leases * lease_seconds)
+        """An order to end, or to stop, at a named place. It hits when the process gets there.
+
+        Whoever is still under another order gets it afterwards, or its successor does.
+        """
+        self._pending.setdefault((blow.system, blow.place), blow)
         return False
+
+    def give_orders(self) -> None:
+        for place, blow in list(self._pending.items()):
+            victim, lease_seconds = self._victim(blow), self._stage(blow).lease_seconds
+            if victim.is_alive and not victim.is_under_orders(ORDER_LEASES * lease_seconds):
+                del self._pending[place]
+                point, nth = self._aim(blow)
+                signum = signal.SIGKILL if blow.kind == "crash" else signal.SIGSTOP
+                self._crew.order(victim, point, signum, nth, blow.leases * lease_seconds)
+
+    def _aim(self, blow: Blow) -> tuple[str, int]:
+        """Where, and at which passing."""
+        if blow.system not in self._points or blow.number % 2:
+            return blow.point, blow.nth
+        rare = sorted(self._points[blow.system], key=lambda point: self.tally.points[point])[:RARE]
+        return rare[blow.number // 2 % len(rare)], 1
 
     def _pause(self, blow: Blow) -> bool:
         return self._crew.stop(self._victim(blow), blow.leases * self._stage(blow).lease_seconds)
 
-    def _crashed(self, process: Process) -> None:
-        self.tally.count("crash", process.crash.partition(":")[0])
+    def crashed(self, _process: Process, point: str) -> None:
+        self.tally.count("crash", point)
 
-    def _stalled(self, process: Process) -> None:
+    def stalled(self, process: Process, point: str) -> None:
         """It stopped where it was told to; it sleeps for longer than its lease."""
-        self.tally.count("stall", process.crash.partition(":")[0])
+        self.tally.count("stall", point)
         process.resume_at = time.monotonic() + process.stall_seconds
 
     def _victim(self, blow: Blow) -> Process:
@@ -359,21 +383,3 @@ def _healed(wound: Wound) -> bool:
     except TROUBLE:
         return False
     return True
-
-
-def unavailable(kinds: Sequence[str]) -> dict[str, str]:
-    """What a torture with these faults leaves out, with the reason."""
-    missing = {
-        "clocks of single nodes": "what jumps is the database's clock, by which every lease is judged",
-    }
-    if "power-cut" not in kinds:
-        missing["power-cut"] = (
-            "it is slow, and so only done when asked for (--faults power); "
-            "it needs the right to mount, as root has on Linux, and /dev/fuse"
-        )
-    if "disk-full" not in kinds:
-        missing["disk-full"] = (
-            "a disk of a chosen size needs the right to mount, as root has on Linux, "
-            "and a run of ten minutes at most"
-        )
-    return missing

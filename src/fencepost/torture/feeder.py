@@ -7,10 +7,13 @@ import time
 import traceback
 from collections.abc import Mapping
 
+from fencepost.torture.pace import OPEN_MAX
 from fencepost.torture.stage import Account, Stage, System
 
-OPEN_MAX = 60
 LOOK_SECONDS = 0.05
+LOOK_SECONDS_MAX = 0.5
+LOOKS_MAX = 0.1
+"""The part of its time that it looks at what is done: looking at much must not slow down the doing."""
 REFUSALS_SECONDS = 1.0
 
 
@@ -53,10 +56,15 @@ class Feeder:
                 if time.monotonic() - looked > REFUSALS_SECONDS:
                     looked = time.monotonic()
                     self.look_at_refusals()
-                if self.look().open < self._open_max:
+                began = time.monotonic()
+                account = self.look()
+                took = time.monotonic() - began
+                if account.open < self._open_max:
                     self._system.ask(self._stage, turn)
                     turn += 1
                 else:
-                    self._stopping.wait(LOOK_SECONDS)
+                    self._stopping.wait(min(LOOK_SECONDS_MAX, max(LOOK_SECONDS, took / LOOKS_MAX)))
         except Exception:
             self.failure = traceback.format_exc()
+        finally:
+            self._stage.hang_up()

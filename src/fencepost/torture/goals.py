@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.torture.ordeal import Outcome
+from fencepost.torture.pace import Pace
 from fencepost.torture.schedule import FAMILIES
+from fencepost.torture.stage import LEASE_SECONDS
 from fencepost.torture.systems import system_of
 from fencepost.torture.verdict import Floors
 
@@ -44,6 +46,8 @@ class Goal:
     gap_seconds: float
     sizes: Sequence[Size]
     floors: Floors = field(default_factory=Floors)
+    lease_seconds: float = LEASE_SECONDS
+    pace: Pace = field(default_factory=Pace)
 
 
 NETWORK = tuple(FAMILIES["network"])
@@ -52,42 +56,54 @@ GOALS: Mapping[str, Goal] = {
     "crashes": Goal(
         ("jobs", "players", "orders", "flows"),
         ("crash", "kill"),
-        0.05,
+        0.03,
         (
             Size("crash injections", 100_000, ("crash", "kill")),
             Size(EFFECTS, 1_000_000),
             Size(EACH_POINT, 500),
         ),
+        lease_seconds=1.0,
+        pace=Pace(open_max=200, weights={"crash": 4, "kill": 1}, evenly=True),
     ),
     "pauses": Goal(
         ("leases", "jobs", "nonces", "flows"),
         ("pause", "stall"),
-        0.2,
+        0.05,
         (Size("pauses beyond the lease", 20_000, ("pause", "stall")),),
         # Whoever sleeps loses no reply.
         Floors(ambiguous_per_second=0),
+        lease_seconds=1.0,
+        pace=Pace(crowd=3),
     ),
     "servers": Goal(
         ("leases", "jobs", "players"),
         ("postgres-kill", "redis-kill", "redis-wipe"),
-        # Long enough for a server to come back and for work to be done: else nothing is there to be lost.
-        1.0,
+        0.3,
         (
             Size("kills of PostgreSQL", 2000, ("postgres-kill",)),
             Size("kills of Redis", 2000, ("redis-kill",)),
             Size("wipes", 200, ("redis-wipe",)),
         ),
+        lease_seconds=1.0,
+        # A server comes back, and work is done, before the next blow: else nothing is there to be lost.
+        pace=Pace(weights={"redis-kill": 9, "redis-wipe": 1}, abreast=True, rests=True),
     ),
     "network": Goal(
-        ("leases", "jobs", "nonces", "players"), NETWORK, 0.1, (Size("network faults", 10_000, NETWORK),)
+        ("leases", "jobs", "nonces", "players"),
+        NETWORK,
+        0.05,
+        (Size("network faults", 10_000, NETWORK),),
+        lease_seconds=1.0,
     ),
     "power": Goal(
         ("leases", "jobs"),
         ("power-cut",),
-        3.0,
+        0.5,
         (Size("power cuts", 1000, ("power-cut",)),),
         # Every byte goes through a process of ours, and the server reads its log after each cut.
         Floors(effects_per_second=2.0, hits_per_second=0.1),
+        lease_seconds=1.0,
+        pace=Pace(rests=True),
     ),
     "nonces": Goal(("nonces",), ("kill", "pause"), 2.0, (Size(EFFECTS, 10_000_000),)),
     "streams": Goal(("flows",), ("crash", "kill"), 2.0, (Size(EFFECTS, 10_000_000),)),

@@ -45,12 +45,15 @@ class Ground:
         lease_seconds: float,
         server_settings: Mapping[str, str | int],
         disk: Disk | None,
+        wired: bool = True,
     ) -> None:
+        """Without `wired` nobody comes through a proxy, and no fault of the network can be struck."""
         self.directory = Path(tempfile.mkdtemp(prefix="fencepost-torture-"))
         self.disk = disk
         self._systems = systems
         self._seed = seed
         self._lease_seconds = lease_seconds
+        self._wired = wired
         self._settings = {**SETTINGS, **(disk.server_settings if disk else {}), **server_settings}
         self._open = ExitStack()
         self.stages: dict[str, Stage] = {}
@@ -103,6 +106,7 @@ class Ground:
             directory,
             random.Random(f"{self._seed} {name}"),  # noqa: S311 - Repeatable work, no secret.
             self._lease_seconds,
+            redis_address=None if self._wired else self.valkey.url,
         )
-        self._open.callback(stage.chronicle.close)
+        self._open.callback(stage.close)
         return stage

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, LiteralString
 
 from fencepost.embedded.deadline import Deadline
 from fencepost.testing import Breach
 from fencepost.torture.crew import NURSERY, Crew, Process
 from fencepost.torture.disk import Disk
 from fencepost.torture.faults import Faults, Tally
-from fencepost.torture.feeder import OPEN_MAX, Feeder
+from fencepost.torture.feeder import Feeder
 from fencepost.torture.ground import Ground
+from fencepost.torture.lane import TICK_SECONDS, Lane
 from fencepost.torture.machine_time import MachineTime
-from fencepost.torture.schedule import Role, schedule
-from fencepost.torture.stage import LEASE_SECONDS, Account, Errand, Stage, System
+from fencepost.torture.pace import Pace
+from fencepost.torture.part import Part
+from fencepost.torture.schedule import FAMILIES, abreast, schedule
+from fencepost.torture.stage import LEASE_SECONDS, Account, Errand, Stage
 from fencepost.torture.systems import system_of
 from fencepost.torture.verdict import Floors, Hardness, Judgement, judge
 
-TICK_SECONDS = 0.02
 FIRST_EFFECT_SECONDS = 120.0
 FAREWELL_SECONDS = 60.0
+MOMENTS_MAX = 1000
+LOG_BYTES = 20_000
+THROUGH_A_WIRE = {*FAMILIES["network"], *FAMILIES["backup"]}
 
 
 @dataclass(frozen=True)
@@ -40,6 +47,7 @@ class Plan:
     """The crash points that count; none for all that the systems have."""
     gap_seconds: float = 0.5
     lease_seconds: float = LEASE_SECONDS
+    pace: Pace = field(default_factory=Pace)
     server_settings: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
     floors: Floors = field(default_factory=Floors)
     liveness_leases: float = 5.0
@@ -104,6 +112,7 @@ class Ordeal:
                     lease_seconds=plan.lease_seconds,
                     server_settings=plan.server_settings,
                     disk=self.disk,
+                    wired=not THROUGH_A_WIRE.isdisjoint(plan.kinds),
                 )
             )
             parts = stack.enter_context(self._opened(ground))
@@ -121,72 +130,15 @@ class Ordeal:
     def _opened(self, ground: Ground) -> Generator[list[Part]]:
         with ExitStack() as stack:
             parts: list[Part] = []
+            pace = self.plan.pace
             for name in self.plan.systems:
                 system, stage = system_of(name), ground.stages[name]
+                system.processes *= pace.crowd
                 more = stack.enter_context(system.open(stage))
                 self.plan.before(stage)
-                open_max = int(getattr(system, "open_max", OPEN_MAX))
+                open_max = int(getattr(system, "open_max", pace.open_max))
                 parts.append(Part(system, stage, more, Feeder(system, stage, open_max=open_max)))
             yield parts
-
-
-@dataclass
-class Part:
-    """One system of the run."""
-
-    system: System
-    stage: Stage
-    more: Mapping[str, Any]
-    feeder: Feeder
-    boots: int = 0
-
-    def role(self, points: Sequence[str]) -> Role:
-        return Role(
-            self.stage.name,
-            self.system.processes,
-            [point for point in self.system.points if not points or point in points],
-            self.system.bears_clock_jumps,
-            self.system.uses_redis,
-            bool(getattr(self.system, "bears_restores", False)),
-        )
-
-    def remains(self) -> list[Breach]:
-        return list(self.system.remains(self.stage))
-
-    def left_behind(self) -> list[Breach]:
-        return left_behind(self.stage)
-
-    def errand(self, place: int) -> Errand:
-        self.boots += 1
-        return Errand(
-            self.stage.name,
-            place,
-            self.boots,
-            self.stage.url,
-            self.stage.redis_wire.url,
-            str(self.stage.chronicle.path),
-            self.stage.lease_seconds,
-            self.more,
-        )
-
-
-LEFT_BEHIND: LiteralString = """
-    select 'connections', (select count(*) from pg_stat_activity where datname = current_database()
-      and pid <> pg_backend_pid() and backend_type = 'client backend')
-    union all select 'leases', (select count(*) from fencepost.lease_status where held)
-    union all select 'running jobs', (select count(*) from fencepost.job_running)
-    union all select 'prepared transactions',
-      (select count(*) from pg_prepared_xacts where database = current_database())
-"""
-
-
-def left_behind(stage: Stage) -> list[Breach]:
-    """Whatever nobody is there for any more."""
-    return [
-        Breach("left behind", what, f"{count} are still there")
-        for what, count in stage.rows(LEFT_BEHIND)
-        if count
-    ]
 
 
 def allowed_seconds(plan: Plan, seconds: float, accounts: Iterable[Account]) -> float:
@@ -208,19 +160,25 @@ class _Run:
         self._ground = ground
         self._crew = crew
         self._parts = {part.stage.name: part for part in parts}
-        self._faults = Faults(ground, crew, self._errand_of)
+        self._tally = Tally()
         self._breaches: list[tuple[str, Breach]] = []
         self._calm: dict[str, int] = {}
         """The effects of each system before the first fault: they prove nothing."""
         self._began = time.monotonic()
         self._looked = 0.0
+        self._look_seconds = 0.5
+        self._lanes = self._make_lanes()
+        crew.on_crash = self._lanes[0].faults.crashed
+        crew.on_stall = self._lanes[0].faults.stalled
 
     def through(self) -> Outcome:
         self._begin()
         seconds = self._rage()
         # What is made up for in the calm behind the faults proves nothing, as what was made before them.
         under_faults = self._under_faults()
-        self._faults.heal_all()
+        for lane in self._lanes:
+            lane.faults.heal_all()
+        self._crew.disarm()
         for part in self._parts.values():
             part.feeder.stop()
         settled_after = self._settle(seconds)
@@ -228,7 +186,7 @@ class _Run:
         self._leave()
         self._judge()
         effects = {name: part.feeder.account.done for name, part in self._parts.items()}
-        tally = self._faults.tally
+        tally = self._tally
         hardness = Hardness(seconds, under_faults, tally.hit.total(), self._ambiguous())
         judgement = judge(self._breaches, hardness, self._plan.floors)
         return Outcome(
@@ -256,30 +214,44 @@ class _Run:
             lambda: all(part.feeder.account.done or part.feeder.failure for part in self._parts.values())
         )
 
+    def _make_lanes(self) -> list[Lane]:
+        plan, parts = self._plan, self._parts.values()
+        roles = [part.role(plan.points) for part in parts]
+        points = {role.name: role.points for role in roles if role.points} if plan.pace.evenly else {}
+        return [
+            Lane(
+                Faults(self._ground, self._crew, self._tally, points),
+                schedule(plan.seed, kinds, roles, gap_seconds=plan.gap_seconds, weights=plan.pace.weights),
+                self._done if plan.pace.rests else None,
+            )
+            for kinds in (abreast(plan.kinds) if plan.pace.abreast else [plan.kinds])
+        ]
+
     def _rage(self) -> float:
-        plan = self._plan
-        blows = schedule(
-            plan.seed,
-            plan.kinds,
-            [part.role(plan.points) for part in self._parts.values()],
-            gap_seconds=plan.gap_seconds,
-        )
+        plan, over = self._plan, threading.Event()
         self._calm = {name: part.feeder.account.done for name, part in self._parts.items()}
         self._began = time.monotonic()
-        self._faults.begin()
-        blow = next(blows, None)
-        due = self._began + (blow.gap_seconds if blow else 0)
-        while (now := time.monotonic()) < self._began + plan.seconds:
-            if plan.enough(self._faults.tally, self._under_faults()):
-                break
-            self._tend()
-            if blow is not None and now >= due:
-                self._faults.strike(blow)
-                blow = next(blows)
-                # From the end of the last one: a slow fault is not followed by a heap of others.
-                due = time.monotonic() + blow.gap_seconds
-            time.sleep(TICK_SECONDS)
+        main, *beside = self._lanes
+        for lane in self._lanes:
+            lane.begin()
+        with ThreadPoolExecutor(1 + len(beside), "torture-lane") as threads:
+            turning = [threads.submit(lane.keep_turning, over) for lane in beside]
+            try:
+                while time.monotonic() < self._began + plan.seconds:
+                    if plan.enough(self._tally, self._under_faults()):
+                        break
+                    main.turn()
+                    self._tend()
+                    self._crew.news.wait(main.seconds_left)
+                    self._crew.news.clear()
+            finally:
+                over.set()
+            for turned in turning:
+                turned.result()
         return time.monotonic() - self._began
+
+    def _done(self) -> int:
+        return sum(part.feeder.account.done for part in self._parts.values())
 
     def _settle(self, seconds: float) -> float:
         """Everything is done within five lease periods, and what the work itself takes at the run's pace."""
@@ -339,16 +311,20 @@ class _Run:
             self._plan.after(part.stage)
 
     def _tend(self) -> None:
-        self._faults.heal_due()
+        self._crew.resume_due()
         if not self._crew.is_over:
             self._crew.replace_the_dead(self._errand_of)
         now = time.monotonic()
-        if now - self._looked > 0.5:
+        if now - self._looked > self._look_seconds:
             self._looked = now
             effects = {name: part.feeder.account.done for name, part in self._parts.items()}
-            moment = Moment(now - self._began, effects, self._faults.tally.hit.total(), self._refusals())
+            moment = Moment(now - self._began, effects, self._tally.hit.total(), self._refusals())
             self._ordeal.moments.append(moment)
-            self._ordeal.watch(moment, self._faults.tally)
+            self._ordeal.watch(moment, self._tally)
+        if len(self._ordeal.moments) > MOMENTS_MAX:
+            # A run of hours has a chart of as many points, which are further apart.
+            del self._ordeal.moments[::2]
+            self._look_seconds *= 2
 
     def _under_faults(self) -> Mapping[str, int]:
         return {name: part.feeder.account.done - self._calm[name] for name, part in self._parts.items()}
@@ -370,9 +346,11 @@ class _Run:
             for part in self._parts.values()
             for operation in part.stage.chronicle.operations()
         )
-        lost = sum(self._faults.tally.hit[kind] for kind in ("net-lost-reply", "net-lost-commit", "crash"))
+        lost = sum(self._tally.hit[kind] for kind in ("net-lost-reply", "net-lost-commit", "crash"))
         return unknown + lost + sum(part.stage.ambiguous for part in self._parts.values())
 
     def _log(self) -> str:
         path: Path = self._ground.directory / "crew.log"
-        return path.read_text(errors="replace")[-20_000:]
+        with path.open("rb") as log:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - LOG_BYTES))
+            return log.read().decode(errors="replace")

@@ -82,20 +82,27 @@ def chosen_kinds(names: Sequence[str]) -> list[str]:
     ]
 
 
-def schedule(seed: int, kinds: Sequence[str], roles: Sequence[Role], *, gap_seconds: float) -> Iterator[Blow]:
+def schedule(
+    seed: int,
+    kinds: Sequence[str],
+    roles: Sequence[Role],
+    *,
+    gap_seconds: float,
+    weights: Mapping[str, int] = KINDS,
+) -> Iterator[Blow]:
     """The blows of a seed, one after another, for ever: each kind once, and then by their weights."""
     # One draw is one draw whatever it is used for, so that a new system moves nothing but its own blows.
     chance = random.Random(seed)  # noqa: S311 - Repeatable, no secret.
     # What nobody of the cast can suffer never comes.
     possible = [kind for kind in kinds if any(_bears(role, kind) for role in roles)]
-    weights = [KINDS[kind] for kind in possible]
+    shares = [weights.get(kind, KINDS[kind]) for kind in possible]
     # A short run has met every kind too.
     first = chance.sample(possible, len(possible))
     number = 0
     while possible:
         number += 1
         gap = chance.uniform(0.3, 1.7) * gap_seconds
-        [drawn] = chance.choices(possible, weights)
+        [drawn] = chance.choices(possible, shares)
         kind = first.pop() if first else drawn
         fitting = [role for role in roles if _bears(role, kind)]
         role = fitting[int(chance.random() * len(fitting))]
@@ -113,6 +120,13 @@ def schedule(seed: int, kinds: Sequence[str], roles: Sequence[Role], *, gap_seco
         )
 
 
+def abreast(kinds: Sequence[str]) -> list[list[str]]:
+    """The kinds as groups that need not wait for each other: what befalls Redis, and the rest."""
+    redis = [kind for kind in kinds if kind in FAMILIES["redis"]]
+    others = [kind for kind in kinds if kind not in redis]
+    return [group for group in (others, redis) if group]
+
+
 # A commit is PostgreSQL's: the two kinds that lose one are for its wire alone.
 AT_EITHER = {"net-delay", "net-cut", "net-half-open", "net-refuse", "net-lost-reply", "net-reorder"}
 
@@ -125,3 +139,21 @@ def _bears(role: Role, kind: str) -> bool:
     if kind in ("crash", "stall"):
         return bool(role.points)
     return role.uses_redis if kind in FAMILIES["redis"] else True
+
+
+def unavailable(kinds: Sequence[str]) -> dict[str, str]:
+    """What a torture with these faults leaves out, with the reason."""
+    missing = {
+        "clocks of single nodes": "what jumps is the database's clock, by which every lease is judged",
+    }
+    if "power-cut" not in kinds:
+        missing["power-cut"] = (
+            "it is slow, and so only done when asked for (--faults power); "
+            "it needs the right to mount, as root has on Linux, and /dev/fuse"
+        )
+    if "disk-full" not in kinds:
+        missing["disk-full"] = (
+            "a disk of a chosen size needs the right to mount, as root has on Linux, "
+            "and a run of ten minutes at most"
+        )
+    return missing

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, LiteralString, Protocol, TypeVar
@@ -52,7 +53,11 @@ class Account:
 
 @dataclass
 class Stage:
-    """One system's place in a run. The processes and the askers come through the proxies, we do not."""
+    """One system's place in a run. The processes and the askers come through the proxies, we do not.
+
+    Where no fault of the network can come, they come straight to the servers: a proxy takes more of the
+    machine than what it is there for.
+    """
 
     name: str
     database: Database
@@ -62,21 +67,26 @@ class Stage:
     directory: Path
     chance: random.Random
     lease_seconds: float = LEASE_SECONDS
+    redis_address: str | None = None
+    """Of the server itself, where nobody comes through the proxies."""
     ambiguous: int = 0
     """Calls of the askers whose outcome they could not know at first."""
     restored: list[float] = field(default_factory=list[float])
     """When a backup took the database's place, by the clock of the chronicle."""
     chronicle: Chronicle = field(init=False)
     admin_url: str = field(init=False)
+    url: str = field(init=False)
+    redis_url: str = field(init=False)
 
     def __post_init__(self) -> None:
         # A server that is down has no address, and comes back to the one that it had.
         self.admin_url = self.database.admin_url
+        self.url = self.postgres_wire.url if self.redis_address is None else self.database.url
+        self.redis_url = self.redis_address or self.redis_wire.url
+        self._looking = threading.Lock()
+        self._admin: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._asker: psycopg.Connection[tuple[Any, ...]] | None = None
         self.chronicle = Chronicle(self.directory / "chronicle.jsonl")
-
-    @property
-    def url(self) -> str:
-        return self.postgres_wire.url
 
     def rows(self, query: LiteralString, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """What the database holds, read past the wire. Waits for a server that is away."""
@@ -102,9 +112,40 @@ class Stage:
         """As an asker, by the wire. A half-open wire answers nothing, so nobody waits for ever."""
         return psycopg.connect(self.url, connect_timeout=3, application_name="torture-asker")
 
+    @contextmanager
+    def asking(self) -> Generator[psycopg.Connection[tuple[Any, ...]]]:
+        """One transaction of the asker, on a connection that is kept as long as it is good."""
+        if self._asker is None or self._asker.closed:
+            self._asker = self.connect()
+        asker = self._asker
+        try:
+            with asker.transaction():
+                yield asker
+        except (psycopg.OperationalError, psycopg.InterfaceError):
+            asker.close()
+            raise
+
+    def hang_up(self) -> None:
+        """Nobody asks any more."""
+        if self._asker is not None:
+            self._asker.close()
+
+    def close(self) -> None:
+        self.hang_up()
+        if self._admin is not None:
+            self._admin.close()
+        self.chronicle.close()
+
     def _rows(self, query: LiteralString, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-        with psycopg.connect(self.admin_url, autocommit=True, connect_timeout=3) as admin:
-            return admin.execute(query, parameters).fetchall()
+        # One connection for all who look: a new one for each look took more than the look itself.
+        with self._looking:
+            if self._admin is None or self._admin.closed:
+                self._admin = psycopg.connect(self.admin_url, autocommit=True, connect_timeout=3)
+            try:
+                return self._admin.execute(query, parameters).fetchall()
+            except psycopg.OperationalError:
+                self._admin.close()
+                raise
 
 
 class System(Protocol):

@@ -180,7 +180,7 @@ def _stumble(job: Job, fail: int) -> None:
 
 def _submit(stage: Stage, kind: str, keys: list[str], fail: int, linger: float) -> None:
     """A commit whose answer was lost shows at the repeat: the keys are there already."""
-    with contextlib.suppress(psycopg.errors.UniqueViolation), stage.connect() as connection:
+    with contextlib.suppress(psycopg.errors.UniqueViolation), stage.asking() as connection:
         with connection.cursor() as cursor:
             cursor.executemany("insert into asked values (%s)", [(key,) for key in keys])
         run(

@@ -211,7 +211,7 @@ class Holder:
 
 def _wish(stage: Stage, resource: str, ids: list[int]) -> None:
     """By their numbers: what was written by a try that looked lost is not written again."""
-    with stage.connect() as connection:
+    with stage.asking() as connection:
         connection.execute(
             "insert into wish select unnest(%s::bigint[]), %s on conflict do nothing", (ids, resource)
         )

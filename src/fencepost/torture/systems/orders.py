@@ -145,7 +145,7 @@ def _place(stage: Stage, number: int) -> None:
             "qty": str(number + 1),
         }
     )
-    with stage.connect() as connection:
+    with stage.asking() as connection:
         run(connection, order.accept(asked, by_account_and_symbol(asked)))
 
 

@@ -1,0 +1,69 @@
+"""One schedule, and the faults that it strikes when they are due. Lanes go beside each other, in threads."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from fencepost.torture.faults import Faults
+from fencepost.torture.schedule import Blow
+
+TICK_SECONDS = 0.02
+REST_SECONDS_MAX = 10.0
+"""So long a blow waits for something to be done; then it is struck at whoever hangs."""
+
+
+class Lane:
+    """With `done`, which counts what was done, each blow waits until the last is healed and work goes on."""
+
+    def __init__(self, faults: Faults, blows: Iterator[Blow], done: Callable[[], int] | None = None) -> None:
+        self.faults = faults
+        self._blows = blows
+        self._done = done
+        self._next = next(blows, None)
+        self._due = math.inf
+        self._healed: tuple[float, int] | None = None
+        """When the last blow was over, and how much was done by then; None when work goes on."""
+        self._resting = False
+
+    def begin(self) -> None:
+        self.faults.begin()
+        if self._next is not None:
+            self._due = time.monotonic() + self._next.gap_seconds
+
+    def turn(self) -> None:
+        """Strike what is due; afterwards heal what is over."""
+        while self._next is not None and not self._rests() and time.monotonic() >= self._due:
+            self.faults.strike(self._next)
+            self._next = next(self._blows)
+            # From the end of the last one: a slow fault is not followed by a heap of others.
+            self._due = time.monotonic() + self._next.gap_seconds
+            self._resting = self._done is not None
+        self.faults.heal_due()
+        self.faults.give_orders()
+
+    @property
+    def seconds_left(self) -> float:
+        """How long nothing is to be done here, a tick at most."""
+        return min(TICK_SECONDS, max(0.0, self._due - time.monotonic()))
+
+    def keep_turning(self, over: threading.Event) -> None:
+        while not over.is_set():
+            self.turn()
+            over.wait(self.seconds_left)
+
+    def _rests(self) -> bool:
+        if not self._resting or self._done is None:
+            return False
+        now, done = time.monotonic(), self._done()
+        if not self.faults.is_over:
+            self._healed = None
+        elif self._healed is None:
+            self._healed = now, done
+        elif done > self._healed[1] or now > self._healed[0] + REST_SECONDS_MAX:
+            self._resting, self._healed = False, None
+            assert self._next is not None
+            self._due = now + self._next.gap_seconds
+        return self._resting

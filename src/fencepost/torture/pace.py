@@ -1,0 +1,26 @@
+"""How a run gets to more faults in the same time. None is softer for it, and nothing is judged less."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+OPEN_MAX = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What a goal of thousands sets; a run without one has these."""
+
+    crowd: int = 1
+    """So many times the processes of each system: who sleeps costs nothing, and others go on."""
+    open_max: int = OPEN_MAX
+    """How much work lies ready for each system."""
+    weights: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How often kinds come, where that is not as often as the table of the schedule says."""
+    abreast: bool = False
+    """What befalls Redis has a schedule of its own, and waits for nothing that befalls PostgreSQL."""
+    evenly: bool = False
+    """Every other order to end or to stop somewhere is for a crash point that was hit least so far."""
+    rests: bool = False
+    """The next blow comes when the last one is healed, something was done since, and the gap is over."""

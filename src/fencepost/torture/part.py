@@ -1,0 +1,71 @@
+"""One system of a run: its stage, its processes, and whoever asks it for work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, LiteralString
+
+from fencepost.testing import Breach
+from fencepost.torture.feeder import Feeder
+from fencepost.torture.schedule import Role
+from fencepost.torture.stage import Errand, Stage, System
+
+
+@dataclass
+class Part:
+    """One system of the run."""
+
+    system: System
+    stage: Stage
+    more: Mapping[str, Any]
+    feeder: Feeder
+    boots: int = 0
+
+    def role(self, points: Sequence[str]) -> Role:
+        return Role(
+            self.stage.name,
+            self.system.processes,
+            [point for point in self.system.points if not points or point in points],
+            self.system.bears_clock_jumps,
+            self.system.uses_redis,
+            bool(getattr(self.system, "bears_restores", False)),
+        )
+
+    def remains(self) -> list[Breach]:
+        return list(self.system.remains(self.stage))
+
+    def left_behind(self) -> list[Breach]:
+        return left_behind(self.stage)
+
+    def errand(self, place: int) -> Errand:
+        self.boots += 1
+        return Errand(
+            self.stage.name,
+            place,
+            self.boots,
+            self.stage.url,
+            self.stage.redis_url,
+            str(self.stage.chronicle.path),
+            self.stage.lease_seconds,
+            self.more,
+        )
+
+
+LEFT_BEHIND: LiteralString = """
+    select 'connections', (select count(*) from pg_stat_activity where datname = current_database()
+      and pid <> pg_backend_pid() and backend_type = 'client backend')
+    union all select 'leases', (select count(*) from fencepost.lease_status where held)
+    union all select 'running jobs', (select count(*) from fencepost.job_running)
+    union all select 'prepared transactions',
+      (select count(*) from pg_prepared_xacts where database = current_database())
+"""
+
+
+def left_behind(stage: Stage) -> list[Breach]:
+    """Whatever nobody is there for any more."""
+    return [
+        Breach("left behind", what, f"{count} are still there")
+        for what, count in stage.rows(LEFT_BEHIND)
+        if count
+    ]
