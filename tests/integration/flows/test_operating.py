@@ -88,6 +88,13 @@ async def test_what_is_not_there_is_not_restored(scene: Scene, command: Command)
     assert (await asyncio.to_thread(command, "flows", "show", "totals"))[0] == ExitCode.NOT_FOUND
 
 
+async def test_a_flow_that_nobody_has_started_is_neither_drained_nor_asked(scene: Scene) -> None:
+    with pytest.raises(NotFound):
+        await scene.fp.run(ledger.drain("totals", draining=True))
+    with pytest.raises(NotFound):
+        await scene.fp.run(ledger.ask("totals"))
+
+
 async def test_tasks_are_shown_with_their_frontiers(scene: Scene, command: Command) -> None:
     send(scene, 3)
     async with scene.running(scene.worker(totals())):
