@@ -8,14 +8,17 @@ import gc
 import logging
 import uuid
 from collections.abc import Generator, Iterator
-from typing import cast
+from typing import Any, cast
 
 import hypothesis
+import psycopg
 import pytest
 import structlog
 from _pytest.terminal import TerminalReporter
+from psycopg import sql
 
 from fencepost.embedded import Database, PostgresServer, ValkeyServer
+from fencepost.testing import Clock
 from tests.matrix import choice
 from tests.matrix.cluster_node import ClusterNode
 from tests.matrix.pooler import PooledDatabase, Pooler
@@ -24,6 +27,9 @@ from tests.order import dealt
 from tests.places import server_directory
 
 TEMPLATE = "fencepost_template"
+# By files, as `Database.create` does.
+CREATION = sql.SQL("create database {} template {} strategy file_copy")
+REMOVAL = sql.SQL("drop database if exists {} with (force)")
 
 # No test of power cuts uses the shared server, so it need not wait for the disk.
 FAST_SETTINGS: dict[str, str | int] = {
@@ -86,16 +92,31 @@ def pooler(postgres: PostgresServer) -> Iterator[Pooler | None]:
         yield pooler
 
 
+@pytest.fixture(scope="session")
+def registrar(postgres: PostgresServer) -> Iterator[psycopg.Connection[Any]]:
+    """Who makes and drops the databases: to connect for each would take as long as half the copying."""
+    with psycopg.connect(postgres.url(), autocommit=True) as connection:
+        yield connection
+
+
 @pytest.fixture
 def database(
-    postgres: PostgresServer, template_database: Database, pooler: Pooler | None
+    postgres: PostgresServer,
+    template_database: Database,
+    pooler: Pooler | None,
+    registrar: psycopg.Connection[Any],
 ) -> Iterator[Database]:
     """A migrated database of the test's own."""
     name = f"t_{uuid.uuid4().hex}"
-    database = PooledDatabase(postgres, name, pooler) if pooler else Database(postgres, name)
-    database.create(template=template_database.name)
-    yield database
-    database.drop()
+    registrar.execute(CREATION.format(sql.Identifier(name), sql.Identifier(template_database.name)))
+    yield PooledDatabase(postgres, name, pooler) if pooler else Database(postgres, name)
+    registrar.execute(REMOVAL.format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def clock(database: Database) -> Clock:
+    """The time of the test's database, in the test's hand. It goes away with the database."""
+    return Clock(database.admin_url).install()
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """A user's own tables beside the kernel's, and their rows as a history."""
 
 import random
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.testing import Clock, Entry
+from fencepost.testing import Entry
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,3 @@ def shop(database: Database) -> Shop:
             grant select, insert on ledger, note to fencepost_app;
         """)
     return Shop(database)
-
-
-@pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock

@@ -1,6 +1,5 @@
 """Ending a backend is the owner's right, lent for one purpose."""
 
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -10,12 +9,6 @@ from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller
 
 EVICT = "select fencepost.lease_evict('shard:1', %s, '0')"
-
-
-@pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """A judge that is killed anywhere: its submission is judged once, with one verdict, and its life tells so."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -38,12 +37,6 @@ POINTS = {
     "jobs.ack.after": 1,
 }
 """Every point on the way of a submission, and the attempt that its verdict has when the judge dies there."""
-
-
-@pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock
 
 
 def life(database: Database, job_id: int) -> list[tuple[str, int | None]]:

@@ -32,12 +32,6 @@ RIGHT = {"main.py": "length, step = map(int, input().split())\nprint(length // s
 WRONG = {"main.py": "length, step = map(int, input().split())\nprint(length // step)\n"}
 
 
-@pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock
-
-
 async def judged(judging: Judging, job_id: int, within: float = 60) -> dict[str, Any]:
     async def look() -> dict[str, Any]:
         return as_json(await judging.standing(job_id), OPERATOR)

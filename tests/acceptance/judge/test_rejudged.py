@@ -1,7 +1,6 @@
 """A rejudging by real judges: the data was wrong, the verdicts follow when somebody says so."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,12 +17,6 @@ from tests.integration.judge.waiting import found
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 
 TWICE = {"main.py": "print(2 * int(input()))\n"}
-
-
-@pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock
 
 
 def wrong_data(folder: Path) -> Path:

@@ -2,7 +2,6 @@
 
 import asyncio
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +22,6 @@ from tests.integration.judge.waiting import found
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 
 LOUD = "import sys\nprint(int(input()) * 2)\nprint('oh', file=sys.stderr)\n"
-
-
-@pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock
 
 
 async def tried(judging: Judging, source: str, given: str | None, language: str = "python") -> dict[str, Any]:

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from fencepost.embedded import Database
-from fencepost.testing import Clock
 from tests.acceptance.nonces.anvil import Anvil, running_anvil
 
 
@@ -19,9 +17,3 @@ def chain() -> Iterator[Anvil]:
 def anvil(chain: Anvil) -> Anvil:
     chain.rpc("anvil_reset")
     return chain
-
-
-@pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock

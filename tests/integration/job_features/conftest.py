@@ -12,7 +12,6 @@ from fencepost.embedded import Database
 from fencepost.embedded.database import SERVICE
 from fencepost.jobs.settings import JobSettings
 from fencepost.settings import Settings
-from fencepost.testing import Clock
 from tests.integration.job_features.eyes import Eyes
 from tests.looking import Looker
 
@@ -64,12 +63,6 @@ async def anywhere(
 def eyes(database: Database) -> Iterator[Eyes]:
     with closing(Looker(database)) as looker:
         yield Eyes(database, looker)
-
-
-@pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock
 
 
 @pytest.fixture

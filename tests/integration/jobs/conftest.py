@@ -7,7 +7,6 @@ import pytest
 
 from fencepost.embedded import Database, PostgresServer, ValkeyServer
 from fencepost.kernel.migrate import migrate
-from fencepost.testing import Clock
 from tests.integration.jobs.scene import Scene, open_scene
 from tests.places import server_directory
 
@@ -23,12 +22,6 @@ async def lonely_scene(database: Database) -> AsyncIterator[Scene]:
     """Without Redis."""
     async with open_scene(database, None) as scene:
         yield scene
-
-
-@pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Contests over HTTP: who may submit when, what is hidden until it begins, the freeze, and clarifications."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,6 @@ from fencepost.judge.role import Role
 from fencepost.testing import Clock
 from tests.integration.judge.office import PROGRAM, Office, open_office
 from tests.integration.judge.test_rejudging import judged
-
-
-@pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock
 
 
 async def opened(office: Office, clock: Clock, **changes: Any) -> None:

@@ -54,12 +54,6 @@ def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
 
 
 @pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock
-
-
-@pytest.fixture
 async def fp(database: Database) -> AsyncIterator[Fencepost]:
     async with Fencepost(database.url) as fp:
         yield fp

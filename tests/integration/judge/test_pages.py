@@ -4,7 +4,7 @@ import asyncio
 import io
 import re
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -25,12 +25,6 @@ from tests.integration.judge.office import PROGRAM, Browser, Office, open_office
 
 OWNER = "judge/boot-1"
 PASSWORD = "correct horse battery"
-
-
-@pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock
 
 
 async def people_of(office: Office) -> None:

@@ -1,6 +1,5 @@
 """Who may do what: every route and every role, tokens, and how fast one may submit."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,6 @@ ROLES = {None: 0, "fpj_unknown": 0, "wrong": 0, "con": 1, "jo": 2, "ada": 3, HOU
 """Who asks: nobody, made-up tokens, a contestant, a jury, an admin, the operator; and how much each may."""
 
 NAMES = ("job_id", "slug", "name", "token_id", "generation", "contest", "clarification_id")
-
-
-@pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock
 
 
 async def test_every_route_lets_in_whom_the_table_names_and_nobody_else(

@@ -14,11 +14,10 @@ NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
+def clock(clock: Clock) -> Clock:
     """Standing still until the test moves it."""
-    with Clock(database.admin_url) as clock:
-        clock.freeze(NOON)
-        yield clock
+    clock.freeze(NOON)
+    return clock
 
 
 @pytest.fixture

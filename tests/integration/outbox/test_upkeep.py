@@ -1,7 +1,7 @@
 """Whatever stays, forgets: a house, a worker of jobs, a worker of flows. None needs another for it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
@@ -33,12 +33,6 @@ async def fp(database: Database, redis_url: str) -> AsyncGenerator[Fencepost]:
 
 def upkeep(fp: Fencepost, settings: Settings = AT_ONCE) -> Upkeep:
     return Upkeep(fp, settings, UpkeepMetrics.on(Metrics()))
-
-
-@pytest.fixture
-def clock(database: Database) -> Iterator[Clock]:
-    with Clock(database.admin_url) as clock:
-        yield clock
 
 
 async def settle(fp: Fencepost, count: int) -> None:
