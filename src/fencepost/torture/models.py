@@ -89,30 +89,65 @@ def _holds(state: Held, operation: Operation) -> bool:
     return bool(state.token == question["token"] and state.owner == question["owner"])
 
 
+Run = tuple[int, int]
+"""Numbers that follow each other: the first, and how many."""
+
+
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A signer's nonces: the next new one, and those that were given back."""
+    """A signer's nonces: the next new one, and those that were given back, as runs in their order."""
 
     next: int
-    gaps: frozenset[int]
+    gaps: tuple[Run, ...]
 
 
 class NonceModel:
-    """reserve takes the lowest nonce that was given back, or the next new one; release gives one back."""
+    """reserve takes the lowest nonces that were given back, and then new ones; release gives some back.
+
+    A call is for any number of nonces, and happens at once.
+    """
 
     def start(self) -> Sequence:
-        return Sequence(0, frozenset())
+        return Sequence(0, ())
 
     def after(self, state: Sequence, operation: Operation) -> Iterable[Sequence]:
         if operation.what == "release":
-            nonce = int(operation.question["nonce"])
-            return [Sequence(state.next, state.gaps | {nonce})] if nonce < state.next else []
-        nonce = min(state.gaps, default=state.next)
-        if not operation.is_unknown and operation.answer != nonce:
+            given_back = [(int(first), int(count)) for first, count, _ in operation.question["runs"]]
+            if any(first + count > state.next for first, count in given_back):
+                return []
+            return [Sequence(state.next, united([*state.gaps, *given_back]))]
+        wanted = int(operation.question["count"])
+        taken, gaps = _lowest(state.gaps, wanted)
+        new = wanted - sum(count for _, count in taken)
+        if not operation.is_unknown and operation.answer != united([*taken, (state.next, new)]):
             return []
-        if nonce in state.gaps:
-            return [Sequence(state.next, state.gaps - {nonce})]
-        return [Sequence(state.next + 1, state.gaps)]
+        return [Sequence(state.next + new, gaps)]
 
     def alike(self, operation: Operation) -> Hashable:
-        return "reserve" if operation.what == "reserve" else operation.question["nonce"]
+        if operation.what == "reserve":
+            return "reserve", operation.question["count"]
+        return str(operation.question["runs"])
+
+
+def united(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """The same numbers in as few runs as there can be, in order."""
+    found: list[Run] = []
+    for first, count in sorted(run for run in runs if run[1]):
+        if found and first <= sum(found[-1]):
+            begin = found[-1][0]
+            found[-1] = (begin, max(sum(found[-1]), first + count) - begin)
+        else:
+            found.append((first, count))
+    return tuple(found)
+
+
+def _lowest(gaps: tuple[Run, ...], wanted: int) -> tuple[list[Run], tuple[Run, ...]]:
+    """So many of the lowest, if there are so many, and what is left."""
+    taken: list[Run] = []
+    for place, (first, count) in enumerate(gaps):
+        if wanted < count:
+            left = ((first + wanted, count - wanted), *gaps[place + 1 :])
+            return ([*taken, (first, wanted)] if wanted else taken), left
+        taken.append((first, count))
+        wanted -= count
+    return taken, ()

@@ -11,7 +11,7 @@ from fencepost.torture import linearizability
 from fencepost.torture.chronicle import Operation
 from fencepost.torture.effects import UNDECIDED
 from fencepost.torture.linearizability import linearizable, linearize
-from fencepost.torture.models import Held, LeaseModel, NonceModel
+from fencepost.torture.models import Held, LeaseModel, NonceModel, Run, united
 
 
 def acquire(begun: float, ended: float, owner: str, answer: Any) -> Operation:
@@ -26,12 +26,14 @@ def release(begun: float, ended: float, owner: str, token: int, answer: Any) -> 
     return Operation("release", "r", begun, ended, {"owner": owner, "token": token}, answer)
 
 
-def reserve(begun: float, ended: float, answer: int | None) -> Operation:
-    return Operation("reserve", "s", begun, ended, {}, answer)
+def reserve(begun: float, ended: float, *answer: Run, count: int = 1) -> Operation:
+    """`answer` is nothing where nobody knows it."""
+    return Operation("reserve", "s", begun, ended, {"count": count}, answer or None)
 
 
-def give_back(begun: float, ended: float, nonce: int) -> Operation:
-    return Operation("release", "s", begun, ended, {"nonce": nonce}, "released")
+def give_back(begun: float, ended: float, *runs: Run) -> Operation:
+    given_back = [[first, count, 1] for first, count in runs]
+    return Operation("release", "s", begun, ended, {"runs": given_back}, "released")
 
 
 FINE = {
@@ -113,16 +115,49 @@ def test_a_history_that_no_lease_can_have_is_refused(history: list[Operation]) -
     assert "none of these can follow" in finding.explanation
 
 
-def test_nonces_fill_gaps_first_and_go_on_behind_the_last() -> None:
-    first = [reserve(0, 1, 0), reserve(2, 3, 1), give_back(4, 5, 0)]
+def holds(*history: Operation) -> bool:
+    return linearize(history, NonceModel()).holds
 
-    assert linearize([*first, reserve(6, 7, 0), reserve(8, 9, 2)], NonceModel()).holds
-    assert not linearize([*first, reserve(6, 7, 2)], NonceModel()).holds
-    assert not linearize([*first, reserve(6, 7, 0), reserve(8, 9, 0)], NonceModel()).holds
-    assert linearize([reserve(0, math.inf, None), reserve(1, 2, 1)], NonceModel()).holds
-    given_back_twice = Operation("release", "s", 5, math.inf, {"nonce": 0})
-    assert linearize([*first, given_back_twice, reserve(6, 7, 0), reserve(8, 9, 2)], NonceModel()).holds
-    assert not linearize([reserve(0, 1, 1)], NonceModel()).holds
+
+def test_nonces_fill_gaps_first_and_go_on_behind_the_last() -> None:
+    first = [reserve(0, 1, (0, 1)), reserve(2, 3, (1, 1)), give_back(4, 5, (0, 1))]
+
+    assert holds(*first, reserve(6, 7, (0, 1)), reserve(8, 9, (2, 1)))
+    assert not holds(*first, reserve(6, 7, (2, 1)))
+    assert not holds(*first, reserve(6, 7, (0, 1)), reserve(8, 9, (0, 1)))
+    assert holds(reserve(0, math.inf), reserve(1, 2, (1, 1)))
+    assert holds(*first, give_back(5, math.inf, (0, 1)), reserve(6, 7, (0, 1)), reserve(8, 9, (2, 1)))
+    assert not holds(reserve(0, 1, (1, 1)))
+
+
+def test_many_nonces_at_once_fill_all_gaps_from_the_lowest_and_then_are_new_ones() -> None:
+    first = [reserve(0, 1, (0, 100), count=100), give_back(2, 3, (10, 20), (50, 5)), give_back(4, 5, (30, 2))]
+
+    assert holds(*first, reserve(6, 7, (10, 22), (50, 5), (100, 3), count=30), reserve(8, 9, (103, 1)))
+    assert holds(*first, reserve(6, 7, (10, 8), count=8), reserve(8, 9, (18, 14), (50, 1), count=15))
+    assert holds(*first, reserve(6, 7, (10, 22), count=22), reserve(8, 9, (50, 1)))
+    # New ones before a gap; one too few; one too many; from the middle; one that somebody holds.
+    assert not holds(*first, reserve(6, 7, (100, 30), count=30))
+    assert not holds(*first, reserve(6, 7, (10, 22), (50, 5), (100, 2), count=30))
+    assert not holds(*first, reserve(6, 7, (10, 22), (50, 5), (100, 4), count=30))
+    assert not holds(*first, reserve(6, 7, (11, 8), count=8))
+    assert not holds(*first, reserve(6, 7, (10, 23), (50, 5), (100, 2), count=30))
+
+
+def test_calls_for_many_that_are_unknown_happened_whole_or_not_at_all() -> None:
+    unknown = reserve(0, math.inf, count=1000)
+
+    assert holds(unknown, reserve(1, 2, (1000, 5), count=5))
+    assert holds(unknown, reserve(1, 2, (0, 5), count=5))
+    assert not holds(unknown, reserve(1, 2, (500, 5), count=5))
+
+
+def test_nobody_gives_back_what_was_never_given_out() -> None:
+    assert not holds(reserve(0, 1, (0, 10), count=10), give_back(2, 3, (5, 6)))
+
+
+def test_numbers_are_kept_in_as_few_runs_as_there_can_be() -> None:
+    assert united([(7, 0), (5, 2), (0, 2), (2, 3), (9, 1), (6, 1)]) == ((0, 7), (9, 1))
 
 
 def everything_tried(history: list[Operation]) -> bool:

@@ -13,7 +13,7 @@ from fencepost.torture.goals import GOALS
 from fencepost.torture.ordeal import Moment, Outcome, Plan
 from fencepost.torture.report import facts_of, keep, write
 from fencepost.torture.schedule import Role, chosen_kinds, schedule
-from fencepost.torture.systems import PLACES
+from fencepost.torture.systems import BULK, PLACES
 from fencepost.torture.verdict import Hardness, judge
 
 HARDNESS = Hardness(10.0, {"jobs": 200}, hits=3, ambiguous=4)
@@ -114,6 +114,6 @@ def test_a_goal_tells_how_much_of_it_was_reached_and_how_long_the_whole_takes(tm
 
 def test_every_goal_names_systems_and_faults_that_there_are() -> None:
     for goal in GOALS.values():
-        assert set(goal.systems) <= set(PLACES)
+        assert set(goal.systems) <= {*PLACES, *BULK}
         assert set(chosen_kinds(goal.faults)) == set(goal.faults)
         assert all(set(size.kinds) <= set(goal.faults) for size in goal.sizes)

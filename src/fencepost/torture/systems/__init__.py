@@ -16,14 +16,20 @@ PLACES = {
     "nonces": "fencepost.torture.systems.nonces:NONCES",
     "flows": "fencepost.torture.systems.flows:FLOWS",
 }
+BULK = {
+    "bulk-nonces": "fencepost.torture.systems.nonces:BULK_NONCES",
+    "bulk-flows": "fencepost.torture.systems.flows:BULK_FLOWS",
+}
+"""By the thousand, for goals of millions; only by name."""
 
 
 def system_of(name: str) -> System:
     """The system by its name, or by the place of its class."""
-    module, _, attribute = PLACES.get(name, name).partition(":")
+    places = PLACES | BULK
+    module, _, attribute = places.get(name, name).partition(":")
     if not attribute:
         raise ValueError(
-            f"There is no system {name}; allowed: {', '.join(PLACES)}, or module:attribute of one of your own"
+            f"There is no system {name}; allowed: {', '.join(places)}, or module:attribute of one of your own"
         )
     found: System = getattr(importlib.import_module(module), attribute)()
     return found

@@ -1,12 +1,13 @@
-"""Nonces: nodes that hold signers by turns, and callers that use what they get, or give it back."""
+"""Nonces: nodes that hold signers by turns, and callers that use what they get, or give it back.
+
+The bulk form has more signers and asks for a thousand nonces with each call; everything else is the same.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, LiteralString
 
@@ -20,36 +21,36 @@ from fencepost.nonces.node import Node
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer
 from fencepost.testing import Breach
-from fencepost.torture.chronicle import Chronicle, Operation
-from fencepost.torture.effects import exactly_once
+from fencepost.torture import meter
+from fencepost.torture.chronicle import Chronicle
 from fencepost.torture.linearizability import linearizable
 from fencepost.torture.manners import PATIENT, told_to_end
+from fencepost.torture.meter import Meter
 from fencepost.torture.models import NonceModel
+from fencepost.torture.nonce_ledger import GIVEN_BACK, REFUSED, Ledger, doubted, runs_of, settled
 from fencepost.torture.stage import Account, Errand, Stage
 
 CHAIN = 1
-SIGNERS = 2
-HELPING = 20
 GIVEN_BACK_EVERY = 10
 HOLD_SECONDS = 86_400.0
-REFUSED = "refused"
 
 SCHEMA: LiteralString = """
-    create table request (id bigint primary key, signer text not null, place int not null);
-    create index on request (place, signer, id);
-    create table used (id bigint generated always as identity primary key, signer text not null,
-                       request bigint not null, nonce bigint not null);
-    create index on used (signer, request);
-    grant select, insert on request, used to fencepost_app;
+    create table block (id bigint primary key, signer text not null, place int not null);
+    create index on block (place, signer, id);
+    create table used (block bigint primary key);
+    grant select, insert on block, used to fencepost_app;
+    create trigger count_used after insert on used referencing new table as inserted
+      for each statement execute function count_inserted();
+"""
+ASK: LiteralString = """
+    insert into block select n, 's' || n %% %(signers)s, n / %(signers)s %% %(places)s
+    from generate_series(%(first)s::bigint, %(last)s::bigint) n on conflict do nothing
 """
 NEXT: LiteralString = """
-    select min(r.id) from request r where r.place = %s and r.signer = %s
-    and not exists (select from used u where u.signer = r.signer and u.request = r.id)
+    select b.id from block b where b.place = %s and b.signer = %s and b.id > %s
+    and not exists (select from used u where u.block = b.id) order by b.id limit 1
 """
-USED: LiteralString = "select count(distinct (signer, request)) from used"
-ROWS: LiteralString = """
-    select signer, nonce, status, request_id, tx_hash from fencepost.signer_nonce_allocation order by 1, 2
-"""
+USED: LiteralString = "insert into used values (%s) on conflict do nothing"
 
 
 class Nonces:
@@ -60,6 +61,10 @@ class Nonces:
     uses_redis = False
     bears_clock_jumps = True
     points = ()
+    signers = 2
+    size = 1
+    """So many nonces are asked for at once: a block."""
+    helping = 20
 
     def load(self) -> None:
         """Everything is loaded with this module."""
@@ -67,110 +72,52 @@ class Nonces:
     @contextmanager
     def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
         with stage.database.connect_admin() as admin:
+            admin.execute(meter.SCHEMA)
             admin.execute(SCHEMA)
         self._asked = 0
+        self._meter = Meter()
         yield {}
 
     def serve(self, errand: Errand) -> None:
         configure_logging(level="error", form="json")
-        asyncio.run(_serve(errand))
+        asyncio.run(_serve(errand, self.signers, self.size))
 
     def ask(self, stage: Stage, turn: int) -> None:
-        ids = list(range(turn * HELPING, (turn + 1) * HELPING))
-        stage.insist(lambda: _request(stage, ids, self.processes))
-        self._asked += HELPING
+        stage.insist(lambda: self._request(stage, turn))
+        self._asked += self.helping
+
+    def _request(self, stage: Stage, turn: int) -> None:
+        first = turn * self.helping
+        facts = {"signers": self.signers, "places": self.processes}
+        with stage.connect() as connection:
+            connection.execute(ASK, {"first": first, "last": first + self.helping - 1, **facts})
 
     def account(self, stage: Stage) -> Account:
-        return Account(self._asked, int(stage.value(USED)))
+        return Account(self._asked * self.size, self._meter.read(stage) * self.size)
 
     def judge(self, stage: Stage) -> Iterable[Breach]:
-        asked = [str(number) for (number,) in stage.rows("select id from request")]
-        rows = stage.rows(ROWS)
-        consumed = [request for _, _, status, request, _ in rows if status == "CONSUMED"]
-        yield from exactly_once(asked, consumed)
-        yield from _of_rows(rows)
-        operations = [_doubted(operation) for operation in stage.chronicle.operations()]
-        yield from _of_answers(operations)
+        operations = stage.chronicle.operations()
+        yield from Ledger(stage, self.size).judge(operations)
+        known = [doubted(operation) for operation in operations]
         for signer in sorted({operation.subject for operation in operations}):
-            history = settled([operation for operation in operations if operation.subject == signer])
+            history = settled([operation for operation in known if operation.subject == signer])
             yield from linearizable(signer, history, NonceModel())
 
     def remains(self, stage: Stage) -> Iterable[Breach]:
         return ()
 
 
-def _of_rows(rows: Sequence[tuple[Any, ...]]) -> Iterable[Breach]:
-    """No nonce is left out below the highest, and each was used by the request that it was given to."""
-    highest: dict[str, int] = {}
-    for signer, nonce, status, request, tx_hash in rows:
-        if nonce != highest.get(signer, -1) + 1:
-            yield Breach("no nonce left out", signer, f"{nonce} comes after {highest.get(signer)}")
-        highest[signer] = nonce
-        if status == "CONSUMED" and tx_hash != f"tx-{request}":
-            yield Breach("used by its owner", signer, f"{nonce} of {request} was used by {tx_hash}")
+class BulkNonces(Nonces):
+    """The same by the thousand: for as many nonces as a service gives out in a year."""
+
+    name = "bulk-nonces"
+    signers = 6
+    size = 1000
+    helping = 18
+    open_max = 150_000
 
 
-def _of_answers(operations: Iterable[Operation]) -> Iterable[Breach]:
-    """Nobody was ever told a nonce, in one hold, that somebody else was told."""
-    owners: dict[tuple[Any, ...], str] = {}
-    for operation in operations:
-        if operation.what == "reserve" and not operation.is_unknown:
-            told = operation.answer
-            request = str(operation.question["request"])
-            other = owners.setdefault((operation.subject, told["nonce"], told["hold"]), request)
-            if other != request:
-                yield Breach("doubled", f"{operation.subject} {told['nonce']}", f"for {other} and {request}")
-
-
-def _doubted(operation: Operation) -> Operation:
-    """A node tries three times. The refusal is of the last try, and an earlier one may have been lost after
-    its commit: so a refusal proves nothing here."""
-    return replace(operation, ended=math.inf, answer=None) if operation.answer == REFUSED else operation
-
-
-def settled(operations: Iterable[Operation]) -> list[Operation]:
-    """What was asked again and again as the one call that it is.
-
-    A repeat by its request id answers the first reservation: that was made after the first time it was asked
-    for, and before the first time it was answered. The same holds for giving back.
-    """
-    asked: dict[Any, float] = {}
-    found: dict[Any, Operation] = {}
-    for operation in operations:
-        subject = operation.question.get("request", operation.question.get("nonce"))
-        first = asked.setdefault((operation.what, subject, operation.question.get("hold")), operation.begun)
-        if operation.is_unknown:
-            continue
-        if operation.what == "reserve":
-            name = ("reserve", operation.answer["nonce"], operation.answer["hold"])
-            answer = operation.answer["nonce"]
-            # Another reservation under the same name would be another call, asked for from now on.
-            asked.pop(("reserve", subject, None))
-        else:
-            name, answer = ("release", subject, operation.question["hold"]), operation.answer
-        before = found.get(name)
-        ended = min(operation.ended, before.ended) if before else operation.ended
-        begun = min(first, before.begun) if before else first
-        found[name] = replace(operation, begun=begun, ended=ended, answer=answer)
-    unknown = [
-        operation
-        for operation in operations
-        if operation.is_unknown and not _is_answered(operation, found.values())
-    ]
-    return sorted([*found.values(), *unknown], key=lambda operation: operation.begun)
-
-
-def _is_answered(operation: Operation, answered: Iterable[Operation]) -> bool:
-    """Whether a later call of the same name had an answer: then it is that one."""
-    return any(
-        other.what == operation.what
-        and other.question == operation.question
-        and other.begun <= operation.begun <= other.ended
-        for other in answered
-    )
-
-
-async def _serve(errand: Errand) -> None:
+async def _serve(errand: Errand, signers: int, size: int) -> None:
     stop = told_to_end()
     settings = NoncesSettings(
         node_address=f"http://node-{errand.place}",
@@ -183,66 +130,79 @@ async def _serve(errand: Errand) -> None:
     async with Fencepost(errand.database_url, settings=PATIENT) as fp:
         node = Node(fp, settings)
         await node.start()
-        caller = Caller(
-            fp, node, Chronicle(Path(errand.chronicle), f"caller-{errand.boot}"), errand.place, stop
-        )
+        chronicle = Chronicle(Path(errand.chronicle), f"caller-{errand.boot}")
+        caller = Caller(fp, node, chronicle, errand.place, size, stop)
         try:
-            await asyncio.gather(*(caller.work(Signer.of(CHAIN, f"s{n}")) for n in range(SIGNERS)))
+            await asyncio.gather(*(caller.work(Signer.of(CHAIN, f"s{n}")) for n in range(signers)))
         finally:
             await node.stop()
 
 
 class Caller:
-    """Asks its node for the requests of its place, one by one for each signer, until each is used."""
+    """Asks its node for the blocks of its place, one by one for each signer, until each is used."""
 
     def __init__(
-        self, fp: Fencepost, node: Node, chronicle: Chronicle, place: int, stop: asyncio.Event
+        self, fp: Fencepost, node: Node, chronicle: Chronicle, place: int, size: int, stop: asyncio.Event
     ) -> None:
         self._fp = fp
         self._node = node
         self._chronicle = chronicle
         self._place = place
+        self._size = size
         self._stop = stop
 
     async def work(self, signer: Signer) -> None:
+        last = -1
         while not self._stop.is_set():
-            # Whatever happens, the same request again: by its id it is the same reservation.
+            # Whatever happens, the same requests again: by their ids they are the same reservations.
             with suppress(FencepostError, psycopg.Error, TimeoutError):
-                if await self._serve_next(signer):
+                block = await self._next(signer, last)
+                if block is not None and await self._serve(signer, block):
+                    last = block
                     continue
             await asyncio.sleep(0.02)
 
-    async def _serve_next(self, signer: Signer) -> bool:
+    async def _next(self, signer: Signer, last: int) -> int | None:
         async with self._fp.transaction() as tx:
-            row = await (await tx.execute(NEXT, (self._place, signer.name))).fetchone()
-        if row is None or row[0] is None:
+            row = await (await tx.execute(NEXT, (self._place, signer.name, last))).fetchone()
+        return row and int(row[0])
+
+    async def _serve(self, signer: Signer, block: int) -> bool:
+        requests = [str(number) for number in range(block * self._size, (block + 1) * self._size)]
+        if block % GIVEN_BACK_EVERY == 3:
+            await self._give_back(signer, [request + GIVEN_BACK for request in requests])
+        told = await self._reserve(signer, requests)
+        if not await self._use(signer, [each for each in told if each.status == "HELD"]):
             return False
-        request = int(row[0])
-        if request % GIVEN_BACK_EVERY == 3:
-            await self._give_back(signer, f"{request}.0")
-        told = await self._reserve(signer, str(request))
-        if told.status == "HELD":
-            await self._node.mark_used(signer, told.nonce, told.hold, f"tx-{request}")
         async with self._fp.transaction() as tx:
-            await tx.execute(
-                "insert into used (signer, request, nonce) values (%s, %s, %s)",
-                (signer.name, request, told.nonce),
-            )
+            await tx.execute(USED, (block,))
         return True
 
-    async def _reserve(self, signer: Signer, request: str) -> Reservation:
-        operation = self._chronicle.begin("reserve", signer.name, request=request)
+    async def _use(self, signer: Signer, held: list[Reservation]) -> bool:
+        if len(held) == 1:
+            [only] = held
+            await self._node.mark_used(signer, only.nonce, only.hold, f"tx-{only.request_id}")
+            return True
+        endings = [Ending(each.nonce, each.hold, "used", f"tx-{each.request_id}") for each in held]
+        answers = await self._node.mark_many(signer, endings) if endings else []
+        return all(answer.refusal is None for answer in answers)
+
+    async def _reserve(self, signer: Signer, requests: list[str]) -> list[Reservation]:
+        operation = self._chronicle.begin("reserve", signer.name, request=requests[0], count=len(requests))
         with self._noting(operation):
-            [told] = await self._node.reserve(signer, [request])
-        self._chronicle.end(operation, {"nonce": told.nonce, "hold": told.hold})
+            told = await self._node.reserve(signer, requests)
+        assert [each.request_id for each in told] == requests, "answers come in the order of the requests"
+        self._chronicle.end(operation, runs_of(told))
         return told
 
-    async def _give_back(self, signer: Signer, request: str) -> None:
-        told = await self._reserve(signer, request)
-        operation = self._chronicle.begin("release", signer.name, nonce=told.nonce, hold=told.hold)
+    async def _give_back(self, signer: Signer, requests: list[str]) -> None:
+        told = await self._reserve(signer, requests)
+        operation = self._chronicle.begin("release", signer.name, runs=runs_of(told))
+        endings = [Ending(each.nonce, each.hold, "recyclable") for each in told]
         with self._noting(operation):
-            [answer] = await self._node.mark_many(signer, [Ending(told.nonce, told.hold, "recyclable")])
-        self._chronicle.end(operation, "released" if answer.refusal is None else REFUSED)
+            answers = await self._node.mark_many(signer, endings)
+        refused = any(answer.refusal is not None for answer in answers)
+        self._chronicle.end(operation, REFUSED if refused else "released")
 
     @contextmanager
     def _noting(self, operation: str) -> Generator[None]:
@@ -254,10 +214,5 @@ class Caller:
             raise
 
 
-def _request(stage: Stage, ids: list[int], places: int) -> None:
-    rows = [(number, f"s{number % SIGNERS}", number // SIGNERS % places) for number in ids]
-    with stage.connect() as connection, connection.cursor() as cursor:
-        cursor.executemany("insert into request values (%s, %s, %s) on conflict do nothing", rows)
-
-
 NONCES = Nonces
+BULK_NONCES = BulkNonces

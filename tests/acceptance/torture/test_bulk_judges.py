@@ -1,0 +1,258 @@
+"""The judges of the bulk forms see one wrong row, or one wrong answer, among all the right ones."""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, LiteralString
+
+import psycopg
+import pytest
+
+from fencepost import Fencepost
+from fencepost.embedded import Database
+from fencepost.nonces.node import Node
+from fencepost.nonces.settings import NoncesSettings
+from fencepost.nonces.signer import Signer
+from fencepost.testing import Clock, Proxy
+from fencepost.torture import meter
+from fencepost.torture.chronicle import Chronicle, Operation
+from fencepost.torture.stage import Account, Stage
+from fencepost.torture.systems.flows import BulkFlows
+from fencepost.torture.systems.nonces import CHAIN, BulkNonces, Caller
+
+PLACES, SIGNERS, SIZE, BLOCKS = 2, 2, 10, 24
+
+
+@pytest.fixture
+def stage(database: Database, clock: Clock, tmp_path: Path) -> Iterator[Stage]:
+    # Nobody comes by the wires: what is judged is what lies there.
+    with Proxy.for_postgres(database.url) as wire:
+        chance = random.Random(1)  # noqa: S311 - Repeatable, no secret.
+        stage = Stage("bulk", database, wire, wire, clock, tmp_path, chance, redis_address="nowhere")
+        yield stage
+        stage.close()
+
+
+class FewNonces(BulkNonces):
+    """The bulk form with blocks of ten, which a test has used up in a moment."""
+
+    signers, size, helping, processes = SIGNERS, SIZE, BLOCKS, PLACES
+
+
+@pytest.fixture
+async def nonces(stage: Stage) -> AsyncGenerator[FewNonces]:
+    system = FewNonces()
+    with system.open(stage):
+        await asyncio.to_thread(system.ask, stage, 0)
+        for place in range(PLACES):
+            async with caller(stage, place) as work:
+                await work
+        assert system.account(stage) == Account(BLOCKS * SIZE, BLOCKS * SIZE)
+        yield system
+
+
+@asynccontextmanager
+async def caller(stage: Stage, place: int) -> AsyncGenerator[asyncio.Future[Any]]:
+    """One node with its caller, who stops when nothing of his place is left."""
+    async with Fencepost(stage.database.url) as fp:
+        node = Node(fp, NoncesSettings(node_address=f"http://node-{place}", lease_seconds=10))
+        await node.start()
+        stop = asyncio.Event()
+        working = Caller(fp, node, Chronicle(stage.chronicle.path, f"c{place}"), place, SIZE, stop)
+        tasks = [asyncio.create_task(working.work(Signer.of(CHAIN, f"s{n}"))) for n in range(SIGNERS)]
+        try:
+            yield asyncio.ensure_future(used(stage, place))
+        finally:
+            stop.set()
+            await asyncio.gather(*tasks)
+            await node.stop()
+
+
+async def used(stage: Stage, place: int) -> None:
+    left: LiteralString = "select count(*) from block where place = %s and id not in (select block from used)"
+    while await asyncio.to_thread(stage.value, left, (place,)):  # noqa: ASYNC110 -- It has no signal.
+        await asyncio.sleep(0.01)
+
+
+def wreck(stage: Stage, *statements: LiteralString) -> None:
+    with stage.database.connect_admin() as admin:
+        for statement in statements:
+            assert admin.execute(statement).rowcount != 0, statement
+
+
+def rules(system: Any, stage: Stage) -> set[str]:
+    return {breach.rule for breach in system.judge(stage)}
+
+
+def retell(stage: Stage, change: Callable[[list[Operation]], None]) -> None:
+    """What the callers were told, as it would stand there if it had been told otherwise."""
+    operations = stage.chronicle.operations()
+    change(operations)
+    lines: list[dict[str, Any]] = []
+    for number, operation in enumerate(operations):
+        name = {"op": f"o{number}"}
+        about = {"what": operation.what, "subject": operation.subject, "q": operation.question}
+        lines.append({**name, **about, "at": operation.begun})
+        if not operation.is_unknown:
+            lines.append({**name, "at": operation.ended, "a": operation.answer})
+    stage.chronicle.path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def reservations(operations: list[Operation], *, given_back: bool) -> list[Operation]:
+    return [
+        operation
+        for operation in operations
+        if operation.what == "reserve" and operation.question["request"].endswith(".0") is given_back
+    ]
+
+
+async def test_an_honest_history_of_many_nonces_is_accepted(stage: Stage, nonces: FewNonces) -> None:
+    assert rules(nonces, stage) == set()
+    told = stage.chronicle.operations()
+    assert {operation.question["count"] for operation in reservations(told, given_back=False)} == {SIZE}
+    assert reservations(told, given_back=True)
+
+
+async def test_a_request_with_two_nonces_is_seen(stage: Stage, nonces: FewNonces) -> None:
+    wreck(
+        stage,
+        "drop index fencepost.nonce_allocation_request",
+        """insert into fencepost.nonce_allocation
+           select (jsonb_populate_record(a, jsonb_build_object('nonce', s.next_nonce))).*
+           from fencepost.nonce_allocation a join fencepost.nonce_signer s using (signer_id)
+           where a.status = 'CONSUMED' limit 1""",
+    )
+
+    assert rules(nonces, stage) == {"doubled"}
+
+
+async def test_a_request_without_a_nonce_is_seen(stage: Stage, nonces: FewNonces) -> None:
+    wreck(
+        stage,
+        """delete from fencepost.nonce_allocation a using fencepost.nonce_signer s
+           where s.signer_id = a.signer_id and s.signer = 's1' and a.nonce = 7""",
+    )
+
+    # Its caller was told a nonce that nobody knows of, which is as bad as one that is another's.
+    assert rules(nonces, stage) == {"lost", "no nonce left out", "doubled"}
+
+
+async def test_a_nonce_that_was_never_used_is_seen(stage: Stage, nonces: FewNonces) -> None:
+    wreck(
+        stage,
+        """update fencepost.nonce_allocation set status = 'HELD', locked_until = fencepost.clock()
+           where nonce = 7 and signer_id = 1""",
+    )
+
+    assert rules(nonces, stage) == {"lost"}
+
+
+async def test_a_nonce_that_nobody_asked_for_is_seen(stage: Stage, nonces: FewNonces) -> None:
+    wreck(stage, "delete from block where id = 5")
+
+    assert rules(nonces, stage) == {"out of nowhere"}
+
+
+async def test_a_nonce_that_somebody_else_used_is_seen(stage: Stage, nonces: FewNonces) -> None:
+    wreck(stage, "update fencepost.nonce_allocation set tx_hash = 'tx-0' where nonce = 7 and signer_id = 1")
+
+    assert rules(nonces, stage) == {"used by its owner"}
+
+
+async def test_two_callers_who_were_told_one_nonce_are_seen(stage: Stage, nonces: FewNonces) -> None:
+    def tell_one_number_less(operations: list[Operation]) -> None:
+        second = [each for each in reservations(operations, given_back=False) if each.subject == "s0"][1]
+        second.answer[0][0] -= 1
+
+    retell(stage, tell_one_number_less)
+
+    assert rules(nonces, stage) == {"doubled", "linearizable"}
+
+
+async def test_two_callers_who_both_gave_back_one_nonce_are_seen(stage: Stage, nonces: FewNonces) -> None:
+    def tell_both_the_same(operations: list[Operation]) -> None:
+        of_one = [each for each in reservations(operations, given_back=True) if each.subject == "s1"]
+        of_one[1].answer[:] = of_one[0].answer
+
+    retell(stage, tell_both_the_same)
+
+    assert "doubled" in rules(nonces, stage)
+
+
+async def test_a_call_that_stepped_over_a_gap_is_seen(stage: Stage, nonces: FewNonces) -> None:
+    """Each nonce is whose it should be, in the end; but somebody had a new one while a gap was there."""
+
+    def give_back_before(operations: list[Operation]) -> None:
+        release = next(each for each in operations if each.what == "release")
+        mine = [each for each in reservations(operations, given_back=True) if each.subject == release.subject]
+        for moved, begun in ((mine[0], 0.0), (release, 0.2)):
+            operations[operations.index(moved)] = replace(moved, begun=begun, ended=begun + 0.1)
+
+    retell(stage, give_back_before)
+
+    assert "linearizable" in rules(nonces, stage)
+
+
+RECORDS = 500
+OUT: LiteralString = """
+    insert into effect (value, arrival)
+    select key || '-' || row_number() over (partition by key order by id), id from arrival order by id
+"""
+
+
+@pytest.fixture
+def flows(stage: Stage) -> Iterator[BulkFlows]:
+    system = BulkFlows()
+    with system.open(stage):
+        wreck(stage, "insert into arrival select n, 'k' || n % 7 from generate_series(1, 500) n", OUT)
+        yield system
+
+
+RECORD_DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
+    "nothing": ("analyze effect", set()),
+    "a record comes out twice": (
+        "insert into effect (value, arrival) select value, arrival from effect where arrival = 499",
+        {"doubled"},
+    ),
+    "a record is lost": ("delete from effect where arrival = 250", {"lost"}),
+    "a record came out and never came in": (
+        "insert into effect (value, arrival) values ('k1-73', 501)",
+        {"out of nowhere"},
+    ),
+    "a record was counted with a state of before": (
+        "update effect set value = 'k5-35' where arrival = 250",
+        {"as without faults"},
+    ),
+    "two records of a key changed places": (
+        """update effect e set value = o.value, arrival = o.arrival from effect o
+           where (e.arrival, o.arrival) in ((250, 257), (257, 250))""",
+        {"order of a key"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "seen"), RECORD_DAMAGES.values(), ids=RECORD_DAMAGES)
+def test_one_wrong_record_is_seen(
+    stage: Stage, flows: BulkFlows, damage: LiteralString, seen: set[str]
+) -> None:
+    wreck(stage, damage)
+
+    assert rules(flows, stage) == seen
+
+
+def test_rows_are_counted_once_whatever_is_rolled_back_and_however_many_lines_there_are(
+    stage: Stage, flows: BulkFlows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meter, "LINES_MAX", 3)
+    reading = meter.Meter()
+    for _ in range(10):
+        wreck(stage, "insert into effect (value, arrival) values ('a', 1), ('b', 2)")
+    with stage.database.connect_admin() as admin, pytest.raises(psycopg.errors.NotNullViolation):
+        admin.execute("insert into effect (value, arrival) values ('a', 1), (null, 2)")
+
+    assert [reading.read(stage) for _ in range(3)] == [RECORDS + 20] * 3
+    assert stage.value("select count(*) from meter") == 1
