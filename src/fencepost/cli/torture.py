@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from fencepost.torture.disk import Disk
     from fencepost.torture.goals import Goal
     from fencepost.torture.ordeal import Outcome, Plan
+    from fencepost.torture.score import Score
 
 SHOWN_MAX = 20
 EXITS = {"passed": ExitCode.OK, "violated": ExitCode.PROBLEM, "void": ExitCode.VOID}
@@ -31,7 +34,10 @@ def torture(
         float | None, typer.Option("--minutes", min=0, help="How long the faults go on.")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", min=1, help="The same in seconds.", show_default="60")
+        float | None,
+        typer.Option(
+            "--seconds", min=1, help="The same in seconds.", show_default="60; a goal, until it is reached"
+        ),
     ] = None,
     faults: Annotated[
         str, typer.Option("--faults", help="Families or kinds, with commas.", show_default="all")
@@ -63,7 +69,9 @@ def torture(
     ] = None,
     result: Annotated[
         Path | None,
-        typer.Option("--result", help="A short JSON of the figures as well, to be kept."),
+        typer.Option(
+            "--result", help="A short JSON of the figures as well, to be kept; runs of a goal add up in it."
+        ),
     ] = None,
     json_output: JsonOption = False,
 ) -> None:
@@ -83,19 +91,22 @@ def torture(
     Exit codes: 0 nothing was broken; 1 something was; 8 the run was too easy to prove anything.
     """
     from fencepost.settings import Settings  # noqa: PLC0415
-    from fencepost.torture.report import facts_of, keep, write  # noqa: PLC0415 - Loads every system.
+    from fencepost.torture.report import facts_of, keep, keep_score, write  # noqa: PLC0415 - Loads every system.
     from fencepost.torture.schedule import unavailable  # noqa: PLC0415
 
     wanted = _goal(goal)
     plan, disk = _plan(
         seed,
-        _seconds(minutes, seconds),
+        _seconds(minutes, seconds, math.inf if wanted else 60.0),
         _names(faults) or (wanted.faults if wanted else ()),
         _names(systems) or (wanted.systems if wanted else ()),
         _names(points),
         _settings(setting or []),
     )
-    if wanted:
+    # With other systems, faults or settings it has the goal's pace, and is no part of it.
+    is_part = not (faults or systems or points or setting)
+    score = _score(goal, result, seed, is_part=is_part) if goal else None
+    if wanted and score:
         plan = replace(
             plan,
             gap_seconds=wanted.gap_seconds,
@@ -103,10 +114,14 @@ def torture(
             floors=wanted.floors,
             pace=wanted.pace,
         )
+        if math.isinf(plan.seconds):
+            plan = replace(plan, enough=score.enough())
     outcome = _run(plan, disk)
     facts = facts_of(outcome, unavailable(plan.kinds), goal)
     page = write(facts, Settings.load().data_directory / "torture", report)
-    if result is not None:
+    if result is not None and score and is_part:
+        keep_score(score.with_run(facts), result)
+    elif result is not None:
         keep(facts, result)
     if json_output:
         answer_json(facts)
@@ -155,13 +170,35 @@ def _goal(name: str | None) -> Goal | None:
     return GOALS[name] if name else None
 
 
+def _score(goal: str, result: Path | None, seed: int, *, is_part: bool) -> Score:
+    """What the runs before this one have reached."""
+    from fencepost.torture.report import read_score  # noqa: PLC0415
+
+    if not is_part:
+        if result is not None and result.exists() and "runs" in json.loads(result.read_text()):
+            raise Complaint(f"{result} has the runs of a goal, and this is not one of them.", ExitCode.USAGE)
+        return read_score(goal, None)
+    try:
+        score = read_score(goal, result)
+    except ValueError as error:
+        raise Complaint(str(error), ExitCode.USAGE) from error
+    if score.has_seed(seed):
+        raise Complaint(
+            f"{result} has a run with seed {seed}: the same blows would not count again. "
+            f"The next seed is {score.next_seed}.",
+            ExitCode.USAGE,
+        )
+    return score
+
+
 def _run(plan: Plan, disk: Disk | None) -> Outcome:
     from rich.console import Console  # noqa: PLC0415
 
     from fencepost.torture.ordeal import Ordeal  # noqa: PLC0415
     from fencepost.torture.screen import live_screen  # noqa: PLC0415
 
-    remark(f"Torture of {', '.join(plan.systems)} for {plan.seconds:g} s, seed {plan.seed}.")
+    length = f"for {plan.seconds:g} s" if math.isfinite(plan.seconds) else "until the goal is reached"
+    remark(f"Torture of {', '.join(plan.systems)} {length}, seed {plan.seed}.")
     with live_screen(plan, Console(stderr=True)) as watch:
         return Ordeal(plan, disk, watch).run()
 
@@ -180,12 +217,12 @@ def _tell(outcome: Outcome, page: Path) -> None:
     answer(f"Report: {page}")
 
 
-def _seconds(minutes: float | None, seconds: float | None) -> float:
+def _seconds(minutes: float | None, seconds: float | None, otherwise: float) -> float:
     if minutes is not None and seconds is not None:
         raise Complaint("Say --minutes or --seconds, not both.", ExitCode.USAGE)
     if minutes is not None:
         return minutes * 60
-    return 60.0 if seconds is None else seconds
+    return otherwise if seconds is None else seconds
 
 
 def _names(given: str) -> list[str]:

@@ -1,15 +1,14 @@
-"""How much torture is enough: sizes that a full run must reach, each with its systems, faults and pace.
+"""How much torture is enough: sizes that a goal must reach, each goal with its systems, faults and pace.
 
-A run of any length tells how much of its goal it has reached, and how many hours the whole takes at its pace.
+A run of any length brings something in; `score.py` adds up what the runs of a goal have brought in together.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from fencepost.torture.ordeal import Outcome
 from fencepost.torture.pace import Pace
 from fencepost.torture.schedule import FAMILIES
 from fencepost.torture.stage import LEASE_SECONDS
@@ -21,20 +20,38 @@ EACH_POINT = "hits of each crash point"
 
 
 @dataclass(frozen=True, slots=True)
+class Yield:
+    """What one run brought in, or several together."""
+
+    hits: Counter[str] = field(default_factory=Counter[str])
+    """By kind of fault."""
+    points: Counter[str] = field(default_factory=Counter[str])
+    """Hits by crash point."""
+    effects: int = 0
+    """Made under faults: what was made in the calm proves nothing."""
+
+    def __add__(self, other: Yield) -> Yield:
+        return Yield(self.hits + other.hits, self.points + other.points, self.effects + other.effects)
+
+
+@dataclass(frozen=True, slots=True)
 class Size:
-    """So many of what happened: effects, hits of the rarest crash point, or faults of some kinds that hit."""
+    """So many of what happened: effects, hits of every crash point, or faults of some kinds that hit."""
 
     what: str
     count: int
     kinds: Sequence[str] = ()
 
-    def reached(self, outcome: Outcome) -> int:
+    def amounts(self, brought: Yield, points: Sequence[str]) -> Mapping[str, int]:
+        """What must come to `count`: one number, or one for each of the crash points."""
         if self.what == EFFECTS:
-            return sum(outcome.effects.values())
+            return {EFFECTS: brought.effects}
         if self.what == EACH_POINT:
-            points = [point for name in outcome.plan.systems for point in system_of(name).points]
-            return min((outcome.tally.points[point] for point in points), default=0)
-        return sum(outcome.tally.hit[kind] for kind in self.kinds)
+            return {point: brought.points[point] for point in points}
+        return {self.what: sum(brought.hits[kind] for kind in self.kinds)}
+
+    def reached(self, brought: Yield, points: Sequence[str]) -> int:
+        return min(self.amounts(brought, points).values(), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +65,10 @@ class Goal:
     floors: Floors = field(default_factory=Floors)
     lease_seconds: float = LEASE_SECONDS
     pace: Pace = field(default_factory=Pace)
+
+    def points(self) -> list[str]:
+        """The crash points of its systems."""
+        return [point for name in self.systems for point in system_of(name).points]
 
 
 NETWORK = tuple(FAMILIES["network"])
@@ -124,21 +145,3 @@ GOALS: Mapping[str, Goal] = {
         lease_seconds=1.0,
     ),
 }
-
-
-def told(goal: Goal, outcome: Outcome) -> list[dict[str, Any]]:
-    """How much of each size was reached, and how long the whole takes at this pace."""
-    return [
-        {
-            "what": size.what,
-            "wanted": size.count,
-            "reached": size.reached(outcome),
-            "hours_for_all": hours(size.count, size.reached(outcome), outcome.seconds),
-        }
-        for size in goal.sizes
-    ]
-
-
-def hours(wanted: int, reached: int, seconds: float) -> float | None:
-    """None when nothing of it was reached: then nobody knows."""
-    return round(wanted / reached * seconds / 3600, 1) if reached else None

@@ -41,6 +41,7 @@ class Plan:
 
     seed: int
     seconds: float
+    """Infinite where `enough` ends it."""
     systems: Sequence[str]
     kinds: Sequence[str]
     points: Sequence[str] = ()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
+import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from fencepost.torture.goals import GOALS, told
+from fencepost.torture.goals import GOALS
 from fencepost.torture.ordeal import Outcome
 from fencepost.torture.page import page_of
+from fencepost.torture.score import Score, told, yield_of
 
 LAST = "last.json"
 BLOWS_MAX = 2000
@@ -23,12 +26,11 @@ LONG = {"schedule", "moments", "log", "rows", "goals", "not_available"}
 def facts_of(outcome: Outcome, not_available: Mapping[str, str], goal: str | None = None) -> dict[str, Any]:
     """The whole run as plain values. The console reads `name`, `rows` and `goals`."""
     judgement, tally, plan = outcome.judgement, outcome.tally, outcome.plan
-    effects = sum(outcome.effects.values())
-    return {
+    facts: dict[str, Any] = {
         "name": f"torture, seed {plan.seed}",
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "verdict": judgement.verdict,
-        "effects": effects,
+        "effects": sum(outcome.effects.values()),
         "lost": judgement.lost,
         "doubled": judgement.doubled,
         "faults": tally.hit.total(),
@@ -39,6 +41,7 @@ def facts_of(outcome: Outcome, not_available: Mapping[str, str], goal: str | Non
         "settled_after_seconds": round(outcome.settled_after, 1),
         "systems": list(plan.systems),
         "effects_by_system": dict(outcome.effects),
+        "effects_under_faults": dict(outcome.hardness.effects),
         "faults_by_kind": dict(sorted(tally.hit.items())),
         "faults_scheduled": dict(sorted(tally.struck.items())),
         "crash_points": dict(sorted(tally.points.items())),
@@ -52,8 +55,8 @@ def facts_of(outcome: Outcome, not_available: Mapping[str, str], goal: str | Non
         "void_because": list(judgement.too_easy),
         "not_available": dict(not_available),
         "replay": replay_command(outcome, goal),
-        "goal": {"name": goal, "sizes": told(GOALS[goal], outcome)} if goal else None,
         "machine": _machine(),
+        "commit": _commit(),
         "rows": _rows(outcome),
         "goals": _goals(outcome),
         "moments": [[round(moment.at, 1), sum(moment.effects.values())] for moment in outcome.moments],
@@ -62,11 +65,15 @@ def facts_of(outcome: Outcome, not_available: Mapping[str, str], goal: str | Non
         ],
         "log": outcome.log,
     }
+    if goal is None:
+        return {**facts, "goal": None}
+    return {**facts, "goal": {"name": goal, "sizes": told(GOALS[goal], yield_of(facts), facts)}}
 
 
 def replay_command(outcome: Outcome, goal: str | None = None) -> str:
     plan = outcome.plan
-    command = f"fencepost torture --seed {plan.seed} --seconds {plan.seconds:g}"
+    seconds = min(plan.seconds, math.ceil(outcome.seconds))
+    command = f"fencepost torture --seed {plan.seed} --seconds {seconds:g}"
     return (
         command
         + (f" --goal {goal}" if goal else "")
@@ -80,6 +87,20 @@ def keep(facts: Mapping[str, Any], path: Path) -> None:
     """What is worth keeping for years: the figures, without the schedule and the log."""
     short = {name: value for name, value in facts.items() if name not in LONG}
     _put(path, json.dumps(short, indent=2) + "\n")
+
+
+def read_score(name: str, path: Path | None) -> Score:
+    """The runs of a goal that are kept there. A file of something else is not written over."""
+    if path is None or not path.exists():
+        return Score(name, GOALS[name])
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    if kept.get("goal") != name or "runs" not in kept:
+        raise ValueError(f"{path} does not have the runs of the goal {name}.")
+    return Score(name, GOALS[name], kept["runs"])
+
+
+def keep_score(score: Score, path: Path) -> None:
+    _put(path, json.dumps(score.facts(), indent=2) + "\n")
 
 
 def write(facts: Mapping[str, Any], directory: Path, page: Path | None = None) -> Path:
@@ -146,3 +167,13 @@ def _machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
     }
+
+
+def _commit() -> str:
+    """Of the code that was tortured, if it lies in a repository: `+` for changes that are not committed."""
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return "unknown"
+    return done.stdout.strip() or "unknown"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 
@@ -35,7 +36,8 @@ def screen_of(plan: Plan, moment: Moment, tally: Tally) -> RenderableType:
     phase = "faults" if at < plan.seconds else "settling"
     head = Text.assemble(
         ("torture", "bold"),
-        f"  seed {plan.seed}  {phase}  {min(at, plan.seconds):.0f} of {plan.seconds:.0f} s",
+        f"  seed {plan.seed}  {phase}  {min(at, plan.seconds):.0f} s"
+        + (f" of {plan.seconds:.0f}" if math.isfinite(plan.seconds) else ""),
     )
     side_by_side = Table.grid(padding=(0, 4))
     side_by_side.add_row(

@@ -1,8 +1,10 @@
 """The report: a file for programs, a page that needs nothing from elsewhere."""
 
 import json
+import math
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from fencepost.testing import Breach
 from fencepost.torture.faults import Tally
 from fencepost.torture.goals import GOALS
 from fencepost.torture.ordeal import Moment, Outcome, Plan
-from fencepost.torture.report import facts_of, keep, write
+from fencepost.torture.report import facts_of, keep, replay_command, write
 from fencepost.torture.schedule import Role, chosen_kinds, schedule
 from fencepost.torture.systems import BULK, PLACES
 from fencepost.torture.verdict import Hardness, judge
@@ -93,23 +95,29 @@ def test_the_page_needs_nothing_from_elsewhere_and_believes_nothing(tmp_path: Pa
     assert "violated" in text
 
 
-def test_a_goal_tells_how_much_of_it_was_reached_and_how_long_the_whole_takes(tmp_path: Path) -> None:
+def test_a_goal_tells_how_much_of_it_was_reached_and_how_long_the_rest_takes() -> None:
     facts = facts_of(outcome(), {}, "crashes")
-    keep(facts, tmp_path / "results" / "kept.json")
+
+    crashes, effects, points = facts["goal"]["sizes"]
+    assert (crashes["reached"], crashes["wanted"]) == (3, 100_000)
+    assert crashes["hours_left"] == round((100_000 - 3) / 3 * 10 / 3600, 2)
+    assert effects["reached"] == 200
+    assert points == {"what": "hits of each crash point", "wanted": 500, "reached": 0, "hours_left": None}
+    assert "--goal crashes" in facts["replay"]
+
+
+def test_what_is_kept_for_years_is_short(tmp_path: Path) -> None:
+    keep(facts_of(outcome(), {}), tmp_path / "results" / "kept.json")
 
     kept = json.loads((tmp_path / "results" / "kept.json").read_text())
-    crashes, effects, points = kept["goal"]["sizes"]
-    assert (crashes["reached"], crashes["wanted"]) == (3, 100_000)
-    assert crashes["hours_for_all"] == round(100_000 / 3 * 10 / 3600, 1)
-    assert effects["reached"] == 200
-    assert points == {
-        "what": "hits of each crash point",
-        "wanted": 500,
-        "reached": 0,
-        "hours_for_all": None,
-    }
-    assert "--goal crashes" in kept["replay"]
+    assert kept["effects"] == 200
     assert "schedule" not in kept
+
+
+def test_the_command_for_a_run_that_ended_by_itself_says_how_long_it_was() -> None:
+    endless = outcome(plan=replace(outcome().plan, seconds=math.inf), seconds=12.3)
+
+    assert replay_command(endless).startswith("fencepost torture --seed 7 --seconds 13 ")
 
 
 def test_every_goal_names_systems_and_faults_that_there_are() -> None:

@@ -1,7 +1,9 @@
 """What `fencepost torture` answers: a code for each verdict, and a complaint about what does not exist."""
 
 import json
+import math
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from fencepost.cli import torture as command
 from fencepost.cli.app import run
 from fencepost.cli.exits import ExitCode
 from fencepost.testing import Breach
+from fencepost.torture.faults import Tally
 from fencepost.torture.ordeal import Outcome, Plan
 from fencepost.torture.verdict import Floors, judge
 from tests.unit.torture.test_report import HARDNESS, outcome
@@ -47,6 +50,59 @@ def test_each_verdict_has_its_exit_code(
     assert run(["torture", "--seconds", "1", "--systems", "leases", "--faults", "kill"]) == code
     facts = json.loads((tmp_path / ".fencepost" / "torture" / "last.json").read_text())
     assert facts["verdict"] == told.judgement.verdict
+
+
+PAUSES = ["torture", "--goal", "pauses", "--result", "pauses.json"]
+
+
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+    """What would have been run; each run passes."""
+    found: list[Plan] = []
+
+    def ran(plan: Plan, _disk: object) -> Outcome:
+        found.append(plan)
+        tally = Tally(hit=Counter(pause=12_000))
+        return outcome(plan=plan, tally=tally, judgement=judge([], HARDNESS, NONE))
+
+    monkeypatch.setattr(command, "_run", ran)
+    return found
+
+
+def kept() -> tuple[list[int], list[int]]:
+    facts = json.loads(Path("pauses.json").read_text())
+    return [run["seed"] for run in facts["runs"]], [size["reached"] for size in facts["sizes"]]
+
+
+def test_runs_of_a_goal_add_up_in_one_file_and_no_seed_counts_twice(plans: list[Plan]) -> None:
+    assert run([*PAUSES, "--seed", "101", "--minutes", "1"]) == ExitCode.OK
+    assert run([*PAUSES, "--seed", "102", "--seconds", "5"]) == ExitCode.OK
+    assert kept() == ([101, 102], [24_000])
+
+    assert run([*PAUSES, "--seed", "101"]) == ExitCode.USAGE
+    assert [plan.seconds for plan in plans] == [60, 5]
+
+
+def test_a_goal_without_a_time_lasts_until_what_is_missing_is_there(plans: list[Plan]) -> None:
+    run([*PAUSES, "--seed", "101", "--minutes", "1"])
+    run([*PAUSES, "--seed", "102"])
+
+    timed, endless = plans
+    assert (timed.seconds, endless.seconds) == (60, math.inf)
+    assert not timed.enough(Tally(hit=Counter(pause=20_000)), {})
+    assert not endless.enough(Tally(hit=Counter(pause=7999)), {})
+    assert endless.enough(Tally(hit=Counter(pause=8000)), {})
+
+
+def test_a_run_with_other_systems_than_the_goals_is_no_part_of_it(plans: list[Plan]) -> None:
+    run([*PAUSES, "--seed", "101", "--minutes", "1"])
+    alone = ["torture", "--goal", "pauses", "--seed", "102", "--minutes", "1", "--systems", "leases"]
+
+    assert run([*alone, "--result", "pauses.json"]) == ExitCode.USAGE
+    assert run([*alone, "--result", "other.json"]) == ExitCode.OK
+    assert kept() == ([101], [12_000])
+    assert json.loads(Path("other.json").read_text())["seed"] == 102
+    assert run([*PAUSES[:3], "--result", "other.json", "--seed", "103"]) == ExitCode.USAGE
 
 
 @pytest.mark.parametrize(
