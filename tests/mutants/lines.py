@@ -21,11 +21,12 @@ def modules() -> dict[str, Path]:
     """By its name within the package: what `make coverage` wants to be reached whole."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     patterns: list[str] = settings["tool"]["coverage"]["run"]["include"]
-    files = sorted({file for pattern in patterns for file in ROOT.glob(pattern) if file.suffix == ".py"})
+    found = {file for pattern in patterns for file in ROOT.glob(pattern)}
+    files = sorted(file for place in found for file in (place.rglob("*.py") if place.is_dir() else [place]))
     return {
         ".".join(file.relative_to(SOURCE / "fencepost").with_suffix("").parts): file
         for file in files
-        if file.name != "__init__.py"
+        if file.suffix == ".py"
     }
 
 

@@ -16,6 +16,7 @@ from tests.mutants.operators import OPERATORS, mutants
 from tests.mutants.python_operators import OPERATORS as PYTHON_OPERATORS
 from tests.mutants.python_operators import python_mutants
 from tests.mutants.subject import KERNEL, PYTHON, Modules, subject
+from tests.mutants.survey import PACKAGES as FUNCTIONS
 from tests.mutants.survey import counted, files_of, functions_of, sites
 
 FENCE = Function(
@@ -171,11 +172,23 @@ def test_every_raise_is_counted() -> None:
     assert all(any(site.statement.startswith(start) for site in found) for start in REACHED_ELSEWHERE)
 
 
+PACKAGES = ("kernel", "console", "flows", "judge", "mutations", "nonces", "orders", "players")
+
+
+def test_no_package_with_functions_is_forgotten() -> None:
+    found = {file.parents[1].name for file in FUNCTIONS.glob("*/functions/*.sql")}
+    assert found == set(PACKAGES)
+
+
 @pytest.mark.full
 @pytest.mark.timeout(3600)
-def test_every_raise_of_the_kernel_is_reached_by_a_test() -> None:
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_raise_is_reached_by_a_test(package: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.mutants", "--survey"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "tests.mutants", "--survey", "--of", package],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert done.returncode == 0, done.stdout[-5000:]
