@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import cast
 
 from tests.mutants.python_operators import PythonMutant
 
@@ -54,12 +54,11 @@ def _module(path: Path) -> ModuleType:
 
 def _function(module: ModuleType, mutant: PythonMutant) -> FunctionType:
     """The function itself, whatever it is wrapped in."""
-    found: Any = module
+    found: object = module
     for part in mutant.function.split("."):
-        inside: dict[str, Any] = vars(found)
-        found = inside[part]
+        found = cast("object", vars(found)[part])
     while not isinstance(found, FunctionType) or _key(found.__code__) != _key_of(mutant):
-        wrapped: list[Any] = [getattr(found, name, None) for name in WRAPPED_AS]
+        wrapped: list[object] = [getattr(found, name, None) for name in WRAPPED_AS]
         found = next((one for one in wrapped if one is not None), None)
         if found is None:
             raise Stillborn(mutant.name)

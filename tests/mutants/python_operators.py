@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tests.mutants.operators import short
 
@@ -109,13 +108,11 @@ def _inside(node: ast.AST, parent: ast.AST, lines: range) -> Iterator[Place]:
         # Of a block its head alone: who reaches that decides with what is wrong in it.
         lines = range(node.lineno, max(node.lineno, body[0].lineno - 1 if body else node.end_lineno or 0) + 1)
     yield Place(node, parent, lines)
-    for name, value in ast.iter_fields(node):
-        if name in {"annotation", "returns", "decorator_list"}:
-            continue
-        children: list[Any] = value if isinstance(value, list) else [value]
-        for child in children:
-            if isinstance(child, ast.AST):
-                yield from _inside(child, node, lines)
+    beside = [getattr(node, "annotation", None), getattr(node, "returns", None)]
+    beside += getattr(node, "decorator_list", [])
+    for child in ast.iter_child_nodes(node):
+        if child not in beside:
+            yield from _inside(child, node, lines)
 
 
 def _span(begins: list[int], node: ast.AST) -> tuple[int, int]:
