@@ -109,7 +109,7 @@ class Ledger:
         admin.execute(TOLD)
         with admin.cursor() as cursor, cursor.copy(COPY) as copy:
             for signer, first, given_back, place, nonce, many, hold in sorted(lines):
-                copy.write_row((signer, first + place, given_back, nonce, many, hold))
+                copy.write_row((signer, int(first) + place, given_back, nonce, many, hold))
         admin.execute(ANALYZE)
 
     def _once(self, admin: psycopg.Connection[Any]) -> Iterable[Breach]:
@@ -151,9 +151,10 @@ def runs_of(told: Iterable[Reservation]) -> Runs:
     return runs
 
 
-def _request(operation: Operation) -> tuple[int, bool]:
+def _request(operation: Operation) -> tuple[str, bool]:
+    """The first request of the block, and whether its nonces are given back."""
     name = str(operation.question["request"])
-    return int(name.removesuffix(GIVEN_BACK)), name.endswith(GIVEN_BACK)
+    return name.removesuffix(GIVEN_BACK), name.endswith(GIVEN_BACK)
 
 
 def _numbered(operation: Operation) -> Iterable[tuple[int, int, int, int]]:
@@ -216,7 +217,13 @@ def _joined(runs: Runs) -> tuple[Run, ...]:
 
 
 def _is_answered(operation: Operation, answered: Iterable[Operation]) -> bool:
-    """Whether a later call of the same name had an answer: then it is that one."""
-    return any(
-        other.what == operation.what and other.begun <= operation.begun <= other.ended for other in answered
-    )
+    """Whether a call of the same name had an answer, and it is that one.
+
+    Who keeps his nonce has reserved once, however often he asked, before the answer or after it. As another
+    call it could take any gap that somebody had left, and hide it. A name whose nonce was given back may
+    reserve again: then only what was asked before the answer is the same call.
+    """
+    same = [other for other in answered if other.what == operation.what]
+    if operation.what == "reserve" and not _request(operation)[1]:
+        return bool(same)
+    return any(other.begun <= operation.begun <= other.ended for other in same)

@@ -62,6 +62,30 @@ def test_a_refusal_of_the_last_try_proves_nothing_of_the_tries_before_it() -> No
     assert holds(first, doubted(refused), after)
 
 
+def test_asking_again_for_what_one_has_does_not_explain_a_gap_that_was_left() -> None:
+    """The second `a` was never answered: as another call it would have taken the gap."""
+    history = [
+        reserve(0, 1, "a", [0, 1, 1]),
+        reserve(2, 3, "b.0", [1, 1, 1]),
+        release(4, 5, "released", [1, 1, 1]),
+        reserve(6, math.inf, "a"),
+    ]
+
+    assert holds(*history, reserve(7, 8, "c", [1, 1, 2]))
+    assert not holds(*history, reserve(7, 8, "c", [2, 1, 1]))
+
+
+def test_asking_again_for_what_was_given_back_may_have_taken_the_gap() -> None:
+    history = [
+        reserve(0, 1, "a.0", [0, 1, 1]),
+        release(2, 3, "released", [0, 1, 1]),
+        reserve(4, math.inf, "a.0"),
+    ]
+
+    assert holds(*history, reserve(5, 6, "b", [1, 1, 1]))
+    assert holds(*history, reserve(5, 6, "b", [0, 1, 2]))
+
+
 def test_gaps_of_different_holds_are_one_run_for_the_model() -> None:
     assert holds(
         reserve(0, 1, "a", [0, 4, 1], count=4),
