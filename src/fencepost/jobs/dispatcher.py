@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from fencepost.crashpoints import crash_point
 from fencepost.drive.lanes import stream_of
@@ -22,7 +22,9 @@ PostgreSQL ends it when it has idled for half of this."""
 CROWDED_SECONDS = 0.1
 """How long to wait when jobs are due and cannot be driven: the stream is full, or another dispatcher has
 them."""
-
+INVITATION_SECONDS = 0.25
+"""While the worker of this process draws from PostgreSQL, entries are only written for its fellows: one who
+waits at the streams takes a batch, and draws as well."""
 BUSY_AT_ONCE = 2
 
 
@@ -34,23 +36,39 @@ class Dispatcher:
     """
 
     def __init__(
-        self, queue: str, database: Database, link: DriveLink, metrics: JobMetrics, settings: JobSettings
+        self,
+        queue: str,
+        database: Database,
+        link: DriveLink,
+        metrics: JobMetrics,
+        settings: JobSettings,
+        *,
+        draws: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`draws` tells whether the worker beside us claims what is pending for itself."""
         self._queue = queue
         self._topic = f"job:{queue}"
         self._database = database
         self._link = link
         self._metrics = metrics
         self._settings = settings
+        self._draws = draws
         self._asleep_until = 0.0
+        self._invited_at = 0.0
 
     async def tick(self) -> float:
         """Drive what is due; answers how long to wait for more."""
         streams = self._link.streams
         if streams is None:
             # There is nothing to drive: workers claim for themselves, and want to be called.
-            await self._fall_asleep()
-            return self._settings.poll_seconds
+            if time.monotonic() >= self._asleep_until:
+                await self._fall_asleep()
+            return self._asleep_until - time.monotonic()
+        if self._draws():
+            uninvited_seconds = self._invited_at + INVITATION_SECONDS - time.monotonic()
+            if uninvited_seconds > 0:
+                return uninvited_seconds
+            self._invited_at = time.monotonic()
         if await self._drive_some(streams) >= self._settings.batch // 2:
             await self._stay_awake()
             return 0
@@ -73,7 +91,7 @@ class Dispatcher:
 
     @property
     def _at_once(self) -> int:
-        return 1 if self._asleep_until else BUSY_AT_ONCE
+        return 1 if self._asleep_until or self._draws() else BUSY_AT_ONCE
 
     async def _drive(self, streams: Streams) -> int:
         """A batch of every lane that has some: lock, write the entries, record them, in one transaction."""

@@ -4,6 +4,10 @@ The claim is the gate. Whatever Redis delivers, once or five times, only a claim
 
     read      may be cancelled: what was delivered is pending for us, and found again
     claim     must not be: a claim whose answer nobody hears is a job that waits for the end of its lease
+
+Redis calls workers who wait. Where more is pending than they can do, nobody waits, and its part of the work
+is done for nothing. So whoever was delivered half a batch or more *draws*: he claims what is pending straight
+from PostgreSQL, behind what the streams hold, until that is less than half a batch.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 from fencepost.crashpoints import crash_point
 from fencepost.drive.lanes import LANES, stream_of
@@ -64,12 +69,18 @@ class Intake:
         self._database = database
         self._link = link
         self._metrics = metrics
-        self._places = [(queue, lane) for lane in range(len(LANES)) for queue in queues]
-        self.streams = [stream_of(settings.stream_key, queue, lane) for queue, lane in self._places]
-        self._turns = Turns([LANE_SHARES[lane] for _, lane in self._places])
+        self._queues = queues
+        self._queue_turns = Turns([1] * len(queues))
+        places = [(queue, lane) for lane in range(len(LANES)) for queue in queues]
+        self.streams = [stream_of(settings.stream_key, queue, lane) for queue, lane in places]
+        self._turns = Turns([LANE_SHARES[lane] for _, lane in places])
         # A read that blocks longer than the client waits for replies would look like a dead Redis.
         self._block_ms = round(min(BLOCK_MS, reply_seconds * 500))
-        self._idle: set[tuple[str, int]] = set()
+        self._much = settings.batch // 2
+        self.draws = False
+        """Whether more is pending than the streams bring."""
+        self._claim_turns = count()
+        self._idle: set[str] = set()
         self._unclaimed: list[Entry] = []
         # A name that was used before may have entries; one that carries a boot id has none yet.
         self._losses_seen = 0 if consumer == owner else -1
@@ -80,7 +91,8 @@ class Intake:
         return bool(self._unclaimed)
 
     async def read(self, free: int, held: Callable[[], Iterable[Entry]]) -> list[Entry]:
-        """Entries for up to `free` jobs; waits a while for the first. None of those that are `held`."""
+        """Entries for up to `free` jobs; waits a while for the first, unless we draw. None of those that are
+        `held`."""
         if self._unclaimed:
             return self._unclaimed[:free]
         streams = self._link.streams
@@ -107,6 +119,7 @@ class Intake:
             self._metrics.claims.labels(status="error", reason="db_error").inc(len(entries))
             self.keep(entries)
             raise
+        self.draws = self.draws or len(taken.claimed) >= self._much
         if self._unclaimed:
             claimed = {entry.place for entry in entries}
             self._unclaimed = [entry for entry in self._unclaimed if entry.place not in claimed]
@@ -117,17 +130,19 @@ class Intake:
         self._unclaimed = list({entry.place: entry for entry in [*self._unclaimed, *entries]}.values())
 
     async def claim_next(self, limit: int) -> Taken:
-        """Claim straight from PostgreSQL: by turns, and what one lane leaves is offered to the others."""
+        """Claim straight from PostgreSQL: by turns, and what one queue leaves is offered to the others."""
         asked_at = time.monotonic()
         claimed: list[kernel_job.Running] = []
+        self.draws = False
         try:
             await self._claim_by_turns(limit, claimed)
         except Exception as error:
             self._metrics.claims.labels(status="error", reason="db_error").inc()
             if not claimed:
                 raise
-            # What the lanes before it gave is ours, and runs.
+            # What the other queues gave is ours, and runs.
             _log.warning("claim_cut_short", error=str(error), claimed=len(claimed))
+        self.draws = len(claimed) >= self._much
         return Taken([(running, None) for running in claimed], (), (), asked_at)
 
     async def give_back(self, entries: Sequence[Entry]) -> None:
@@ -192,39 +207,42 @@ class Intake:
         return answers
 
     async def _claim_by_turns(self, limit: int, claimed: list[kernel_job.Running]) -> None:
-        """Side by side, each lane in a transaction of its own: two lanes in one would take the locks of keys
-        in another order than somebody else does."""
-        asked = [(place, part) for place, part in self._shared(limit).items() if part]
-        answers = await asyncio.gather(*(self._claim_next(*one) for one in asked), return_exceptions=True)
+        """Side by side, each queue in a transaction of its own: two queues in one would take the locks of
+        keys in another order than somebody else does."""
+        asked = [(queue, part) for queue, part in self._shared(limit).items() if part]
+        answers = await asyncio.gather(*(self._claim_lanes(*one) for one in asked), return_exceptions=True)
         failures = [answer for answer in answers if isinstance(answer, BaseException)]
-        for (place, part), answer in zip(asked, answers, strict=True):
+        for (queue, part), answer in zip(asked, answers, strict=True):
             if not isinstance(answer, BaseException):
                 claimed += answer
-                (self._idle.discard if len(answer) == part else self._idle.add)(place)
+                (self._idle.discard if len(answer) == part else self._idle.add)(queue)
         if failures:
             raise failures[0]
         emptied = self._idle & dict(asked).keys()
-        for place in self._places:
+        for queue in self._queues:
             # Less than half is left for the next time: it is not worth a commit of its own.
-            if len(claimed) * 2 < limit and place not in emptied:
-                claimed += await self._claim_next(place, limit - len(claimed))
+            if len(claimed) * 2 < limit and queue not in emptied:
+                claimed += await self._claim_lanes(queue, limit - len(claimed))
 
-    def _shared(self, limit: int) -> dict[tuple[str, int], int]:
-        """How many each place is asked for: those that had nothing for few, because the others need them."""
-        shares = dict(zip(self._places, self._turns.share(limit), strict=True))
-        busy = [place for place in self._places if place not in self._idle]
+    def _shared(self, limit: int) -> dict[str, int]:
+        """How many each queue is asked for: those that had nothing for few, because the others need them."""
+        shares = dict(zip(self._queues, self._queue_turns.share(limit), strict=True))
+        busy = [queue for queue in self._queues if queue not in self._idle]
         if not busy:
             return shares
-        kept = {place: min(shares[place], max(1, limit // 16)) for place in self._idle}
-        spared = sum(shares[place] - part for place, part in kept.items())
-        more = Turns([LANE_SHARES[lane] for _, lane in busy]).share(spared)
-        return shares | kept | {place: shares[place] + part for place, part in zip(busy, more, strict=True)}
+        kept = {queue: min(shares[queue], max(1, limit // 16)) for queue in self._idle}
+        spared = sum(shares[queue] - part for queue, part in kept.items())
+        more = Turns([1] * len(busy)).share(spared)
+        return shares | kept | {queue: shares[queue] + part for queue, part in zip(busy, more, strict=True)}
 
-    async def _claim_next(self, place: tuple[str, int], limit: int) -> list[kernel_job.Running]:
-        queue, lane = place
+    async def _claim_lanes(self, queue: str, limit: int) -> list[kernel_job.Running]:
         crash_point("jobs.claim_next.before_commit")
+        # What lies in a Redis that answers has an entry that somebody reads.
+        alone = self._link.streams is None
         answers = await self._database.run(
-            kernel_job.claim_next(queue, lane, self._owner, limit, dispatched=True)
+            kernel_job.claim_lanes(
+                queue, self._owner, limit, dispatched=alone, turn=next(self._claim_turns)
+            )
         )
         crash_point("jobs.claim_next.after_commit")
         self._count(answers)
@@ -249,14 +267,16 @@ class Intake:
     async def _read_new(self, streams: Streams, free: int) -> list[Entry]:
         parts = dict(zip(self.streams, self._turns.share(free), strict=True))
         entries = await streams.take(parts, free, self._consumer)
-        return entries or await streams.wait(
+        if entries or self.draws:
+            return entries
+        return await streams.wait(
             self.streams, self._consumer, max(1, free // len(self.streams)), self._block_ms
         )
 
     def _count(self, answers: Sequence[kernel_job.ClaimAnswer]) -> None:
-        for outcome, count in Counter(answer.outcome for answer in answers).items():
+        for outcome, many in Counter(answer.outcome for answer in answers).items():
             reason = "db_claim_reject" if outcome == "refused" else ""
-            self._metrics.claims.labels(status=outcome, reason=reason).inc(count)
+            self._metrics.claims.labels(status=outcome, reason=reason).inc(many)
 
 
 def _parse(entries: Sequence[Entry]) -> tuple[dict[int, list[Entry]], list[tuple[Entry, str]]]:

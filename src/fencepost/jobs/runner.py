@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -16,6 +17,9 @@ from fencepost.logs import get_logger
 from fencepost.tracing import is_traced, span
 
 _log = get_logger(__name__)
+AT_ONCE = 50
+"""So many are begun before the loop looks around: five hundred at once would keep the next claim, and the
+answers of PostgreSQL and Redis, waiting until the last of them has run."""
 
 
 class Runner:
@@ -30,15 +34,31 @@ class Runner:
         self._threads = threads
         self._processes = processes
         self._on_outcome = on_outcome
+        self._unbegun: deque[tuple[Active, Handler[...]]] = deque()
 
-    def start(self, began: Iterable[tuple[Active, Handler[...]]]) -> None:
+    @property
+    def is_starting(self) -> bool:
+        """Whether somebody was given to `start` who has not begun."""
+        return bool(self._unbegun)
+
+    def start(self, claimed: Iterable[tuple[Active, Handler[...]]]) -> None:
+        """Begin them in a moment: whoever called us asks for more first, so that PostgreSQL works while they
+        do."""
+        if not self._unbegun:
+            asyncio.get_running_loop().call_soon(self._start_some)
+        self._unbegun.extend(claimed)
+
+    def _start_some(self) -> None:
         loop = asyncio.get_running_loop()
         # Asked once for all of them: the question costs as much as an empty handler.
         run = self._run_traced if is_traced() else self._run
-        for active, handler in began:
+        for _ in range(min(AT_ONCE, len(self._unbegun))):
+            active, handler = self._unbegun.popleft()
             active.task = loop.create_task(run(active, handler))
             if active.job.stopped:
                 self.cancel(active)
+        if self._unbegun:
+            loop.call_soon(self._start_some)
 
     def cancel(self, active: Active) -> None:
         active.job.stop()

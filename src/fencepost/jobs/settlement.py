@@ -50,13 +50,16 @@ class Settler:
         on_settled: Callable[[Sequence[Active]], None],
         *,
         batch: int,
+        more_soon: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`more_soon` tells whether handlers are about to begin: most end at once, and their batch waits."""
         self._database = database
         self._link = link
         self._owner = owner
         self._metrics = metrics
         self._on_settled = on_settled
         self._batch = batch
+        self._more_soon = more_soon
         self._waiting: deque[tuple[Active, Outcome]] = deque()
         self._arrived = asyncio.Event()
         self._idle = asyncio.Event()
@@ -112,6 +115,9 @@ class Settler:
     async def _settle_batches(self) -> None:
         while True:
             await self._arrived.wait()
+            if self._more_soon() and len(self._waiting) < self._batch:
+                await asyncio.sleep(0)
+                continue
             batch = self._gather()
             if not self._waiting:
                 self._arrived.clear()

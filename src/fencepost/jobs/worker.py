@@ -96,7 +96,13 @@ class Worker:
         self._link = DriveLink(redis_url, metrics, settings, reply_seconds=redis_reply_seconds)
         self._listener = Listener(listen_url)
         self._settler = Settler(
-            database, self._link, self.owner, metrics, self._settled, batch=settings.batch
+            database,
+            self._link,
+            self.owner,
+            metrics,
+            self._settled,
+            batch=settings.batch,
+            more_soon=lambda: self._runner.is_starting,
         )
         self._runner = Runner(self._threads, processes, self._settler.add)
         self._intake = Intake(
@@ -110,9 +116,10 @@ class Worker:
             reply_seconds=redis_reply_seconds,
         )
         self._heartbeat = self._make_heartbeat(redis_url)
+        self._dispatches = [self._make_dispatch(queue) for queue in handlers.queues]
         self._loops = [
             *self._make_recovery(),
-            *map(self._make_dispatch, handlers.queues),
+            *self._dispatches,
             *(Loop(name, tick, metrics.loop_errors) for name, tick in (chores or {}).items()),
         ]
 
@@ -180,16 +187,25 @@ class Worker:
     async def _take(self) -> bool:
         """Read and claim, or claim straight from PostgreSQL; answers whether anything was there."""
         if self._link.streams is None and not self._intake.kept:
-            with self._capacity.reserved(self._free()) as places:
-                taken = await self._intake.claim_next(places)
-                self._begin(taken)
-            return bool(taken.claimed)
+            return await self._draw()
         free = min(self._free(), self._settings.batch)
         # What was delivered and not heard of, because we stop, is pending for us; `leave` gives it back.
         entries = await unless_set(self._stopping, self._intake.read(free, self._held))
         if entries:
             await self._accept_beside(entries)
+        elif self._intake.draws:
+            return await self._draw()
         return bool(entries)
+
+    async def _draw(self) -> bool:
+        """Claim straight from PostgreSQL."""
+        with self._capacity.reserved(self._free()) as places:
+            taken = await self._intake.claim_next(places)
+            self._begin(taken)
+        if not self._intake.draws:
+            for dispatch in self._dispatches:
+                dispatch.wake()
+        return bool(taken.claimed)
 
     def _held(self) -> list[Entry]:
         return [active.entry for active in self._active.values() if active.entry is not None]
@@ -242,8 +258,7 @@ class Worker:
             else:
                 began.append((active, handler))
         self._metrics.active.set(len(self._active))
-        # After whoever called us has asked for more: PostgreSQL works while the handlers do.
-        asyncio.get_running_loop().call_soon(self._runner.start, began)
+        self._runner.start(began)
 
     def _give_up(self, active: Active) -> None:
         """A kind without a handler: another worker may have one, so the job goes back, for longer each
@@ -294,8 +309,8 @@ class Worker:
 
     async def _drain(self) -> None:
         """Let handlers end; what does not within the time is given back, its try not counted."""
-        # What was begun a moment ago is started first.
-        await asyncio.sleep(0)
+        while self._runner.is_starting:  # noqa: ASYNC110 -- It goes on with every turn of the loop.
+            await asyncio.sleep(0)
         with suppress(Exception):
             # Entries that could not be claimed are pending for us: `leave` gives them back.
             await self._accepted()
@@ -356,7 +371,14 @@ class Worker:
         return [Loop(name, tick, self._metrics.loop_errors) for name, tick in ticks.items()]
 
     def _make_dispatch(self, queue: str) -> Loop:
-        dispatcher = Dispatcher(queue, self._database, self._link, self._metrics, self._settings)
+        dispatcher = Dispatcher(
+            queue,
+            self._database,
+            self._link,
+            self._metrics,
+            self._settings,
+            draws=lambda: self._intake.draws,
+        )
         loop = Loop("dispatch", dispatcher.tick, self._metrics.loop_errors)
         self._listener.on(f"job:{queue}", loop.wake)
         self._listener.on(f"job:{queue}", self._called.set)

@@ -26,6 +26,7 @@ JUDGING: dict[Any, Any] = {
     "job_bury": "(1, 1, 'w', 'e')",
     "job_cancel": "(1, 'carol')",
     "job_claim": "(1, 'w')",
+    "job_claim_lanes": "('mail', 'w', 1)",
     "job_claim_many": "('{1}', 'w')",
     "job_claim_next": "('mail', 1, 'w', 1)",
     "job_discard": "(1, 'carol')",

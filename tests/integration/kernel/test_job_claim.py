@@ -1,5 +1,6 @@
 """No claim, no execution; and every acquisition mints a new attempt."""
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -294,6 +295,59 @@ def test_two_claimers_without_redis_share_the_work(app: Caller, connect: Callabl
 
     assert app.column(following, OWNER) == [second]
     other.execute("rollback")
+
+
+def in_lanes(app: Caller, *counts: int) -> None:
+    for lane, count in enumerate(counts):
+        app.execute(
+            "select fencepost.job_submit_many('mail', 'send', array_fill('{}'::jsonb, array[%s]), %s)",
+            count,
+            lane,
+        )
+
+
+def by_lane(app: Caller, limit: int, turn: int | None = None) -> Counter[int]:
+    lanes = "select lane from fencepost.job_claim_lanes('mail', %s, %s, p_turn => %s)"
+    return Counter(app.column(lanes, OWNER, limit, turn))
+
+
+def test_all_lanes_are_claimed_by_one_statement_each_its_share(app: Caller) -> None:
+    in_lanes(app, 30, 30, 30, 30)
+
+    assert by_lane(app, 15) == {0: 8, 1: 4, 2: 2, 3: 1}
+
+
+def test_who_counts_his_turns_leaves_no_lane_out_for_long(app: Caller) -> None:
+    in_lanes(app, 30, 30, 30, 30)
+
+    claimed = [by_lane(app, 1, turn) for turn in range(30)]
+
+    assert sum(claimed, Counter()).keys() == {0, 1, 2, 3}
+
+
+def test_what_a_lane_has_no_jobs_for_goes_to_the_others(app: Caller) -> None:
+    in_lanes(app, 0, 3, 0, 100)
+
+    assert by_lane(app, 50) == {1: 3, 3: 47}
+    assert by_lane(app, 100) == {3: 53}
+    assert by_lane(app, 100) == {}
+
+
+def test_lanes_are_claimed_with_what_redis_held_when_it_is_gone(app: Caller, clock: Clock) -> None:
+    later = clock.now() + timedelta(seconds=10)
+    app.execute("select fencepost.job_submit('mail', 'send', '{}', p_run_at => %s)", later)
+    driven, waiting = job_calls.dispatched(app), job_calls.submit(app)
+    lanes = "select job_id from fencepost.job_claim_lanes('mail', %s, 10, null, %s)"
+
+    assert app.column(lanes, OWNER, False) == [waiting]
+    assert app.column(lanes, OWNER, True) == [driven]
+
+
+def test_lanes_of_a_paused_queue_are_left_alone(app: Caller) -> None:
+    in_lanes(app, 1, 1, 1, 1)
+    app.execute("select fencepost.queue_pause('mail', 'carol')")
+
+    assert by_lane(app, 10) == {}
 
 
 def test_two_running_rows_cannot_share_a_slot(app: Caller, admin: Caller) -> None:

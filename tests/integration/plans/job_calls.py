@@ -60,6 +60,16 @@ JOBS = (
     ),
     HotCall("job_claim_next", "select * from fencepost.job_claim_next('hot', 1, 'owner', %s)", plain(BATCH)),
     HotCall(
+        "job_claim_lanes",
+        "select * from fencepost.job_claim_lanes('hot', 'owner', %s, null, true)",
+        plain(BATCH),
+    ),
+    HotCall(
+        "job_claim_lanes of dispatched jobs",
+        "select * from fencepost.job_claim_lanes('queue-10', 'owner', 20, null, true)",
+        plain(),
+    ),
+    HotCall(
         "job_claim_next of dispatched jobs",
         "select * from fencepost.job_claim_next('queue-10', 1, 'owner', 20, null, true)",
         plain(),

@@ -22,13 +22,25 @@ from tests.unit.jobs.stand_ins import Counted, FakeDatabase, FakeLink, held
 class Desk:
     """A settler between a database and streams that do what the test says."""
 
-    def __init__(self, answer: Callable[[Call[Any]], Any], *, batch: int = 100) -> None:
+    def __init__(
+        self,
+        answer: Callable[[Call[Any]], Any],
+        *,
+        batch: int = 100,
+        more_soon: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.database = FakeDatabase(answer)
         self.link = FakeLink()
         self.counted = Counted()
         self.settled: list[Active] = []
         self.settler = Settler(
-            self.database, self.link.link, "me", self.counted.jobs, self.settled.extend, batch=batch
+            self.database,
+            self.link.link,
+            "me",
+            self.counted.jobs,
+            self.settled.extend,
+            batch=batch,
+            more_soon=more_soon,
         )
 
     @asynccontextmanager
@@ -64,6 +76,20 @@ def refuse(reason: str) -> Callable[[Call[Any]], Any]:
         return [Left(job_id, None, reason) for job_id in call.arguments[0]]
 
     return answer
+
+
+@pytest.mark.parametrize(("batch", "calls"), [(100, 1), (2, 2)])
+async def test_while_handlers_begin_their_outcomes_are_waited_for_up_to_a_batch(
+    batch: int, calls: int
+) -> None:
+    coming = [held(job_id) for job_id in (1, 2, 3)]
+    desk = Desk(accept, batch=batch, more_soon=lambda: bool(coming))
+    async with desk.open():
+        while coming:
+            desk.settler.add(*finish(coming.pop(0)))
+            for _ in range(5):
+                await asyncio.sleep(0)
+    assert desk.database.functions == ["job_finish_many"] * calls
 
 
 async def test_a_batch_of_finishes_is_one_call_and_then_one_acknowledgement() -> None:

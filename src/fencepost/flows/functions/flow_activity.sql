@@ -13,7 +13,7 @@ begin
   perform fencepost._check_tokens('tokens', p_tokens);
   perform fencepost._check_lengths('tokens', cardinality(p_resources), cardinality(p_tokens));
   perform fencepost._check_lengths('activities', cardinality(p_resources), cardinality(p_activities));
-  perform fencepost._check_json('activities', a.activity, 1048576) from unnest(p_activities) a (activity);
+  perform fencepost._check_documents('activities', p_activities, 1048576);
   for v_told in select a.resource, a.token, a.activity from unnest(p_resources, p_tokens, p_activities)
                 a (resource, token, activity) order by a.resource loop
     perform 1 from fencepost.lease l where l.resource = v_told.resource and l.token = v_told.token for key share;

@@ -50,6 +50,27 @@ begin
   end if;
 end $$;
 
+-- Many of them: one look for all, and only what is wrong is looked at one by one. A function for each element costs more
+-- than what the hot functions do with it. p_optional lets nulls pass.
+create or replace function fencepost._check_texts(p_field text, p_values text[], p_bytes_max integer, p_optional boolean default false)
+returns void
+language plpgsql immutable
+as $$
+begin
+  if exists (select 1 from unnest(p_values) v where v = '' or octet_length(v) > p_bytes_max or (v is null and not p_optional)) then
+    perform fencepost._check_text(p_field, v, p_bytes_max) from unnest(p_values) v where v is not null or not p_optional;
+  end if;
+end $$;
+
+create or replace function fencepost._check_documents(p_field text, p_values jsonb[], p_bytes_max integer) returns void
+language plpgsql immutable
+as $$
+begin
+  if exists (select 1 from unnest(p_values) v where pg_column_size(v) > p_bytes_max) then
+    perform fencepost._check_json(p_field, v, p_bytes_max) from unnest(p_values) v;
+  end if;
+end $$;
+
 -- A duration: longer than nothing, not longer than p_max.
 create or replace function fencepost._check_duration(p_field text, p_value interval, p_max interval) returns void
 language plpgsql immutable

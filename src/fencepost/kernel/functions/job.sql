@@ -92,10 +92,10 @@ begin
   perform fencepost._check_lengths('unique_keys', v_count, coalesce(cardinality(p_unique_keys), v_count));
   perform fencepost._check_lengths('concurrency_keys', v_count, coalesce(cardinality(p_concurrency_keys), v_count));
   perform fencepost._check_lengths('headers', v_count, coalesce(cardinality(p_headers), v_count));
-  perform fencepost._check_json('payload', p, 1048576) from unnest(p_payloads) p;
-  perform fencepost._check_json('headers', h, 16384) from unnest(p_headers) h;
-  perform fencepost._check_text('unique_key', k, 512) from unnest(p_unique_keys) k where k is not null;
-  perform fencepost._check_text('concurrency_key', k, 512) from unnest(p_concurrency_keys) k where k is not null;
+  perform fencepost._check_documents('payload', p_payloads, 1048576);
+  perform fencepost._check_documents('headers', p_headers, 16384);
+  perform fencepost._check_texts('unique_key', p_unique_keys, 512, true);
+  perform fencepost._check_texts('concurrency_key', p_concurrency_keys, 512, true);
   if p_payloads is null or array_position(p_payloads, null) is not null then
     raise exception 'payload must not be null.' using errcode = 'ZF100', detail = '{"field": "payload"}';
   end if;
@@ -170,8 +170,9 @@ end $$;
 
 -- Share places among lanes by 8, 4, 2 and 1; what a lane has no jobs for goes to the others, in the same way. A place that
 -- cannot be divided falls to one of them by lot: given to the urgent one each time, the others would starve wherever
--- places come one by one. Each lane gets its share on average, and never differs from it by a whole place.
-create or replace function fencepost._lane_parts(p_places integer, p_wanted integer[]) returns integer[]
+-- places come one by one. Each lane gets its share on average, and never differs from it by a whole place. Whoever asks
+-- again and again says the how-manieth time it is: lots that lie a golden section apart leave no lane out for long.
+create or replace function fencepost._lane_parts(p_places integer, p_wanted integer[], p_turn bigint) returns integer[]
 language plpgsql volatile
 as $$
 declare
@@ -189,7 +190,7 @@ begin
     exit when v_left <= 0 or v_total is null;
     v_places := v_left;
     v_below := 0;
-    v_lot := random();
+    v_lot := coalesce(p_turn * 0.6180339887498949::double precision, random());
     for l in 1 .. 4 loop
       continue when p_wanted[l] <= v_parts[l];
       v_part := floor((v_below + c_shares[l])::double precision * v_places / v_total + v_lot)
@@ -222,7 +223,7 @@ begin
         select 1 from fencepost.job_waiting w
         where w.queue = p_queue and w.lane = l and w.dispatched_at is null and w.run_at <= v_now
         limit least(p_limit, v_room)) due)::integer
-      from generate_series(0, 3) l order by l));
+      from generate_series(0, 3) l order by l), null);
   end if;
   for v_lane in 0 .. 3 loop
     return query select v_lane, d.job_id from fencepost.job_dispatch(p_queue, v_lane, v_parts[v_lane + 1], p_patience) d;
@@ -243,7 +244,7 @@ begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('incarnation', p_incarnation, 128);
   perform fencepost._check_lengths('entry_ids', cardinality(p_ids), cardinality(p_entry_ids));
-  perform fencepost._check_text('entry_ids', e, 64) from unnest(p_entry_ids) e;
+  perform fencepost._check_texts('entry_ids', p_entry_ids, 64);
   with asked as materialized (
     select a.job_id, a.entry_id from unnest(p_ids, p_entry_ids) a (job_id, entry_id) order by a.job_id
   )

@@ -5,8 +5,9 @@
 
 -- The one place where a job becomes running. Waiting rows are deleted and running rows inserted by one statement; the
 -- index scan over the ids locks them in order of id, which the function-level plan settings pin. What is left over
--- (concurrency keys, paused queues, expired holders, everything refused) is looked at one by one.
-create or replace function fencepost._job_claim(p_ids bigint[], p_owner text, p_lease interval)
+-- (concurrency keys, paused queues, expired holders, everything refused) is looked at one by one. Refusals are recorded
+-- here where p_note says so: one more walk over all answers, to find the few, would cost as much as the claim.
+create or replace function fencepost._job_claim(p_ids bigint[], p_owner text, p_lease interval, p_note boolean)
 returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
                payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
 language plpgsql volatile
@@ -62,12 +63,18 @@ begin
     -- A lost job that has no tries left ends here.
     perform fencepost._batch_lock(array(select r.job_id from fencepost.job_running r where r.job_id = any (p_ids)
                                         and r.job_id <> all (v_claimed) and r.expires_at <= v_now));
-    return query
+    for job_id, outcome, refusal, attempt, tries, queue, lane, kind, payload, headers, lease, expires_at, submitted_at in
     select c.* from (
       select a.job_id from (select distinct i as job_id from unnest(p_ids) i where i <> all (v_claimed)) a
       left join fencepost.job j on j.job_id = a.job_id
       order by hashtextextended(j.concurrency_key, 9203), a.job_id
-    ) rest cross join lateral fencepost._job_claim_one(rest.job_id, p_owner, p_lease) c;
+    ) rest cross join lateral fencepost._job_claim_one(rest.job_id, p_owner, p_lease) c loop
+      if p_note and refusal is not null then
+        perform fencepost._refusal_note(refusal, 'job', job_id::text, p_owner, jsonb_build_object('owner', p_owner),
+                                        fencepost._job_seen(job_id));
+      end if;
+      return next;
+    end loop;
   end if;
 end $$;
 
@@ -184,7 +191,7 @@ declare
   v record;
 begin
   perform fencepost._check_token('id', p_id);
-  select * into v from fencepost._job_claim(array[p_id], p_owner, p_lease);
+  select * into v from fencepost._job_claim(array[p_id], p_owner, p_lease, false);
   if v.outcome <> 'claimed' then
     perform fencepost._refuse(coalesce(v.refusal, 'in_flight'), 'job', p_id::text, jsonb_build_object('owner', p_owner),
                               fencepost._job_seen(p_id));
@@ -197,55 +204,95 @@ end $$;
 create or replace function fencepost.job_claim_many(p_ids bigint[], p_owner text, p_lease interval default null)
 returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
                payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
-language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
-as $$
-#variable_conflict use_column
-declare
-  v_noted integer := 0;
-  v       record;
-begin
-  for v in select * from fencepost._job_claim(p_ids, p_owner, p_lease) loop
-    if v.refusal is not null then
-      perform fencepost._refusal_note(v.refusal, 'job', v.job_id::text, p_owner, jsonb_build_object('owner', p_owner),
-                                      fencepost._job_seen(v.job_id));
-    end if;
-    job_id := v.job_id; outcome := v.outcome; refusal := v.refusal; attempt := v.attempt; tries := v.tries; queue := v.queue;
-    lane := v.lane; kind := v.kind; payload := v.payload; headers := v.headers; lease := v.lease;
-    expires_at := v.expires_at; submitted_at := v.submitted_at;
-    return next;
-  end loop;
-end $$;
+language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$ select * from fencepost._job_claim(p_ids, p_owner, p_lease, true) $$;
 
--- Claim straight from here, without Redis: the due jobs of one lane, oldest first. With p_dispatched also those whose
--- entries lie in a Redis that cannot be reached. Served by job_waiting_pending and job_waiting_dispatched.
-create or replace function fencepost.job_claim_next(
-  p_queue text, p_lane integer, p_owner text, p_limit integer, p_lease interval default null, p_dispatched boolean default false
-) returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
-                 payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
-language plpgsql volatile security definer
-set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off
+-- The jobs of one lane that are due, oldest first, locked; with p_dispatched also those whose entries lie in a Redis that
+-- cannot be reached. Served by job_waiting_pending and job_waiting_dispatched.
+create or replace function fencepost._job_due(p_queue text, p_lane integer, p_limit integer, p_dispatched boolean, p_now timestamptz)
+returns bigint[]
+language plpgsql volatile
+set enable_seqscan = off
 as $$
-#variable_conflict use_column
 declare
-  v_now timestamptz := fencepost.clock();
   v_ids bigint[];
 begin
-  perform fencepost._require_read_committed();
-  perform fencepost._check_text('owner', p_owner, 256);
-  perform fencepost._check_limit(p_limit);
-  if exists (select 1 from fencepost.job_queue q where q.queue = p_queue and q.paused_at is not null) then
-    return;
-  end if;
-  p_limit := least(p_limit, fencepost._rate_room(p_queue, v_now, false));
   v_ids := array(select w.job_id from fencepost.job_waiting w
-    where w.queue = p_queue and w.lane = p_lane and w.dispatched_at is null and w.run_at <= v_now
+    where w.queue = p_queue and w.lane = p_lane and w.dispatched_at is null and w.run_at <= p_now
     order by w.run_at, w.job_id limit p_limit for update skip locked);
   if p_dispatched and cardinality(v_ids) < p_limit then
     v_ids := v_ids || array(select w.job_id from fencepost.job_waiting w
       where w.queue = p_queue and w.lane = p_lane and w.dispatched_at is not null
       order by w.dispatched_at, w.job_id limit p_limit - cardinality(v_ids) for update skip locked);
   end if;
-  if v_ids <> '{}' then
-    return query select * from fencepost.job_claim_many(v_ids, p_owner, p_lease);
+  return v_ids;
+end $$;
+
+-- Claim straight from here, without Redis: the due jobs of one lane.
+create or replace function fencepost.job_claim_next(
+  p_queue text, p_lane integer, p_owner text, p_limit integer, p_lease interval default null, p_dispatched boolean default false
+) returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
+                 payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_now   timestamptz := fencepost.clock();
+  v_limit integer := fencepost._job_claim_room(p_queue, p_owner, p_limit, v_now);
+begin
+  if v_limit > 0 then
+    return query select * from fencepost._job_claim(
+      fencepost._job_due(p_queue, p_lane, v_limit, p_dispatched, v_now), p_owner, p_lease, true);
   end if;
+end $$;
+
+-- The same for every lane of a queue, p_limit in all: they share the places as _lane_parts says, and what one lane has no
+-- jobs for goes to the others; p_turn counts the calls of one caller. One statement, so the locks of all their keys are
+-- taken in one order.
+create or replace function fencepost.job_claim_lanes(
+  p_queue text, p_owner text, p_limit integer, p_lease interval default null, p_dispatched boolean default false,
+  p_turn bigint default null
+) returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
+                 payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off set enable_bitmapscan = off
+as $$
+declare
+  v_now   timestamptz := fencepost.clock();
+  v_limit integer := fencepost._job_claim_room(p_queue, p_owner, p_limit, v_now);
+  v_due   integer[];
+  v_parts integer[];
+  v_ids   bigint[] := '{}';
+begin
+  if v_limit = 0 then
+    return;
+  end if;
+  v_due := array(
+    select (select count(*) from (
+              select 1 from fencepost.job_waiting w
+              where w.queue = p_queue and w.lane = l and w.dispatched_at is null and w.run_at <= v_now limit v_limit) pending)
+         + (select count(*) from (
+              select 1 from fencepost.job_waiting w
+              where p_dispatched and w.queue = p_queue and w.lane = l and w.dispatched_at is not null limit v_limit) dispatched)
+    from generate_series(0, 3) l order by l);
+  v_parts := fencepost._lane_parts(v_limit, v_due, p_turn);
+  for v_lane in 0 .. 3 loop
+    if v_parts[v_lane + 1] > 0 then
+      v_ids := v_ids || fencepost._job_due(p_queue, v_lane, v_parts[v_lane + 1], p_dispatched, v_now);
+    end if;
+  end loop;
+  return query select * from fencepost._job_claim(v_ids, p_owner, p_lease, true) where v_ids <> '{}';
+end $$;
+
+-- How many of p_limit may be claimed: none of a paused queue, and no more than its rate has room for.
+create or replace function fencepost._job_claim_room(p_queue text, p_owner text, p_limit integer, p_now timestamptz) returns integer
+language plpgsql volatile
+as $$
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('owner', p_owner, 256);
+  perform fencepost._check_limit(p_limit);
+  if exists (select 1 from fencepost.job_queue q where q.queue = p_queue and q.paused_at is not null) then
+    return 0;
+  end if;
+  return least(p_limit, fencepost._rate_room(p_queue, p_now, false));
 end $$;

@@ -94,10 +94,8 @@ begin
   perform fencepost._check_lengths('attempts', cardinality(p_ids), cardinality(p_attempts));
   perform fencepost._check_lengths('statuses', cardinality(p_ids), coalesce(cardinality(p_statuses), cardinality(p_ids)));
   perform fencepost._check_lengths('results', cardinality(p_ids), coalesce(cardinality(p_results), cardinality(p_ids)));
-  if exists (select 1 from unnest(p_results) r where pg_column_size(r) > 65536) then
-    perform fencepost._check_json('result', r, 65536) from unnest(p_results) r;
-  end if;
-  perform fencepost._check_text('final_status', s, 64) from unnest(p_statuses) s where s is not null;
+  perform fencepost._check_documents('result', p_results, 65536);
+  perform fencepost._check_texts('final_status', p_statuses, 64, true);
   with asked as materialized (
     select a.job_id, a.attempt, coalesce(a.status, 'ok') as status, a.result
     from unnest(p_ids, p_attempts, p_statuses, p_results) a (job_id, attempt, status, result) order by a.job_id

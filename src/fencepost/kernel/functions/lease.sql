@@ -202,7 +202,7 @@ begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('owner', p_owner, 256);
   perform fencepost._check_duration('ttl', p_ttl, interval '1 day');
-  perform fencepost._check_text('resource', r, 512) from unnest(p_resources) r;
+  perform fencepost._check_texts('resource', p_resources, 512);
   perform 1 from fencepost.lease l where l.resource = any (p_resources) order by l.resource for no key update;
   v_now := fencepost.clock();
   with renewed as (
@@ -283,7 +283,7 @@ begin
   perform fencepost._check_lengths('tokens', cardinality(p_resources), cardinality(p_tokens));
   perform fencepost._require_read_committed();
   perform fencepost._check_text('owner', p_owner, 256);
-  perform fencepost._check_text('resource', r, 512) from unnest(p_resources) r;
+  perform fencepost._check_texts('resource', p_resources, 512);
   perform 1 from fencepost.lease l where l.resource = any (p_resources) order by l.resource for no key update;
   for v_asked in select a.resource, a.token from unnest(p_resources, p_tokens) a (resource, token) order by a.resource loop
     select * into v from fencepost._lease_release_try(v_asked.resource, p_owner, v_asked.token);

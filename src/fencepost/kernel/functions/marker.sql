@@ -105,9 +105,9 @@ begin
   perform fencepost._check_lengths('responses', cardinality(p_keys), coalesce(cardinality(p_responses), cardinality(p_keys)));
   perform fencepost._require_read_committed();
   perform fencepost._check_text('scope', p_scope, 256);
-  perform fencepost._check_text('key', k, 512) from unnest(p_keys) k;
-  perform fencepost._check_text('digest', d, 256) from unnest(p_digests) d where d is not null;
-  perform fencepost._check_json('response', r, 8192) from unnest(p_responses) r;
+  perform fencepost._check_texts('key', p_keys, 512);
+  perform fencepost._check_texts('digest', p_digests, 256, true);
+  perform fencepost._check_documents('response', p_responses, 8192);
   v_now := fencepost.clock();
   -- The common case, keys that nobody has used, in one statement.
   with free as materialized (

@@ -97,13 +97,13 @@ begin
   perform fencepost._outbox_check_channel(p_channel);
   perform fencepost._check_lengths('keys', cardinality(p_payloads), coalesce(cardinality(p_keys), cardinality(p_payloads)));
   perform fencepost._check_lengths('headers', cardinality(p_payloads), coalesce(cardinality(p_headers), cardinality(p_payloads)));
-  perform fencepost._check_json('payloads', p.payload, 1048576) from unnest(p_payloads) p (payload);
-  perform fencepost._check_json('headers', h.headers, 16384) from unnest(p_headers) h (headers);
+  perform fencepost._check_documents('payloads', p_payloads, 1048576);
+  perform fencepost._check_documents('headers', p_headers, 16384);
   perform fencepost._check_moment('not_before', p_not_before);
   if p_payloads is null or array_position(p_payloads, null) is not null then
     raise exception 'payloads must not be null, nor hold a null.' using errcode = 'ZF100', detail = '{"field": "payloads"}';
   end if;
-  perform fencepost._check_text('keys', k.key, 512) from unnest(p_keys) k (key) where k.key is not null;
+  perform fencepost._check_texts('keys', p_keys, 512, true);
   perform pg_advisory_xact_lock(h.hash) from (
     select distinct fencepost._outbox_key_hash(p_channel, k.key) as hash from unnest(p_keys) k (key)
     where k.key is not null order by 1) h;

@@ -18,7 +18,7 @@ as $$
 begin
   perform fencepost._check_lengths('per_second', cardinality(p_kinds), cardinality(p_per_second));
   perform fencepost._check_lengths('bursts', cardinality(p_kinds), cardinality(p_bursts));
-  perform fencepost._check_text('kind', k, 256) from unnest(p_kinds) k;
+  perform fencepost._check_texts('kind', p_kinds, 256);
   perform fencepost._check_rate(d.per_second, d.burst) from unnest(p_per_second, p_bursts) d (per_second, burst)
     where d.per_second is not null;
   delete from fencepost.job_rate r using unnest(p_kinds, p_per_second) d (kind, per_second)

@@ -155,6 +155,33 @@ def claim_next(
     )
 
 
+def claim_lanes(
+    queue: str,
+    owner: str,
+    limit: int,
+    *,
+    lease_seconds: float | None = None,
+    dispatched: bool = False,
+    turn: int | None = None,
+) -> Call[list[ClaimAnswer]]:
+    """The same for all lanes of a queue, which share the places. Whoever asks often counts his turns, and no
+    lane is left out for long."""
+    return Call(
+        "select job_id, attempt, tries, queue, lane, kind, payload::text, headers::text, lease, expires_at,"
+        " submitted_at, outcome, refusal from fencepost.job_claim_lanes"
+        "(%s::text, %s::text, %s::integer, %s::interval, %s::boolean, %s::bigint)",
+        (
+            text("queue", queue),
+            text("owner", owner),
+            limit,
+            optional_duration("lease", lease_seconds),
+            dispatched,
+            turn,
+        ),
+        _claim_answers,
+    )
+
+
 def renew(job_id: int, attempt: int, owner: str) -> Call[Renewed]:
     return Call(
         "select %s::bigint, expires_at, cancel_requested, null"

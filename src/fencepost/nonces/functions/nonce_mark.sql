@@ -194,7 +194,7 @@ begin
   perform fencepost._check_lengths('events', cardinality(p_nonces), cardinality(p_events));
   perform fencepost._check_lengths('tx_hashes', cardinality(p_nonces), coalesce(cardinality(p_tx_hashes), cardinality(p_nonces)));
   perform fencepost._check_word('events', e.event, '{used, recyclable}') from unnest(p_events) e (event);
-  perform fencepost._check_text('tx_hash', h.hash, 128) from unnest(p_tx_hashes) h (hash) where h.hash is not null;
+  perform fencepost._check_texts('tx_hash', p_tx_hashes, 128, true);
   v_id := fencepost._nonce_fence('mark', p_chain_id, p_signer, p_owner, p_token);
   v_bound := array(select t.nonce from fencepost.nonce_transaction t
                    where t.signer_id = v_id and t.state in ('BOUND', 'MINED') and t.nonce = any (p_nonces));

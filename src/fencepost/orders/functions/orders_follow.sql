@@ -91,7 +91,7 @@ begin
   perform fencepost._check_lengths('overs', cardinality(p_ids), cardinality(p_overs));
   perform fencepost._check_lengths('delays', cardinality(p_ids), cardinality(p_delays));
   perform fencepost._check_lengths('weather', cardinality(p_ids), cardinality(p_weather));
-  perform fencepost._check_json('results', x, 65536) from unnest(p_results) x;
+  perform fencepost._check_documents('results', p_results, 65536);
   perform fencepost._check_wait('delays', coalesce(d, interval '0'), interval '10 years') from unnest(p_delays) d;
   perform 1 from fencepost.orders_following f where f.order_id = any (p_ids) order by f.order_id for update;
   v_now := fencepost.clock();

@@ -1,0 +1,134 @@
+"""A backlog is claimed where it lies, and Redis calls those who wait."""
+
+import asyncio
+
+import pytest
+
+from fencepost.jobs.dispatcher import INVITATION_SECONDS, Dispatcher
+from fencepost.jobs.drive_link import DriveLink
+from fencepost.jobs.job import Job
+from fencepost.jobs.metrics import JobMetrics
+from fencepost.kernel import job as kernel_job
+from fencepost.kernel.call import Json
+from fencepost.metrics import Metrics
+from tests.integration.jobs.scene import Scene, quick
+
+BATCH = 10
+BACKLOG = 400
+HAND_DRIVEN = quick(batch=BATCH)
+
+
+def declare(scene: Scene) -> list[int]:
+    ran: list[int] = []
+
+    @scene.fp.job("default", lease=5)
+    async def note(job: Job) -> None:
+        ran.append(job.id)
+
+    return ran
+
+
+async def submit(scene: Scene, count: int) -> list[int]:
+    payload: dict[str, Json] = {}
+    submitted = await scene.fp.run(kernel_job.submit_many("default", "note", [payload] * count))
+    return [job.job_id for job in submitted]
+
+
+def driven(scene: Scene) -> float:
+    return scene.metric("api_outbox_dispatch_total", status="ok", reason="")
+
+
+async def test_a_backlog_is_claimed_where_it_lies(scene: Scene) -> None:
+    ran = declare(scene)
+    jobs = await submit(scene, BACKLOG)
+
+    async with scene.working(quick(batch=BATCH, concurrency=BATCH * 4)):
+        await scene.until_all_ended()
+        await scene.until_empty()
+
+    assert sorted(ran) == jobs
+    assert 0 < driven(scene) < BACKLOG / 2
+
+
+async def test_who_has_drawn_all_there_was_is_called_by_redis_again(scene: Scene) -> None:
+    ran = declare(scene)
+    async with scene.working(quick(batch=BATCH, concurrency=BATCH * 4)):
+        await submit(scene, BACKLOG)
+        await scene.until_all_ended()
+        before = driven(scene)
+        for _ in range(3):
+            await submit(scene, 1)
+            await scene.until_all_ended()
+
+    assert len(ran) == BACKLOG + 3
+    assert driven(scene) == before + 3
+
+
+async def test_who_has_few_places_does_not_draw(scene: Scene) -> None:
+    """He would ask PostgreSQL for every one of them."""
+    ran = declare(scene)
+    await submit(scene, 40)
+
+    async with scene.working(quick(batch=BATCH, concurrency=BATCH // 2 - 1)):
+        await scene.until_all_ended()
+
+    assert len(ran) == driven(scene) == 40
+
+
+async def test_what_lies_in_the_streams_is_not_drawn_past_them(scene: Scene, redis_url: str) -> None:
+    declare(scene)
+    theirs = await submit(scene, BATCH)
+    await drive(scene, redis_url, draws=False)
+    [stream] = scene.redis.scan_iter(_type="stream")
+    scene.redis.xgroup_create(stream, HAND_DRIVEN.stream_group, "0")
+    scene.redis.xreadgroup(HAND_DRIVEN.stream_group, "a fellow", {stream: ">"})
+    await submit(scene, BACKLOG)
+
+    async with scene.working(quick(batch=BATCH, concurrency=BATCH * 4, reclaim_grace_seconds=60)):
+        await scene.until("only theirs are left", lambda: scene.left() == len(theirs))
+
+    assert driven(scene) < BACKLOG / 2
+    assert {scene.job(job_id).state for job_id in theirs} == {"dispatched"}
+
+
+async def drive(scene: Scene, redis_url: str, *, draws: bool, ticks: int = 1) -> list[float]:
+    metrics = JobMetrics.on(Metrics())
+    link = DriveLink(redis_url, metrics, HAND_DRIVEN, reply_seconds=5)
+    await link.probe()
+    dispatcher = Dispatcher("default", scene.fp, link, metrics, HAND_DRIVEN, draws=lambda: draws)
+    try:
+        return [await dispatcher.tick() for _ in range(ticks)]
+    finally:
+        await link.close()
+
+
+@pytest.mark.parametrize(("draws", "entries"), [(True, BATCH), (False, BATCH * 4)])
+async def test_while_its_worker_draws_a_dispatcher_only_invites(
+    scene: Scene, redis_url: str, draws: bool, entries: int
+) -> None:
+    await submit(scene, BACKLOG)
+
+    *_, rest_seconds = await drive(scene, redis_url, draws=draws, ticks=2)
+
+    assert scene.entries() == entries
+    assert (rest_seconds > 0) == draws
+    assert rest_seconds <= INVITATION_SECONDS
+
+
+async def test_a_fellow_who_waits_is_invited(scene: Scene) -> None:
+    together = asyncio.Barrier(2)
+    owners: set[str] = set()
+
+    @scene.fp.job("default", lease=60)
+    async def note(job: Job) -> None:
+        if job.owner not in owners:
+            owners.add(job.owner)
+            async with asyncio.timeout(60):
+                await together.wait()
+
+    settings = quick(batch=BATCH, concurrency=BATCH * 4, lease_seconds=60)
+    async with scene.working(settings), scene.working(settings):
+        await submit(scene, BACKLOG)
+        await scene.until_all_ended()
+
+    assert len(owners) == 2
