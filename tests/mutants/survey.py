@@ -137,11 +137,12 @@ class Survey:
 
 
 class Surveyor:
-    """Reads the counters of every database that a test used: when it is dropped, or when the test is over."""
+    """Reads the counters of every database that a test used, before it is dropped or when the test is over."""
 
     def __init__(self) -> None:
         self.survey = Survey()
         self._standing: dict[str, Database] = {}
+        self._of_the_test: list[Database] = []
         self._seen: dict[tuple[str, str], int] = {}
         self._test = ""
 
@@ -169,6 +170,20 @@ class Surveyor:
             self._look(database)
         self.survey.seconds[item.nodeid] = time.monotonic() - begun
         return answer
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
+        value = yield
+        if fixturedef.scope == "function" and isinstance(value, Database):
+            self._of_the_test.append(value)
+        return value
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
+        for database in self._of_the_test:
+            self._look(database)
+        self._of_the_test.clear()
+        return (yield)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
