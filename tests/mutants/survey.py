@@ -137,7 +137,7 @@ class Survey:
 
 
 class Surveyor:
-    """Reads the counters of every database that a test used, before it is dropped or when the test is over."""
+    """Reads the counters of every database of a test, before it is dropped or when the test is over."""
 
     def __init__(self) -> None:
         self.survey = Survey()
