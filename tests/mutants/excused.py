@@ -8,7 +8,7 @@ EXCUSED: dict[str, str] = {
     "_rate_take: without the conjunct: and k.key = '' (2)": "the same",
     "_job_claim: without the conjunct: and (w.concurrency_key is not null or w.queue in ("
     "…ere q.paused_at is not null))": "who goes the careful way without need comes to the same end",
-    "job_claim_next: flipped: (v_ids) < p_limit then v_ids": "where nothing is missing, none are added",
+    "_job_due: flipped: (v_ids) < p_limit then v_ids": "where nothing is missing, none are added",
     "claim_ordered: without the conjunct: m.slot = v_slice % 8 and (2)": "the slot follows from the key",
 }
 
