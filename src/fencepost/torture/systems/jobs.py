@@ -27,6 +27,8 @@ from fencepost.torture.stage import Account, Errand, Stage
 
 HELPING = 25
 KINDS = ("own", "bare", "thread")
+LINGER_LEASES = (0.0, 0.0, 0.0, 0.05, 0.4)
+"""How long a job's work takes, in lease periods: so long that whoever does it is met in the middle of it."""
 # Nothing of this workload comes there: no schedules, no entries that cannot be read.
 NEVER_REACHED = ("jobs.schedule.", "jobs.poison.", "jobs.give_back.")
 
@@ -95,7 +97,7 @@ class Jobs:
         kind = KINDS[stage.chance.randrange(len(KINDS))]
         keys = [f"{kind}-{turn}-{n}" for n in range(HELPING)]
         fail = int(stage.chance.random() < 0.15)
-        linger = stage.chance.choice([0.0, 0.0, 0.0, 0.1, 0.8])
+        linger = stage.chance.choice(LINGER_LEASES) * stage.lease_seconds
         stage.insist(lambda: _submit(stage, kind, keys, fail, linger))
         self._asked += HELPING
 

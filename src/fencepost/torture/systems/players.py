@@ -13,17 +13,21 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any, LiteralString, cast
 from urllib.parse import urlsplit
+
+from fastapi import FastAPI
 
 from fencepost import Fencepost
 from fencepost.kernel.drivers import run
 from fencepost.logs import configure_logging
+from fencepost.mutations.declaration import mutations_of
 from fencepost.mutations.settings import MutationSettings
-from fencepost.players import catalog, reading
+from fencepost.players import catalog, reading, rules
 from fencepost.players.api import make_router
 from fencepost.players.service import Players as PlayersService
 from fencepost.testing import Breach
@@ -86,7 +90,8 @@ class Players:
     )
 
     def load(self) -> None:
-        """Everything is loaded with this module."""
+        """Making the routes takes longer than everything else that a node does before its first answer."""
+        _house()
 
     @contextmanager
     def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
@@ -106,10 +111,10 @@ class Players:
         configure_logging(level="error", form="json")
         ending = until_told_to_end()
         fp = Fencepost(errand.database_url, redis_url=errand.redis_url, settings=PATIENT)
+        app, whoever = _house()
         # Short, because the callers wait for a dead node's announcement to end.
-        players = PlayersService(fp, MutationSettings(pending_seconds=0.5, cache_wait_seconds=0.2))
-        part = Part("players", make_router(players), players.running)
-        server = WebServer(make_app([part], WebSettings(), ground=lambda: fp), address="127.0.0.1", port=0)
+        whoever.service = PlayersService(fp, MutationSettings(pending_seconds=0.5, cache_wait_seconds=0.2))
+        server = WebServer(app, address="127.0.0.1", port=0)
         server.start()
         address = Path(errand.more["folder"]) / f"node-{errand.place}"
         draft = address.with_suffix(f".{errand.boot}")
@@ -185,6 +190,29 @@ class Players:
             else:
                 self._model[wish.player][resource] -= count
                 self._model[wish.other][resource] += count
+
+
+class Whoever:
+    """The players of the process that asks: each has a service of its own behind routes that all share."""
+
+    def __init__(self) -> None:
+        self.mutations = mutations_of(rules)
+        self.service: PlayersService | None = None
+
+    def run_service(self) -> AbstractAsyncContextManager[object]:
+        return cast("AbstractAsyncContextManager[object]", self.running())
+
+    def __getattr__(self, name: str) -> Any:
+        assert self.service is not None, "no process is there yet"
+        return getattr(self.service, name)
+
+
+@cache
+def _house() -> tuple[FastAPI, Whoever]:
+    """Made once, before there are processes: it has no connection, no loop and no thread."""
+    whoever = Whoever()
+    part = Part("players", make_router(cast("PlayersService", whoever)), whoever.run_service)
+    return make_app([part], WebSettings(), ground=lambda: whoever.fp), whoever
 
 
 def make_wish(chance: random.Random, player: str, request: str) -> Wish:
