@@ -1,0 +1,236 @@
+"""Who takes work passes over what another has in hand; who changes many locks them in one order."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, LiteralString
+
+import pytest
+
+from fencepost.testing import Clock
+from tests.integration.kernel import job_calls
+from tests.integration.kernel.caller import Caller
+from tests.integration.kernel.job_calls import OWNER
+from tests.integration.kernel.overlap import begun, wait_until_blocked
+
+Given = Callable[[Caller, Clock], list[Any]]
+
+
+def _pending(app: Caller, clock: Clock) -> list[Any]:
+    return [job_calls.submit(app), job_calls.submit(app)]
+
+
+def _driven(app: Caller, clock: Clock) -> list[Any]:
+    return [job_calls.dispatched(app, "1-0"), job_calls.dispatched(app, "2-0")]
+
+
+def _running(app: Caller, clock: Clock) -> list[Any]:
+    return [job_calls.running(app), job_calls.running(app)]
+
+
+def _lost(app: Caller, clock: Clock) -> list[Any]:
+    jobs = _running(app, clock)
+    clock.advance(60)
+    return jobs
+
+
+def _queued(app: Caller, clock: Clock) -> list[Any]:
+    return app.column("select fencepost.outbox_put_many('c', null, '{1, 2}'::jsonb[])")
+
+
+def _sending(app: Caller, clock: Clock) -> list[Any]:
+    messages = _queued(app, clock)
+    app.execute("select fencepost.outbox_take('c', 'o', '1 minute', 2)")
+    return messages
+
+
+def _silent(app: Caller, clock: Clock) -> list[Any]:
+    messages = _sending(app, clock)
+    clock.advance(60)
+    return messages
+
+
+def _unknown(app: Caller, clock: Clock) -> list[Any]:
+    messages = _sending(app, clock)
+    app.execute("select fencepost.outbox_settle_many(%s, '{1, 1}', 'o', '{unknown, unknown}')", messages)
+    return messages
+
+
+# What takes work, the table that it takes it from with its key, and what lies there. Each answers the keys.
+TAKING: dict[LiteralString, tuple[LiteralString, LiteralString, Given]] = {
+    "select job_id from fencepost.job_dispatch('mail', 1, 2)": ("job_waiting", "job_id", _pending),
+    "select job_id from fencepost.job_dispatch_lanes('mail', 2)": ("job_waiting", "job_id", _pending),
+    "select job_id from fencepost.job_claim_next('mail', 1, 'w', 2)": ("job_waiting", "job_id", _pending),
+    "select job_id from fencepost.job_claim_next('mail', 1, 'w', 2, null, true)": (
+        "job_waiting",
+        "job_id",
+        _driven,
+    ),
+    "select job_id from fencepost.job_claim_lanes('mail', 'w', 2)": ("job_waiting", "job_id", _pending),
+    "select job_id from fencepost.job_claim_lanes('mail', 'w', 2, null, true)": (
+        "job_waiting",
+        "job_id",
+        _driven,
+    ),
+    "select job_id from fencepost.job_reclaim(2)": ("job_running", "job_id", _lost),
+    "select id from fencepost.outbox_hold('c', 2)": ("outbox", "id", _queued),
+    "select id from fencepost.outbox_take('c', 'p', '1 minute', 2)": ("outbox", "id", _queued),
+    "select id from fencepost.outbox_take('c', 'p', '1 minute', 2, true)": ("outbox", "id", _unknown),
+    "select fencepost.outbox_expire('c', 'queued', 2)": ("outbox", "id", _silent),
+}
+
+
+@pytest.mark.parametrize("take", TAKING)
+def test_what_another_has_in_hand_is_passed_over_and_what_is_taken_is_his_who_took_it(
+    app: Caller, admin: Caller, connect: Callable[[], Caller], clock: Clock, take: LiteralString
+) -> None:
+    table, key, given = TAKING[take]
+    held, free = given(app, clock)
+    app.execute("set lock_timeout = '5s'")
+    other = connect()
+
+    with admin.transaction():
+        admin.execute("select from fencepost." + table + " where " + key + " = %s for update", held)
+        with app.transaction():
+            assert app.column(take) == [free]
+            other.execute("set lock_timeout = '5s'")
+            assert other.column(take) == [], "the one is held, and the other was taken"
+    assert held in app.column(take)
+
+
+def test_a_schedule_that_another_fires_is_left_to_him(app: Caller, admin: Caller, clock: Clock) -> None:
+    now = clock.now()
+    app.execute(
+        """select fencepost.schedule_declare('tick', '* * * * *', 'UTC', 'once', '0', %s, 'mail', 'send', '1',
+                                             1, 1, '1 s', null, null, null, '{}')""",
+        now,
+    )
+    fire = "select tick from fencepost.schedule_fire('tick', %s, array[%s::timestamptz], %s)"
+    app.execute("set lock_timeout = '5s'")
+    with admin.transaction():
+        admin.execute("select from fencepost.job_schedule for update")
+        assert app.column(fire, now, now, now + timedelta(minutes=1)) == []
+    assert app.column(fire, now, now, now + timedelta(minutes=1)) == [now]
+
+
+def test_a_slot_calls_the_next_who_waits_when_somebody_has_the_first_in_hand(
+    app: Caller, admin: Caller, clock: Clock
+) -> None:
+    first, second, third = (job_calls.submit_keyed(app, "user:7", 1) for _ in range(3))
+    job_calls.claim_many(app, [first])
+    for waiting in (second, third):
+        clock.advance(1)
+        job_calls.claim_many(app, [waiting])
+    app.execute("set lock_timeout = '5s'")
+    with admin.transaction():
+        admin.execute("select from fencepost.job_waiting where job_id = %s for update", second)
+        app.execute("select fencepost.job_finish(%s, 1, %s)", first, OWNER)
+    assert job_calls.job(app, third)["run_at"] <= clock.now()
+    assert job_calls.job(app, second)["run_at"] > clock.now()
+
+
+# What changes many, for keys that are given in descending order, with the table that they are in.
+CHANGING: dict[LiteralString, tuple[LiteralString, LiteralString, Given]] = {
+    "job_claim_many(%s, 'w')": ("job_waiting", "job_id", _pending),
+    "job_dispatched(%s, '{2-0, 1-0}', 'life')": ("job_waiting", "job_id", _pending),
+    "job_dispatch_failed(%s, 'no', '1 s')": ("job_waiting", "job_id", _pending),
+    "job_recall(%s, '{2-0, 1-0}')": ("job_waiting", "job_id", _driven),
+    "job_finish_many(%s, '{1, 1}', 'worker-1/boot-1')": ("job_running", "job_id", _running),
+    "job_leave_many(%s, '{1, 1}', 'worker-1/boot-1', '{bury, bury}')": ("job_running", "job_id", _running),
+    "outbox_renew(%s, '{1, 1}', 'o', '1 minute')": ("outbox", "id", _sending),
+    "outbox_settle_many(%s, '{1, 1}', 'o', '{sent, sent}')": ("outbox", "id", _sending),
+    "outbox_settle_many(%s, '{1, 1}', 'o', '{sent, failed}')": ("outbox", "id", _sending),
+    "batch_make(%s)": ("job_waiting", "job_id", _pending),
+    "lease_renew_many(%s, 'o', '{1, 1}', '1 minute')": ("lease", "resource", lambda app, _: _leases(app)),
+    "lease_acquire_many(%s, 'o', '1 minute')": ("lease", "resource", lambda app, _: _leases(app)),
+    "lease_release_many(%s, 'o', '{1, 1}')": ("lease", "resource", lambda app, _: _leases(app)),
+}
+
+
+def _leases(app: Caller) -> list[Any]:
+    app.execute("select fencepost.lease_acquire_many('{r, s}', 'o', '1 minute')")
+    return ["r", "s"]
+
+
+@pytest.mark.parametrize("change", CHANGING)
+def test_many_are_locked_from_the_first_to_the_last_whatever_the_order_they_are_given_in(
+    app: Caller, admin: Caller, connect: Callable[[], Caller], clock: Clock, change: LiteralString
+) -> None:
+    table, key, given = CHANGING[change]
+    first, last = given(app, clock)
+    holder = connect_admin(admin)
+    lock: Any = "select from fencepost." + table + " where " + key + " = %s for update"
+    free: Any = "select " + key + " from fencepost." + table + " for update skip locked"
+    try:
+        holder.execute("begin")
+        holder.execute(lock, first)
+        with begun(app, "select fencepost." + change, [last, first]):
+            wait_until_blocked(admin, app)
+            assert admin.column(free) == [last], "whoever waits for the first has not locked the last"
+            holder.execute("rollback")
+    finally:
+        holder.close()
+
+
+def connect_admin(admin: Caller) -> Caller:
+    info = admin.connection.info
+    return Caller(f"{info.dsn} password={info.password}")
+
+
+ENDING: dict[str, LiteralString] = {
+    "finish": "job_finish_many(%s, '{1, 1}', 'worker-1/boot-1')",
+    "leave": "job_leave_many(%s, '{1, 1}', 'worker-1/boot-1', '{bury, bury}')",
+    "reclaim": "job_reclaim(cardinality(%s::bigint[]))",
+    "claim": "job_claim_many(%s, 'w')",
+}
+
+
+@pytest.mark.parametrize("ending", ENDING)
+def test_batches_are_counted_in_their_order_whatever_the_order_of_the_jobs_that_end(
+    app: Caller, admin: Caller, clock: Clock, ending: str
+) -> None:
+    late, early = (job_calls.submit(app, tries_max=1) for _ in range(2))
+    first, second = (app.value("select fencepost.batch_make(%s)", [job_id]) for job_id in (early, late))
+    job_calls.claim_many(app, [late, early])
+    if ending in ("reclaim", "claim"):
+        clock.advance(60)
+    holder = connect_admin(admin)
+    try:
+        holder.execute("begin")
+        holder.execute("select from fencepost.job_batch_part where batch_id = %s for update", first)
+        with begun(app, "select fencepost." + ENDING[ending], [late, early]):
+            wait_until_blocked(admin, app)
+            free = "select batch_id from fencepost.job_batch_part for update skip locked"
+            assert admin.column(free) == [second], (
+                "whoever waits for the first batch has not counted in the second"
+            )
+            holder.execute("rollback")
+    finally:
+        holder.close()
+    ends = app.column("select completed_at is not null from fencepost.batches")
+    assert ends == [True, True]
+
+
+JOIN: Any = """
+    insert into fencepost.job_batch_member (job_id, batch_id, part) select unnest(%s::bigint[]), %s, 0
+"""
+
+
+def test_no_batch_is_counted_in_before_all_rows_of_those_who_leave_are_locked(
+    app: Caller, admin: Caller, clock: Clock
+) -> None:
+    jobs = _running(app, clock)
+    batch = app.value(
+        "select fencepost.batch_make(array(select job_id from fencepost.job_submit('mail', 'send', '1')))"
+    )
+    admin.execute(JOIN, jobs, batch)
+    admin.execute("update fencepost.job_batch_part set remaining = 3 where batch_id = %s", batch)
+    holder = connect_admin(admin)
+    try:
+        holder.execute("begin")
+        holder.execute("select from fencepost.job_running where job_id = %s for key share", jobs[1])
+        with begun(app, "select fencepost.job_leave_many(%s, '{1, 1}', %s, '{bury, bury}')", jobs, OWNER):
+            wait_until_blocked(admin, app)
+            assert admin.column("select part from fencepost.job_batch_part for update skip locked") == [0]
+            holder.execute("rollback")
+    finally:
+        holder.close()
