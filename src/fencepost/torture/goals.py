@@ -79,14 +79,14 @@ GOALS: Mapping[str, Goal] = {
     "crashes": Goal(
         ("jobs", "players", "orders", "flows"),
         ("crash", "kill"),
-        0.03,
+        0.02,
         (
             Size("crash injections", 100_000, ("crash", "kill")),
             Size(EFFECTS, 1_000_000),
             Size(EACH_POINT, 500),
         ),
         lease_seconds=1.0,
-        pace=Pace(open_max=200, weights={"crash": 4, "kill": 1}, evenly=True),
+        pace=Pace(crowd=2, open_max=400, weights={"crash": 8, "kill": 1}, evenly=True),
     ),
     "pauses": Goal(
         ("leases", "jobs", "nonces", "flows"),

@@ -30,7 +30,7 @@ from fencepost.torture.manners import PATIENT, told_to_end
 from fencepost.torture.stage import Account, Errand, Stage
 
 HELPING = 10
-SYMBOLS = 8
+SYMBOLS = 32
 VALID_SECONDS = 1.0
 MARGIN_SECONDS = 0.3
 RETRY_MAX = 60

@@ -9,13 +9,14 @@ import http.client
 import itertools
 import json
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Generator, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, LiteralString, cast
 from urllib.parse import urlsplit
@@ -39,7 +40,6 @@ from fencepost.web.part import Part
 from fencepost.web.server import WebServer
 from fencepost.web.settings import WebSettings
 
-NODES = 2
 CROWD = 12
 COPIES_MAX = 3
 REPLY_SECONDS = 10.0
@@ -74,11 +74,20 @@ class Wish:
         return f"{self.player}/{self.request}"
 
 
+@dataclass
+class Answers:
+    """What the copies of one wish were answered, so far."""
+
+    wish: Wish
+    copies: int
+    heard: list[Future[Any]] = field(default_factory=list[Future[Any]])
+
+
 class Players:
     """Nodes of the service, and a crowd that does not take silence for an answer."""
 
     name = "players"
-    processes = NODES
+    processes = 2
     uses_redis = True
     bears_clock_jumps = True
     points = (
@@ -98,6 +107,8 @@ class Players:
         self._begun = 0
         self._asked: list[str] = []
         self._differing: list[str] = []
+        self._hearing = threading.Lock()
+        self._failure: BaseException | None = None
         self._model: dict[str, Counter[str]] = {f"p{n}": Counter(gold=1_000_000) for n in range(CROWD)}
         self._folder = stage.directory
         with stage.database.connect() as connection:
@@ -124,24 +135,21 @@ class Players:
         server.stop()
 
     def ask(self, stage: Stage, turn: int) -> None:
-        """A request of every player of the crowd at once; each copy goes to any node, until one answers."""
-        wishes = [make_wish(stage.chance, f"p{n}", f"w{turn}") for n in range(CROWD)]
-        self._begun += len(wishes)
-        sending = [
-            [
-                self._crowd.submit(self._send, stage, wish)
-                for _ in range(stage.chance.randrange(1, COPIES_MAX + 1))
-            ]
-            for wish in wishes
-        ]
-        for wish, copies in zip(wishes, sending, strict=True):
-            answers = {json.dumps(copy.result(), sort_keys=True) for copy in copies}
-            if len(answers) != 1:
-                self._differing.append(wish.name)
-            self._believe(wish)
-            self._asked.append(wish.name)
+        """A request of every player of the crowd; each copy goes to one node after another, until an answer.
+
+        Nobody waits for the slowest of them: how much is open is for the feeder to bound.
+        """
+        for n in range(CROWD):
+            wish = make_wish(stage.chance, f"p{n}", f"w{turn}")
+            answers = Answers(wish, copies=stage.chance.randrange(1, COPIES_MAX + 1))
+            self._begun += 1
+            for copy in range(answers.copies):
+                sent = self._crowd.submit(self._send, stage, wish, first_node=turn + copy)
+                sent.add_done_callback(partial(self._hear, answers))
 
     def account(self, stage: Stage) -> Account:
+        if self._failure is not None:
+            raise self._failure
         return Account(self._begun, len(self._asked))
 
     def judge(self, stage: Stage) -> Iterable[Breach]:
@@ -159,10 +167,27 @@ class Players:
     def remains(self, stage: Stage) -> Iterable[Breach]:
         return ()
 
-    def _send(self, stage: Stage, wish: Wish) -> Any:
+    def _hear(self, answers: Answers, sent: Future[Any]) -> None:
+        """When its last copy is answered, a wish is fulfilled."""
+        with self._hearing:
+            answers.heard.append(sent)
+            if len(answers.heard) < answers.copies:
+                return
+            failures = [error for copy in answers.heard if (error := copy.exception()) is not None]
+            if failures:
+                self._failure = failures[0]
+                return
+            told = {json.dumps(copy.result(), sort_keys=True) for copy in answers.heard}
+            if len(told) != 1:
+                self._differing.append(answers.wish.name)
+            self._believe(answers.wish)
+            self._asked.append(answers.wish.name)
+
+    def _send(self, stage: Stage, wish: Wish, *, first_node: int) -> Any:
         """One copy, to one node after another, until one of them answers."""
         give_up = time.monotonic() + INSIST_SECONDS
-        for node in itertools.cycle(range(NODES)):
+        for turn in itertools.count(first_node):
+            node = turn % self.processes
             operation = stage.chronicle.begin("request", wish.name)
             try:
                 status, answer = _post(
@@ -180,7 +205,7 @@ class Players:
                 return answer
             assert status in {UNKNOWN, NOBODY_THERE, *AGAIN}, (wish, status, answer)
             assert time.monotonic() < give_up, f"nobody answers {wish}"
-            time.sleep(0.1)
+            time.sleep(0.05)
         raise AssertionError
 
     def _believe(self, wish: Wish) -> None:
