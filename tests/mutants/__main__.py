@@ -18,9 +18,11 @@ from tests.mutants.score import STILLBORN, keep, read_results, results_file, sco
 from tests.mutants.subject import KERNEL, PYTHON, AnyMutant, Subject, folder, subject
 from tests.mutants.survey import Survey, functions_of, sites
 from tests.mutants.workshop import (
+    HANG_TIMES,
     HUNG,
     PASSED,
     FirstFailure,
+    Hourglass,
     Standing,
     Workshop,
     in_a_child,
@@ -30,8 +32,6 @@ from tests.mutants.workshop import (
 
 TEST_SECONDS_MAX = 120.0
 SURVEY_SECONDS = 3600.0
-# A mutant that waits for ever is ended when its tests have had so many times what they take.
-HANG_TIMES = 3
 TRIES_MAX = 2
 PYTEST = (
     *("-q", "-n0", "-s", "-p", "no:randomly", "-p", "no:cacheprovider", "-o", "timeout=240"),
@@ -125,7 +125,7 @@ class Run:
         # Late because of others is not hung, and it would count as seen; and who is late may be so once.
         for _ in range(TRIES_MAX):
             fate = in_a_child(
-                lambda: self._until_one_fails(session, wanted, planted), within=within * slowness()
+                lambda: self._until_one_fails(session, wanted, planted, survey), within=within * slowness()
             )
             self._workshop.sweep()
             if fate != HUNG:
@@ -133,7 +133,11 @@ class Run:
         return HUNG
 
     def _until_one_fails(
-        self, session: pytest.Session, items: Sequence[pytest.Item], planted: AnyMutant | None
+        self,
+        session: pytest.Session,
+        items: Sequence[pytest.Item],
+        planted: AnyMutant | None,
+        survey: Survey,
     ) -> str:
         try:
             if planted is not None:
@@ -142,6 +146,7 @@ class Run:
             return STILLBORN
         failure = FirstFailure()
         session.config.pluginmanager.register(failure)
+        session.config.pluginmanager.register(Hourglass(survey.seconds, self._of.hang_seconds_min))
         run_tests(session, items, failure)
         return failure.test or PASSED
 

@@ -68,7 +68,7 @@ class Subject(Protocol):
     def not_these(self) -> Sequence[str]: ...
     @property
     def hang_seconds_min(self) -> float:
-        """A mutant that waits for ever is not waited for less than this."""
+        """A test in which a mutant waits for ever is not waited for less than this."""
         ...
 
     def mutants(self) -> Sequence[AnyMutant]: ...
@@ -98,7 +98,7 @@ class Functions:
     """The SQL functions of a package, exchanged in the template that every database is a copy of."""
 
     not_these = (*AT_TEXTS, *SLOW)
-    hang_seconds_min = 60.0
+    hang_seconds_min = 20.0
 
     def __init__(self, package: str) -> None:
         self.name = package
@@ -171,7 +171,7 @@ class Modules:
     name = PYTHON
     tests = TESTS[PYTHON]
     not_these = SLOW
-    hang_seconds_min = 15.0
+    hang_seconds_min = 5.0
 
     def mutants(self) -> Sequence[PythonMutant]:
         return [one for name, path in lines.modules().items() for one in python_mutants(path, name)]

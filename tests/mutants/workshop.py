@@ -7,8 +7,9 @@ against a template whose function was exchanged, and says which of them failed f
 import contextlib
 import os
 import signal
+import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from _pytest.fixtures import SubRequest
 
 from fencepost.embedded import Database, PostgresServer, ValkeyServer
 from fencepost.kernel.migrate import migrate
+from fencepost.torture.machine_time import slowness
 from tests.conftest import FAST_SETTINGS
 from tests.places import server_directory
 
@@ -27,6 +29,8 @@ SERVER_SETTINGS: dict[str, str | int] = {
     # A mutant that loops or waits for ever is ended, and so seen.
     "statement_timeout": "60s",
 }
+# A mutant that waits for ever is ended when a test has had so many times what it takes.
+HANG_TIMES = 3
 PASSED = "passed"
 HUNG = "hung"
 
@@ -94,6 +98,29 @@ class FirstFailure:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and not self.test:
             self.test = report.nodeid
+
+
+class Hourglass:
+    """Ends the process when one test takes far longer than it did when nothing was wrong.
+
+    By the machine's pace: who is late because of others is not hung.
+    """
+
+    def __init__(self, seconds: Mapping[str, float], at_least: float) -> None:
+        self._seconds = seconds
+        self._at_least = at_least
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        allowed = (self._at_least + HANG_TIMES * self._seconds.get(item.nodeid, 0.0)) * slowness()
+        # A thread: the tests' own timeouts use the signal, and a loop that never ends leaves it its turn.
+        timer = threading.Timer(allowed, os._exit, (0,))
+        timer.daemon = True
+        timer.start()
+        try:
+            return (yield)
+        finally:
+            timer.cancel()
 
 
 def run_tests(
