@@ -60,11 +60,14 @@ class Run:
         return True
 
     def _survey(self, session: pytest.Session) -> Survey:
+        """What is known of the tests; those that no survey has seen yet are surveyed now."""
         path = folder(self._of.name) / "survey.json"
-        if self._options.survey or not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
+        known = Survey.read(path) if path.exists() and not self._options.survey else Survey()
+        fresh = [item for item in session.items if item.nodeid not in known.seconds]
+        if fresh:
+            known.write(path)
             self._of.prepare_survey(self._workshop)
-            say(in_a_child(lambda: self._of.take_survey(session, path), within=SURVEY_SECONDS))
+            say(in_a_child(lambda: self._of.take_survey(session, fresh, known, path), within=SURVEY_SECONDS))
             self._workshop.sweep()
             self._of.end_survey(self._workshop)
         return Survey.read(path)

@@ -37,8 +37,8 @@ def place(path: Path, line: int) -> str:
 class LineSurveyor:
     """Watches every line, with the name of the test that is under way."""
 
-    def __init__(self) -> None:
-        self.survey = Survey()
+    def __init__(self, survey: Survey) -> None:
+        self.survey = survey
         self._coverage = coverage.Coverage(
             data_file=None,
             config_file=False,

@@ -73,8 +73,10 @@ class Subject(Protocol):
 
     def mutants(self) -> Sequence[AnyMutant]: ...
 
-    def take_survey(self, session: pytest.Session, path: Path) -> str:
-        """In a child."""
+    def take_survey(
+        self, session: pytest.Session, items: Sequence[pytest.Item], known: Survey, path: Path
+    ) -> str:
+        """In a child: what these tests reach, beside what is known already."""
         ...
 
     def prepare_survey(self, workshop: Workshop) -> None: ...
@@ -111,13 +113,15 @@ class Functions:
     def prepare_survey(self, workshop: Workshop) -> None:
         prepare(workshop.template, self.name)
 
-    def take_survey(self, session: pytest.Session, path: Path) -> str:
-        surveyor = Surveyor()
+    def take_survey(
+        self, session: pytest.Session, items: Sequence[pytest.Item], known: Survey, path: Path
+    ) -> str:
+        surveyor = Surveyor(known)
         session.config.pluginmanager.register(surveyor)
         with pytest.MonkeyPatch.context() as patch:
             surveyor.watch(patch)
-            for begin in range(0, len(session.items), 50):
-                run_tests(session, session.items[begin : begin + 50])
+            for begin in range(0, len(items), 50):
+                run_tests(session, items[begin : begin + 50])
                 surveyor.survey.write(path)
         return f"{len(surveyor.survey.reached)} tests were surveyed; failed: {surveyor.survey.failed}"
 
@@ -179,11 +183,13 @@ class Modules:
     def prepare_survey(self, workshop: Workshop) -> None:
         """Nothing is changed for it."""
 
-    def take_survey(self, session: pytest.Session, path: Path) -> str:
-        surveyor = lines.LineSurveyor()
+    def take_survey(
+        self, session: pytest.Session, items: Sequence[pytest.Item], known: Survey, path: Path
+    ) -> str:
+        surveyor = lines.LineSurveyor(known)
         session.config.pluginmanager.register(surveyor)
         surveyor.begin()
-        run_tests(session, session.items)
+        run_tests(session, items)
         surveyor.end()
         surveyor.survey.write(path)
         return f"{len(surveyor.survey.reached)} tests reach something; failed: {surveyor.survey.failed}"

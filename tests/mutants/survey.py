@@ -129,8 +129,8 @@ class Survey:
     def read(cls, path: Path) -> Self:
         facts = json.loads(path.read_text())
         return cls(
-            {test: set(called) for test, called in facts["reached"].items()},
-            {test: set(places) for test, places in facts["raised"].items()},
+            defaultdict(set, {test: set(called) for test, called in facts["reached"].items()}),
+            defaultdict(set, {test: set(places) for test, places in facts["raised"].items()}),
             facts["seconds"],
             facts["failed"],
         )
@@ -139,8 +139,8 @@ class Survey:
 class Surveyor:
     """Reads the counters of every database of a test, before it is dropped or when the test is over."""
 
-    def __init__(self) -> None:
-        self.survey = Survey()
+    def __init__(self, survey: Survey) -> None:
+        self.survey = survey
         self._standing: dict[str, Database] = {}
         self._of_the_test: list[Database] = []
         self._seen: dict[tuple[str, str], int] = {}
