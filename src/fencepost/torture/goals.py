@@ -101,7 +101,7 @@ GOALS: Mapping[str, Goal] = {
     "servers": Goal(
         ("leases", "jobs", "players"),
         ("postgres-kill", "redis-kill", "redis-wipe"),
-        0.3,
+        0.1,
         (
             Size("kills of PostgreSQL", 2000, ("postgres-kill",)),
             Size("kills of Redis", 2000, ("redis-kill",)),
@@ -109,7 +109,7 @@ GOALS: Mapping[str, Goal] = {
         ),
         lease_seconds=1.0,
         # A server comes back, and work is done, before the next blow: else nothing is there to be lost.
-        pace=Pace(weights={"redis-kill": 9, "redis-wipe": 1}, abreast=True, rests=True),
+        pace=Pace(crowd=2, weights={"redis-kill": 9, "redis-wipe": 1}, abreast=True, rests=True),
     ),
     "network": Goal(
         ("leases", "jobs", "nonces", "players"),
@@ -121,7 +121,7 @@ GOALS: Mapping[str, Goal] = {
     "power": Goal(
         ("leases", "jobs"),
         ("power-cut",),
-        0.5,
+        0.2,
         (Size("power cuts", 1000, ("power-cut",)),),
         # Every byte goes through a process of ours, and the server reads its log after each cut.
         Floors(effects_per_second=2.0, hits_per_second=0.1),

@@ -132,7 +132,7 @@ class BulkFlows(Flows):
         helping=10_000,
         settings={"interval_seconds": 0.5, "batch": 5000, "records_max": 20_000, "channel_length": 32},
     )
-    open_max = 150_000
+    open_max = 50_000
 
 
 def _breach(record: str, expected: str | None, times: int, found: str | None) -> Breach:
