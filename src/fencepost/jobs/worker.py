@@ -203,6 +203,7 @@ class Worker:
             taken = await self._intake.claim_next(places)
             self._begin(taken)
         if not self._intake.draws:
+            announce("worker.drawn")
             for dispatch in self._dispatches:
                 dispatch.wake()
         return bool(taken.claimed)

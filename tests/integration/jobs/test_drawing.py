@@ -11,6 +11,7 @@ from fencepost.jobs.metrics import JobMetrics
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Json
 from fencepost.metrics import Metrics
+from fencepost.testing import Signals
 from tests.integration.jobs.scene import Scene, quick
 
 BATCH = 10
@@ -52,13 +53,15 @@ async def test_a_backlog_is_claimed_where_it_lies(scene: Scene) -> None:
 
 async def test_who_has_drawn_all_there_was_is_called_by_redis_again(scene: Scene) -> None:
     ran = declare(scene)
-    async with scene.working(quick(batch=BATCH, concurrency=BATCH * 4)):
-        await submit(scene, BACKLOG)
-        await scene.until_all_ended()
-        before = driven(scene)
-        for _ in range(3):
-            await submit(scene, 1)
+    await submit(scene, BACKLOG)
+    with Signals() as signals:
+        async with scene.working(quick(batch=BATCH, concurrency=BATCH * 4)):
+            await signals.wait("worker.drawn", within=60)
             await scene.until_all_ended()
+            before = driven(scene)
+            for _ in range(3):
+                await submit(scene, 1)
+                await scene.until_all_ended()
 
     assert len(ran) == BACKLOG + 3
     assert driven(scene) == before + 3

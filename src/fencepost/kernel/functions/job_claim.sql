@@ -3,10 +3,36 @@
 -- A claim answers for each job: claimed, deferred (its concurrency key has no free slot, its rate no token, or its queue
 -- is paused: the job waits and its entry is done with), or refused with a reason.
 
--- The one place where a job becomes running. Waiting rows are deleted and running rows inserted by one statement; the
--- index scan over the ids locks them in order of id, which the function-level plan settings pin. What is left over
--- (concurrency keys, paused queues, expired holders, everything refused) is looked at one by one. Refusals are recorded
--- here where p_note says so: one more walk over all answers, to find the few, would cost as much as the claim.
+-- The one place where a job becomes running: waiting rows are deleted and running rows inserted by one statement. The index
+-- scan over the ids locks them in order of id, which the function-level plan settings pin.
+create or replace function fencepost._job_start(p_ids bigint[], p_special bigint[], p_owner text, p_lease interval, p_now timestamptz)
+returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
+               payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+as $$
+#variable_conflict use_column
+begin
+  return query
+  with gone as (
+    delete from fencepost.job_waiting w
+    where w.job_id = any (p_ids) and w.job_id <> all (p_special) and w.run_at <= p_now returning w.*
+  ), picked as materialized (
+    select g.job_id, g.attempt + 1 as attempt, g.tries + 1 as tries, g.queue, g.lane, j.kind, j.payload, j.headers,
+           coalesce(p_lease, j.lease) as lease, p_now + coalesce(p_lease, j.lease) as expires_at, j.submitted_at
+    from gone g join fencepost.job j on j.job_id = g.job_id
+  ), started as (
+    insert into fencepost.job_running (job_id, attempt, tries, queue, lane, owner, lease, claimed_at, renewed_at, expires_at)
+    select p.job_id, p.attempt, p.tries, p.queue, p.lane, p_owner, p.lease, p_now, p_now, p.expires_at from picked p
+  )
+  select p.job_id, 'claimed', null::text, p.attempt, p.tries, p.queue, p.lane, p.kind, p.payload, p.headers, p.lease,
+         p.expires_at, p.submitted_at
+  from picked p;
+end $$;
+
+-- Claim what p_ids name. What _job_start leaves over (concurrency keys, paused queues, expired holders, everything refused) is
+-- looked at one by one. Refusals are recorded here where p_note says so: one more walk over all answers, to find the
+-- few, would cost as much as the claim.
 create or replace function fencepost._job_claim(p_ids bigint[], p_owner text, p_lease interval, p_note boolean)
 returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
                payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
@@ -20,10 +46,8 @@ declare
   v_limited bigint[] := '{}';
   v_claimed bigint[] := '{}';
 begin
-  perform fencepost._require_read_committed();
-  perform fencepost._check_text('owner', p_owner, 256);
+  perform fencepost._job_check_claim(p_owner, p_lease);
   perform fencepost._check_tokens('ids', p_ids);
-  perform fencepost._check_duration('lease', coalesce(p_lease, interval '1 second'), interval '1 day');
   -- A job never changes its key or its queue, so this look needs no lock.
   v_special := array(select w.job_id from fencepost.job_waiting w
     where w.job_id = any (p_ids) and (w.concurrency_key is not null or w.queue in (
@@ -39,20 +63,7 @@ begin
   end if;
 
   for job_id, outcome, refusal, attempt, tries, queue, lane, kind, payload, headers, lease, expires_at, submitted_at in
-  with gone as (
-    delete from fencepost.job_waiting w
-    where w.job_id = any (p_ids) and w.job_id <> all (v_special) and w.run_at <= v_now returning w.*
-  ), picked as materialized (
-    select g.job_id, g.attempt + 1 as attempt, g.tries + 1 as tries, g.queue, g.lane, j.kind, j.payload, j.headers,
-           coalesce(p_lease, j.lease) as lease, v_now + coalesce(p_lease, j.lease) as expires_at, j.submitted_at
-    from gone g join fencepost.job j on j.job_id = g.job_id
-  ), started as (
-    insert into fencepost.job_running (job_id, attempt, tries, queue, lane, owner, lease, claimed_at, renewed_at, expires_at)
-    select p.job_id, p.attempt, p.tries, p.queue, p.lane, p_owner, p.lease, v_now, v_now, p.expires_at from picked p
-  )
-  select p.job_id, 'claimed', null::text, p.attempt, p.tries, p.queue, p.lane, p.kind, p.payload, p.headers, p.lease,
-         p.expires_at, p.submitted_at
-  from picked p loop
+  select * from fencepost._job_start(p_ids, v_special, p_owner, p_lease, v_now) loop
     v_claimed := v_claimed || job_id;
     return next;
   end loop;
@@ -207,25 +218,53 @@ returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries 
 language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$ select * from fencepost._job_claim(p_ids, p_owner, p_lease, true) $$;
 
+-- What every claim is told: who asks, and for how long.
+create or replace function fencepost._job_check_claim(p_owner text, p_lease interval) returns void
+language plpgsql volatile
+as $$
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('owner', p_owner, 256);
+  perform fencepost._check_duration('lease', coalesce(p_lease, interval '1 second'), interval '1 day');
+end $$;
+
+-- How many of p_limit may be claimed: none of a paused queue, and no more than its rate has room for.
+create or replace function fencepost._job_claim_room(p_queue text, p_limit integer, p_now timestamptz) returns integer
+language plpgsql volatile
+as $$
+begin
+  perform fencepost._check_limit(p_limit);
+  if exists (select 1 from fencepost.job_queue q where q.queue = p_queue and q.paused_at is not null) then
+    return 0;
+  end if;
+  return least(p_limit, fencepost._rate_room(p_queue, p_now, false));
+end $$;
+
 -- The jobs of one lane that are due, oldest first, locked; with p_dispatched also those whose entries lie in a Redis that
--- cannot be reached. Served by job_waiting_pending and job_waiting_dispatched.
-create or replace function fencepost._job_due(p_queue text, p_lane integer, p_limit integer, p_dispatched boolean, p_now timestamptz)
-returns bigint[]
+-- cannot be reached. keyed tells whether one of them has a concurrency key. Served by job_waiting_pending and
+-- job_waiting_dispatched.
+create or replace function fencepost._job_due(
+  p_queue text, p_lane integer, p_limit integer, p_dispatched boolean, p_now timestamptz, out ids bigint[], out keyed boolean
+)
 language plpgsql volatile
 set enable_seqscan = off
 as $$
 declare
-  v_ids bigint[];
+  v_ids   bigint[];
+  v_keyed boolean;
 begin
-  v_ids := array(select w.job_id from fencepost.job_waiting w
+  select coalesce(array_agg(d.job_id), '{}'), coalesce(bool_or(d.concurrency_key is not null), false) into ids, keyed from (
+    select w.job_id, w.concurrency_key from fencepost.job_waiting w
     where w.queue = p_queue and w.lane = p_lane and w.dispatched_at is null and w.run_at <= p_now
-    order by w.run_at, w.job_id limit p_limit for update skip locked);
-  if p_dispatched and cardinality(v_ids) < p_limit then
-    v_ids := v_ids || array(select w.job_id from fencepost.job_waiting w
+    order by w.run_at, w.job_id limit p_limit for update skip locked) d;
+  if p_dispatched and cardinality(ids) < p_limit then
+    select coalesce(array_agg(d.job_id), '{}'), coalesce(bool_or(d.concurrency_key is not null), false) into v_ids, v_keyed from (
+      select w.job_id, w.concurrency_key from fencepost.job_waiting w
       where w.queue = p_queue and w.lane = p_lane and w.dispatched_at is not null
-      order by w.dispatched_at, w.job_id limit p_limit - cardinality(v_ids) for update skip locked);
+      order by w.dispatched_at, w.job_id limit p_limit - cardinality(ids) for update skip locked) d;
+    ids := ids || v_ids;
+    keyed := keyed or v_keyed;
   end if;
-  return v_ids;
 end $$;
 
 -- Claim straight from here, without Redis: the due jobs of one lane.
@@ -237,11 +276,12 @@ language plpgsql volatile security definer set search_path = pg_catalog, fencepo
 as $$
 declare
   v_now   timestamptz := fencepost.clock();
-  v_limit integer := fencepost._job_claim_room(p_queue, p_owner, p_limit, v_now);
+  v_limit integer := fencepost._job_claim_room(p_queue, p_limit, v_now);
 begin
+  perform fencepost._job_check_claim(p_owner, p_lease);
   if v_limit > 0 then
-    return query select * from fencepost._job_claim(
-      fencepost._job_due(p_queue, p_lane, v_limit, p_dispatched, v_now), p_owner, p_lease, true);
+    return query select c.* from fencepost._job_due(p_queue, p_lane, v_limit, p_dispatched, v_now) d
+      cross join lateral fencepost._job_claim(d.ids, p_owner, p_lease, true) c;
   end if;
 end $$;
 
@@ -258,11 +298,14 @@ set search_path = pg_catalog, fencepost, pg_temp set enable_seqscan = off set en
 as $$
 declare
   v_now   timestamptz := fencepost.clock();
-  v_limit integer := fencepost._job_claim_room(p_queue, p_owner, p_limit, v_now);
+  v_limit integer := fencepost._job_claim_room(p_queue, p_limit, v_now);
   v_due   integer[];
   v_parts integer[];
   v_ids   bigint[] := '{}';
+  v_keyed boolean := false;
+  v       record;
 begin
+  perform fencepost._job_check_claim(p_owner, p_lease);
   if v_limit = 0 then
     return;
   end if;
@@ -277,22 +320,18 @@ begin
   v_parts := fencepost._lane_parts(v_limit, v_due, p_turn);
   for v_lane in 0 .. 3 loop
     if v_parts[v_lane + 1] > 0 then
-      v_ids := v_ids || fencepost._job_due(p_queue, v_lane, v_parts[v_lane + 1], p_dispatched, v_now);
+      select * into v from fencepost._job_due(p_queue, v_lane, v_parts[v_lane + 1], p_dispatched, v_now);
+      v_ids := v_ids || v.ids;
+      v_keyed := v_keyed or v.keyed;
     end if;
   end loop;
-  return query select * from fencepost._job_claim(v_ids, p_owner, p_lease, true) where v_ids <> '{}';
-end $$;
-
--- How many of p_limit may be claimed: none of a paused queue, and no more than its rate has room for.
-create or replace function fencepost._job_claim_room(p_queue text, p_owner text, p_limit integer, p_now timestamptz) returns integer
-language plpgsql volatile
-as $$
-begin
-  perform fencepost._require_read_committed();
-  perform fencepost._check_text('owner', p_owner, 256);
-  perform fencepost._check_limit(p_limit);
-  if exists (select 1 from fencepost.job_queue q where q.queue = p_queue and q.paused_at is not null) then
-    return 0;
+  if v_ids = '{}' then
+    return;
   end if;
-  return least(p_limit, fencepost._rate_room(p_queue, p_now, false));
+  -- They are locked and due, and their queue is not paused: without keys and rates nothing can be left over.
+  if v_keyed or exists (select 1 from fencepost.job_rate) then
+    return query select * from fencepost._job_claim(v_ids, p_owner, p_lease, true);
+  else
+    return query select * from fencepost._job_start(v_ids, '{}', p_owner, p_lease, fencepost.clock());
+  end if;
 end $$;
