@@ -81,3 +81,25 @@ def test_receipts_are_worth_a_question_below_the_count_or_once_it_was_mined() ->
     assert Sight(9, 6, 5).may_be_mined(tx())
     assert not Sight(9, 5, 5).may_be_mined(tx())
     assert Sight(9, 5, 5).may_be_mined(tx(state="MINED"))
+
+
+@pytest.mark.parametrize(
+    ("facts", "sight", "step"),
+    [
+        # On the very bounds: so many confirmations, so many seconds, the count itself.
+        ({}, Sight(9, 6, 6, mined_in(7)), Step.RECORD_BLOCK),
+        ({"block_hash": "0xb1"}, Sight(9, 6, 6, mined_in(7)), Step.WAIT),
+        ({"signed_seconds": 59.9}, Sight(9, 5, 0, in_pool=True), Step.WAIT),
+        ({"signed_seconds": 60.0}, Sight(9, 4, 0), Step.SEND_AGAIN),
+        ({}, Sight(9, 6, 5), Step.WAIT),
+        ({"cancelling": True}, Sight(9, 6, 5), Step.WAIT),
+        ({"cancelling": True}, Sight(9, 6, 6), Step.LOSE),
+        ({"cancelling": True, "purpose": "cancel"}, Sight(9, 5, 0), Step.SEND_AGAIN),
+        ({"cancelling": False, "purpose": "cancel"}, Sight(9, 5, 0, in_pool=True), Step.WAIT),
+        ({"cancelling": True, "signed_seconds": 60.0}, Sight(9, 5, 0), Step.CANCEL),
+        ({"cancelling": True, "purpose": "cancel", "signed_seconds": 60.0}, Sight(9, 5, 0), Step.REPLACE),
+        ({"state": "MINED"}, Sight(9, 6, 6), Step.TAKE_BLOCK_BACK),
+    ],
+)
+def test_on_the_bounds_of_what_is_waited_for(facts: dict[str, Any], sight: Sight, step: Step) -> None:
+    assert after_sending(tx(**facts), sight, PATIENCE) is step

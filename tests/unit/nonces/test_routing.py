@@ -33,3 +33,9 @@ def test_a_node_that_leaves_moves_its_own_signers_and_no_other() -> None:
         before = home_of(signer, NODES)
         if before != NODES[0]:
             assert home_of(signer, left) == before
+
+
+def test_every_release_of_the_code_sends_a_signer_to_the_same_home() -> None:
+    """Nodes of two versions run beside each other while one is rolled out."""
+    homes = [home_of(f"signer:1:s{number}", NODES) for number in range(10)]
+    assert homes == [NODES[place] for place in (2, 3, 3, 4, 1, 1, 0, 1, 4, 3)]

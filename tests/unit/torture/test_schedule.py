@@ -4,7 +4,16 @@ from itertools import islice
 
 import pytest
 
-from fencepost.torture.schedule import FAMILIES, KINDS, Blow, Role, chosen_kinds, schedule
+from fencepost.torture.schedule import (
+    FAMILIES,
+    KINDS,
+    Blow,
+    Role,
+    abreast,
+    chosen_kinds,
+    schedule,
+    unavailable,
+)
 
 JOBS = Role("jobs", 3, ("jobs.ack.before", "jobs.ack.after"))
 LEASES = Role("leases", 2, (), uses_redis=False, bears_restores=True)
@@ -60,3 +69,52 @@ def test_faults_are_chosen_by_family_and_by_kind() -> None:
     assert chosen_kinds(["power"]) == ["power-cut"]
     with pytest.raises(ValueError, match="no fault flood; allowed: process, "):
         chosen_kinds(["kill", "flood"])
+
+
+def test_a_seed_means_the_same_blows_in_every_release() -> None:
+    """A run that found something is had again by its seed."""
+    jobs, leases = Role("jobs", 3, ("a", "b", "c")), Role("leases", 2, (), uses_redis=False)
+    weights = {"kill": 1, "crash": 2, "net-cut": 3, "redis-wipe": 4}
+    found = schedule(7, list(weights), (jobs, leases), gap_seconds=0.5, weights=weights)
+
+    assert [tuple(blow.facts().values()) for blow in islice(found, 12)] == [
+        (1, 0.201, "redis-wipe", "jobs", 0, "b", 2, 1.29, False),
+        (2, 0.213, "crash", "jobs", 0, "a", 10, 1.95, False),
+        (3, 0.428, "kill", "jobs", 2, "a", 1, 1.6, False),
+        (4, 0.721, "net-cut", "leases", 1, "", 1, 1.28, False),
+        (5, 0.294, "redis-wipe", "jobs", 0, "b", 1, 2.23, False),
+        (6, 0.639, "crash", "jobs", 1, "c", 1, 2.47, False),
+        (7, 0.233, "net-cut", "leases", 0, "", 5, 2.19, False),
+        (8, 0.551, "redis-wipe", "jobs", 2, "b", 2, 2.29, False),
+        (9, 0.811, "net-cut", "leases", 0, "", 10, 2.27, False),
+        (10, 0.349, "net-cut", "leases", 0, "", 1, 1.28, False),
+        (11, 0.688, "crash", "jobs", 1, "c", 2, 1.91, False),
+        (12, 0.768, "redis-wipe", "jobs", 0, "b", 10, 2.45, False),
+    ]
+
+
+def test_a_third_of_what_the_network_suffers_is_at_redis() -> None:
+    cuts = list(islice(schedule(7, ["net-cut", "net-lost-commit"], (JOBS,), gap_seconds=1), 2000))
+    either, commits = (
+        [blow for blow in cuts if blow.kind == kind] for kind in ("net-cut", "net-lost-commit")
+    )
+
+    assert 0.3 < sum(blow.at_redis for blow in either) / len(either) < 0.4
+    assert not any(blow.at_redis for blow in commits)
+
+
+def test_what_befalls_redis_does_not_wait_for_the_rest() -> None:
+    assert abreast(["kill", "redis-wipe", "net-cut"]) == [["kill", "net-cut"], ["redis-wipe"]]
+    assert abreast(["kill"]) == [["kill"]]
+    assert abreast([]) == []
+
+
+def test_what_is_left_out_is_said() -> None:
+    assert set(unavailable([])) == {"clocks of single nodes", "power-cut", "disk-full"}
+    assert set(unavailable(["power-cut"])) == {"clocks of single nodes", "disk-full"}
+    assert set(unavailable(["disk-full"])) == {"clocks of single nodes", "power-cut"}
+
+
+def test_a_kind_without_a_weight_of_its_own_comes_as_often_as_always() -> None:
+    found = islice(schedule(7, ["kill", "net-cut"], (JOBS,), gap_seconds=1, weights={"kill": 0}), 2, 200)
+    assert {blow.kind for blow in found} == {"net-cut"}
