@@ -137,23 +137,11 @@ class Functions:
             "test_bad_input",
             "test_isolation_levels",
         )
-        tests = survey.tests_of(self._callers(mutant))
+        tests = survey.tests_of([mutant.function.name])
         tests.sort(key=lambda test: not any(name in test for name in own))
         if ": without the lock: " in mutant.name:
             tests.sort(key=lambda test: not test.startswith(ISOLATION))
         return tests
-
-    def _callers(self, mutant: Mutant) -> set[str]:
-        """The function, and all that call it: PostgreSQL does not count what it has inlined."""
-        every = functions_of(self.name)
-        found = {mutant.function.name}
-        while True:
-            more = {
-                other.name for other in every if any(f"fencepost.{name}(" in other.text for name in found)
-            }
-            if more <= found or "language sql" not in mutant.function.text:
-                return found
-            found |= more
 
     def plant(self, workshop: Workshop, mutant: AnyMutant) -> None:
         try:
