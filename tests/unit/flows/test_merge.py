@@ -4,7 +4,6 @@ import pytest
 
 from fencepost.flows.errors import GraphRefused
 from fencepost.flows.merge import TimeMerge
-from fencepost.flows.record import Offset
 from fencepost.flows.windows import Session, Sliding, Tumbling
 
 
@@ -27,7 +26,7 @@ def test_a_step_may_be_as_long_as_the_window_and_no_window_is_empty() -> None:
     assert Session(0.1).gap_seconds == 0.1
 
 
-def record(value: str, time: float | None, at: Offset = 0) -> tuple[str, str, float | None, Offset]:
+def record(value: str, time: float | None, at: int = 0) -> tuple[str, str, float | None, int]:
     return value, "key", time, at
 
 
