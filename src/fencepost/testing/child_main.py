@@ -36,6 +36,12 @@ def main() -> None:
         sys.argv[1:] = errand.arguments
         runpy.run_module(errand.place, run_name="__main__", alter_sys=True)
         return
+    perform(errand)
+
+
+def perform(errand: Errand) -> None:
+    """Call the function of a file."""
+    assert errand.function is not None
     result = _load(errand.place, errand.function)(*errand.arguments)
     if inspect.iscoroutine(result):
         asyncio.run(result)

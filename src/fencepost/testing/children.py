@@ -14,8 +14,9 @@ from typing import IO, Any, Self
 
 from fencepost import crashpoints
 from fencepost.embedded.deadline import Deadline
-from fencepost.testing import child_main
+from fencepost.testing import child_main, incubator
 from fencepost.testing.errors import ChildFailed
+from fencepost.testing.incubator import Hatched, Incubator
 from fencepost.testing.signals import Signals
 
 OUTPUT_LINES_SHOWN = 30
@@ -45,13 +46,10 @@ class Child:
     ) -> None:
         crashpoints.ordered({crashpoints.VARIABLE: crash})  # A wrong order is refused here, not in the child.
         self.name, errand = _errand(target, arguments)
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", child_main.__file__, json.dumps(errand._asdict())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={
+        self._process = _start(
+            target,
+            errand,
+            {
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(sys.path),
                 "PYTHONUNBUFFERED": "1",
@@ -66,6 +64,11 @@ class Child:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs or stands still."""
+        return self._process.poll() is None
 
     @property
     def output(self) -> str:
@@ -139,10 +142,11 @@ class Child:
             self._process.stdin.close()
 
     def _stands_still(self) -> bool:
-        state = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if state is not None and state.si_code != os.CLD_STOPPED:
+        if self._process.is_stopped():
+            return True
+        if not self.is_alive:
             raise self._failure("ended")
-        return state is not None
+        return False
 
     def _failure(self, what: str) -> ChildFailed:
         return ChildFailed(f"The child {self.name} {what}. Its output:\n{self.output}")
@@ -180,6 +184,40 @@ class _Lines:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
+
+
+class _Fresh(subprocess.Popen[str]):
+    """An interpreter of the child's own."""
+
+    def __init__(self, errand: child_main.Errand, environment: Mapping[str, str]) -> None:
+        super().__init__(
+            [sys.executable, "-P", child_main.__file__, json.dumps(errand._asdict())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+
+    def is_stopped(self) -> bool:
+        if self.poll() is not None:
+            return False
+        state = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+        return state is not None
+
+
+def _start(
+    target: Callable[..., object] | str, errand: child_main.Errand, environment: Mapping[str, str]
+) -> "Hatched | _Fresh":
+    """A module is a program, and wants to be one from the beginning."""
+    home = None if isinstance(target, str) else inspect.getmodule(target)
+    if home is None or not incubator.IS_POSSIBLE:
+        return _Fresh(errand, environment)
+    return _INCUBATOR.hatch(errand, environment, home)
+
+
+# One a process: the second would load what the first has loaded.
+_INCUBATOR = Incubator()
 
 
 def _errand(target: Callable[..., object] | str, arguments: tuple[Any, ...]) -> tuple[str, child_main.Errand]:

@@ -5,7 +5,6 @@ a slow one alike. Which fault, where and to whom is drawn from a seed.
 """
 
 import contextlib
-import os
 import random
 import time
 from collections import Counter
@@ -199,10 +198,7 @@ class Storm:
 
 
 def is_alive(child: Child) -> bool:
-    try:
-        return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-    except ChildProcessError:
-        return False
+    return child.is_alive
 
 
 def _tries(seconds: float) -> Iterator[None]:

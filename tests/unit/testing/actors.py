@@ -4,8 +4,10 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
+from fencepost import crashpoints
 from fencepost.crashpoints import crash_point
 from fencepost.signals import announce
 
@@ -51,6 +53,26 @@ def parent_of_a_sleeper() -> None:
         child.stop()
         sys.stdout.write(f"sleeper {child.pid}\n")
         sys.stdin.read()
+
+
+def leave_traces() -> None:
+    """Says what it finds, and leaves something of everything that a process has."""
+    found = [Path.cwd().name, os.environ.get("TRACE"), crashpoints.__dict__.get("TRACE"), sys.path[0]]
+    sys.stdout.write(f"found {found}\n")
+    os.environ["TRACE"] = "left"
+    crashpoints.__dict__["TRACE"] = "left"
+    sys.path.insert(0, "left")
+
+
+async def end_with_a_thread() -> None:
+    """Ends while a thread still works, as a program may."""
+
+    def work() -> None:
+        sys.stdin.readline()
+        crash_point("actor.turn")
+
+    threading.Thread(target=work).start()
+    sys.stdout.write("done\n")
 
 
 def wait_for_ever() -> None:

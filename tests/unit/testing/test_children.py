@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,32 @@ def test_announcements_of_a_grandchild_are_heard() -> None:
     with Signals() as signals, Child(actors.start_another_that_announces, signals=signals) as child:
         signals.expect("grandchild.spoke", within=60)
         child.succeed()
+
+
+def test_a_child_finds_the_process_of_now_and_nothing_of_the_child_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[str] = []
+    for name in ("here", "there"):
+        place = tmp_path / name
+        place.mkdir()
+        monkeypatch.chdir(place)
+        monkeypatch.setenv("TRACE", f"set {name}")
+        monkeypatch.setattr(sys, "path", [name, *sys.path])
+        with Child(actors.leave_traces) as child:
+            child.succeed()
+            found.append(child.line("found"))
+
+    assert found == [f"found {[name, f'set {name}', None, name]}" for name in ("here", "there")]
+
+
+def test_a_thread_that_outlives_the_function_keeps_the_child_alive_and_has_its_crash_points() -> None:
+    with Child(actors.end_with_a_thread, crash="actor.turn:kill") as child:
+        child.line("done")
+        assert child.is_alive
+        child.say("go on")
+        child.be_killed()
+        assert not child.is_alive
 
 
 def test_a_child_is_gone_after_the_block_even_when_it_stood_still() -> None:
