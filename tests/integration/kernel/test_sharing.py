@@ -19,6 +19,12 @@ def _pending(app: Caller, clock: Clock) -> list[Any]:
     return [job_calls.submit(app), job_calls.submit(app)]
 
 
+def _keyed(app: Caller, clock: Clock) -> list[Any]:
+    """The first of them has the key whose lock comes last."""
+    keys = app.column("select k from unnest('{a, b}'::text[]) k order by hashtextextended(k, 9203) desc")
+    return [job_calls.submit_keyed(app, key, 1) for key in keys]
+
+
 def _driven(app: Caller, clock: Clock) -> list[Any]:
     return [job_calls.dispatched(app, "1-0"), job_calls.dispatched(app, "2-0")]
 
@@ -131,6 +137,7 @@ def test_a_slot_calls_the_next_who_waits_when_somebody_has_the_first_in_hand(
 # What changes many, for keys that are given in descending order, with the table that they are in.
 CHANGING: dict[LiteralString, tuple[LiteralString, LiteralString, Given]] = {
     "job_claim_many(%s, 'w')": ("job_waiting", "job_id", _pending),
+    "job_claim_many(%s, 'keyed')": ("job_waiting", "job_id", _keyed),
     "job_dispatched(%s, '{2-0, 1-0}', 'life')": ("job_waiting", "job_id", _pending),
     "job_dispatch_failed(%s, 'no', '1 s')": ("job_waiting", "job_id", _pending),
     "job_recall(%s, '{2-0, 1-0}')": ("job_waiting", "job_id", _driven),
@@ -193,11 +200,13 @@ def test_batches_are_counted_in_their_order_whatever_the_order_of_the_jobs_that_
     job_calls.claim_many(app, [late, early])
     if ending in ("reclaim", "claim"):
         clock.advance(60)
+    # Some are claimed beside those that end.
+    jobs = [late, early, job_calls.submit(app)] if ending == "claim" else [late, early]
     holder = connect_admin(admin)
     try:
         holder.execute("begin")
         holder.execute("select from fencepost.job_batch_part where batch_id = %s for update", first)
-        with begun(app, "select fencepost." + ENDING[ending], [late, early]):
+        with begun(app, "select fencepost." + ENDING[ending], jobs):
             wait_until_blocked(admin, app)
             free = "select batch_id from fencepost.job_batch_part for update skip locked"
             assert admin.column(free) == [second], (
@@ -232,5 +241,45 @@ def test_no_batch_is_counted_in_before_all_rows_of_those_who_leave_are_locked(
             wait_until_blocked(admin, app)
             assert admin.column("select part from fencepost.job_batch_part for update skip locked") == [0]
             holder.execute("rollback")
+    finally:
+        holder.close()
+
+
+def test_who_is_refused_waits_for_no_batch(app: Caller, admin: Caller, clock: Clock) -> None:
+    job_id = job_calls.submit(app, tries_max=1)
+    app.execute("select fencepost.batch_make(%s)", [job_id])
+    job_calls.claim(app, job_id)
+    app.execute("set lock_timeout = '5s'")
+    with admin.transaction():
+        admin.execute("select from fencepost.job_batch_part for update")
+        assert job_calls.claim_many(app, [job_id], "w")[job_id]["refusal"] == "not_owner"
+
+
+def test_a_settlement_does_not_wait_for_whoever_has_the_next_message_in_hand(
+    app: Caller, admin: Caller, clock: Clock
+) -> None:
+    first, second = (app.value("select fencepost.outbox_put('c', 'k', '1')") for _ in range(2))
+    app.execute("select fencepost.outbox_take('c', 'o', '1 minute', 1)")
+    app.execute("set lock_timeout = '5s'")
+    with admin.transaction():
+        admin.execute("select from fencepost.outbox where id = %s for update", second)
+        app.execute("select fencepost.outbox_settle(%s, 1, 'o', 'sent')", first)
+    assert admin.column("select key from fencepost.outbox_unpromoted") == ["k"], "noted for the next take"
+    assert app.column("select id from fencepost.outbox_take('c', 'o', '1 minute', 1)") == [second]
+    assert admin.column("select key from fencepost.outbox_unpromoted") == []
+
+
+def test_a_claim_that_waited_for_a_row_judges_it_as_it_is_then(
+    app: Caller, admin: Caller, connect: Callable[[], Caller], clock: Clock
+) -> None:
+    job_id = job_calls.submit_keyed(app, "user:7", 1)
+    holder = connect_admin(admin)
+    try:
+        holder.execute("begin")
+        holder.execute("update fencepost.job_waiting set run_at = '2031-01-01' where job_id = %s", job_id)
+        with begun(app, "select outcome, refusal from fencepost.job_claim_many(%s, 'w')", [job_id]) as answer:
+            wait_until_blocked(admin, app)
+            holder.execute("commit")
+            assert [tuple(row.values()) for row in answer.result()] == [("refused", "not_running")]
     finally:
         holder.close()

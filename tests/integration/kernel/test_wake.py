@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -85,6 +86,17 @@ def test_a_job_for_later_wakes_nobody_now(app: Caller, listener: Caller, clock: 
     app.execute("select fencepost.job_retry(%s, 1, %s, 'no', '1 minute')", job_id, OWNER)
 
     assert heard(listener, app) == []
+
+
+@pytest.mark.parametrize(("seconds", "topics"), [(-1, ["job:mail"]), (0, ["job:mail"]), (1, [])])
+def test_a_job_wakes_its_queue_if_it_is_due(
+    app: Caller, listener: Caller, clock: Clock, seconds: int, topics: list[str]
+) -> None:
+    app.execute("select fencepost.sleep_on('job:mail')")
+    at = clock.now() + timedelta(seconds=seconds)
+    app.execute("select fencepost.job_submit('mail', 'send', '{}', p_run_at => %s)", at)
+
+    assert heard(listener, app) == topics
 
 
 @pytest.mark.parametrize("back", ["release", "reclaim", "replay", "resume", "slot", "hurry", "rate", "batch"])
