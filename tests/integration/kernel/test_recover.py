@@ -6,6 +6,7 @@ from typing import Any, LiteralString
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from fencepost.embedded import Database, PostgresServer
 from fencepost.errors import InvalidInput, MigrationFailed, ServerUnavailable
@@ -230,3 +231,22 @@ def test_it_fails_as_a_whole(database: Database) -> None:
         recover(database.admin_url, "anna")
     with database.connect_admin() as admin:
         assert admin.execute("select floor from fencepost.token_floor").fetchone() == (0,)
+
+
+HOSTILE = """
+    create schema hostile;
+    create function hostile.pg_get_serial_sequence(text, text) returns text language plpgsql as
+      $$ begin raise exception 'whoever may create functions is called here'; end $$;
+    grant usage on schema hostile to public;
+"""
+
+
+def test_a_recovery_is_made_at_its_own_level_and_with_its_own_functions(database: Database) -> None:
+    with database.connect_admin() as admin:
+        admin.execute(HOSTILE)
+    url = make_conninfo(
+        database.admin_url,
+        options="-c default_transaction_isolation=serializable -c search_path=hostile,pg_catalog",
+    )
+
+    assert recover(url, "anna").leases == 0

@@ -61,3 +61,17 @@ def test_an_outcome_is_final_or_not() -> None:
 def test_how_long_a_loop_may_sleep_is_asked_by_queue() -> None:
     assert waiting.seconds_until_due("mail").arguments == ("mail",)
     assert waiting.next_due("mail").arguments == ("mail",)
+
+
+@pytest.mark.parametrize("with_c", [True, False])
+def test_a_document_is_encoded_as_it_is_and_what_json_has_no_word_for_is_refused(
+    monkeypatch: pytest.MonkeyPatch, with_c: bool
+) -> None:
+    if not with_c:
+        monkeypatch.setattr(json.encoder, "c_make_encoder", None)
+    encode = vars(call)["_make_encoder"]()
+
+    assert encode({"b": [1, "ä"], "a": {}}) == '{"b":[1,"ä"],"a":{}}'
+    for wrong, error in (({(1, 2): 3}, TypeError), (float("nan"), ValueError), ({1, 2}, TypeError)):
+        with pytest.raises(error):
+            encode(wrong)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from fencepost.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
-from fencepost.kernel.migrate import Component, Step, check_version, kernel
+from fencepost.kernel.migrate import Component, Step, check_version, components, kernel
+from fencepost.kernel.migrate import component as component_of
 
 
 def component(folder: Path, *files: str) -> Component:
@@ -96,8 +97,24 @@ def test_a_database_two_versions_ahead_is_refused_with_both_versions() -> None:
 
 
 def test_a_database_without_a_schema_says_how_to_get_one() -> None:
-    with pytest.raises(SchemaMissing, match="Run `fencepost migrate`"):
+    with pytest.raises(SchemaMissing, match=r"no Fencepost schema\. Run `fencepost migrate`"):
         check_version(None)
+    with pytest.raises(SchemaMissing, match=r"no schema of orders\. Run `fencepost migrate`"):
+        check_version(None, replace(kernel(), name="orders"))
+
+
+def test_a_step_is_told_with_its_component_unless_that_is_the_kernel() -> None:
+    step = Step(7, "leases", "")
+    assert kernel().title(step) == "0007_leases"
+    assert replace(kernel(), name="orders").title(step) == "orders/0007_leases"
+
+
+def test_the_kernel_comes_before_whatever_is_built_on_it() -> None:
+    names = [known.name for known in components()]
+    assert names[0] == "kernel"
+    assert names[1:] == sorted(names[1:])
+    assert {"flows", "judge", "nonces", "orders", "players"} <= set(names)
+    assert component_of("orders").name == "orders"
 
 
 def test_functions_use_nothing_newer_than_postgresql_15() -> None:

@@ -252,3 +252,76 @@ def test_the_state_of_a_lease_is_what_the_model_says() -> None:
     [held] = LeaseModel().after(Held(1, None, 4), acquire(0, 1, "b", 2))
 
     assert held == Held(2, "b", 4)
+
+
+def test_calls_that_touch_may_have_come_in_either_order() -> None:
+    """One that ends when another begins may have come after it: no clock tells them apart."""
+    assert linearize([acquire(0, 1, "a", 2), acquire(1, 2, "b", 1)], LeaseModel()).holds
+    assert not linearize([acquire(0, 1, "a", 2), acquire(1.1, 2, "b", 1)], LeaseModel()).holds
+    assert linearize([acquire(0, 1, "a", 2), acquire(1, math.inf, "b", None)], LeaseModel()).holds
+    assert not linearize([acquire(0, 1, "a", 2), acquire(1.1, math.inf, "b", None)], LeaseModel()).holds
+
+
+def test_what_cannot_follow_is_told_from_where_the_search_came_furthest() -> None:
+    first = [acquire(0, 1, "a", 1), write(2, 3, "a", 1, 1)]
+    wrong = [write(4, 9, "a", 1, number) for number in (11, 12, 13, 14, 15)]
+
+    finding = linearize([*first, *wrong], LeaseModel())
+
+    calls = "; ".join(f"write(owner=a, token=1) -> {number}" for number in (11, 12, 13, 14))
+    assert finding.explanation == (
+        f"after 2 calls the state is {Held(1, 'a', 1)}, and none of these can follow: {calls}"
+    )
+    beyond = linearize([acquire(0, 9, "a", 7), acquire(1, 2, "b", 1), write(3, 4, "b", 1, 1)], LeaseModel())
+    assert beyond.explanation.startswith(f"after 2 calls the state is {Held(1, 'b', 1)}")
+
+
+HELD, FREE = Held(3, "a", 7), Held(3, None, 7)
+WRITTEN, LET_GO = Held(3, "a", 8), Held(3, None, 7)
+
+
+@pytest.mark.parametrize(
+    ("state", "operation", "after"),
+    [
+        (HELD, acquire(0, math.inf, "b", None), [Held(4, "who does not know it", 7)]),
+        (HELD, acquire(0, 1, "b", "not_owner"), [HELD]),
+        (HELD, acquire(0, 1, "a", "not_owner"), []),
+        (FREE, acquire(0, 1, "a", "not_owner"), []),
+        (HELD, acquire(0, 1, "a", 3), [HELD]),
+        (HELD, acquire(0, 1, "b", 3), []),
+        (HELD, acquire(0, 1, "b", 4), [Held(4, "b", 7)]),
+        (HELD, acquire(0, 1, "a", 4), [Held(4, "a", 7)]),
+        (FREE, acquire(0, 1, "b", 5), []),
+        (HELD, write(0, 1, "a", 3, None), [WRITTEN]),
+        (HELD, write(0, 1, "a", 2, None), []),
+        (HELD, write(0, 1, "b", 3, None), []),
+        (HELD, write(0, 1, "a", 3, "lease_expired"), [HELD]),
+        (HELD, write(0, 1, "b", 3, "lease_expired"), [HELD]),
+        (HELD, write(0, 1, "a", 3, "not_owner"), []),
+        (HELD, write(0, 1, "b", 3, "not_owner"), [HELD]),
+        (HELD, write(0, 1, "a", 2, "not_owner"), [HELD]),
+        (HELD, write(0, 1, "a", 3, 8), [WRITTEN]),
+        (HELD, write(0, 1, "a", 3, 7), []),
+        (HELD, write(0, 1, "a", 4, 8), []),
+        (HELD, release(0, 1, "a", 3, "released"), [LET_GO]),
+        (HELD, release(0, 1, "a", 3, None), [LET_GO]),
+        (HELD, release(0, 1, "b", 3, "released"), []),
+        (HELD, release(0, 1, "a", 2, None), []),
+        (HELD, release(0, 1, "b", 3, "lease_expired"), [HELD]),
+        (HELD, release(0, 1, "a", 3, "not_owner"), []),
+        (HELD, release(0, 1, "b", 3, "not_owner"), [HELD]),
+    ],
+)
+def test_what_a_call_leaves_of_a_lease(state: Held, operation: Operation, after: list[Held]) -> None:
+    assert list(LeaseModel().after(state, operation)) == after
+
+
+def test_unknown_calls_are_alike_if_they_would_do_the_same() -> None:
+    lease, nonces = LeaseModel(), NonceModel()
+    assert lease.alike(acquire(0, 1, "a", None)) == lease.alike(acquire(2, 3, "b", None))
+    assert lease.alike(write(0, 1, "a", 1, None)) == lease.alike(write(2, 3, "a", 1, None))
+    different = [write(0, 1, "a", 1, None), write(0, 1, "b", 1, None), write(0, 1, "a", 2, None)]
+    assert len({lease.alike(one) for one in [*different, release(0, 1, "a", 1, None)]}) == 4
+    assert nonces.alike(reserve(0, 1, count=2)) == nonces.alike(reserve(2, 3, count=2))
+    assert nonces.alike(reserve(0, 1, count=2)) != nonces.alike(reserve(0, 1, count=3))
+    assert nonces.alike(give_back(0, 1, (0, 1))) != nonces.alike(give_back(0, 1, (0, 2)))
