@@ -2,8 +2,9 @@
 
 import pytest
 
-from fencepost.flows.errors import GraphRefused
+from fencepost.flows.errors import GraphRefused, GuaranteeNotMet
 from fencepost.flows.frontier import BEGINNING, Frontier, Mark, least_mark
+from fencepost.flows.guarantee import Guarantee, Promise, require
 from fencepost.flows.merge import TimeMerge
 from fencepost.flows.windows import Session, Sliding
 
@@ -38,3 +39,36 @@ def test_a_window_that_holds_nothing_is_refused() -> None:
 
 def test_a_merge_says_how_many_wait() -> None:
     assert len(TimeMerge()) == 0
+
+
+def test_what_is_infinite_or_unknown_is_written_as_unknown() -> None:
+    marks = Frontier(a=Mark(1, float("-inf")), b=Mark(2, 0.0), c=Mark(3, None, count=4))
+    assert marks.as_json() == {
+        "a": {"at": 1, "watermark": None, "ended": False, "count": 0},
+        "b": {"at": 2, "watermark": 0.0, "ended": False, "count": 0},
+        "c": {"at": 3, "watermark": None, "ended": False, "count": 4},
+    }
+
+
+def test_who_has_ended_and_nothing_has_ended_all_the_same() -> None:
+    assert least_mark([Mark(ended=True), Mark(ended=True)]) == Mark(ended=True)
+    assert least_mark([Mark(ended=True), Mark()]) == BEGINNING
+    assert least_mark([Mark(0, 1.0), Mark(5, 0.5)]) == Mark(0, 1.0)
+
+
+def test_a_guarantee_is_asked_for_by_name_and_kept_by_who_promises_as_much() -> None:
+    assert Guarantee.named("exactly_once") is Guarantee.EXACTLY_ONCE
+    with pytest.raises(
+        GuaranteeNotMet, match="'twice' is no guarantee; there are at_most_once, at_least_once"
+    ):
+        Guarantee.named("twice")
+    keeps, breaks = (
+        Promise(Guarantee.AT_LEAST_ONCE, "so"),
+        Promise(Guarantee.AT_MOST_ONCE, "it forgets", ["x"]),
+    )
+    require(Guarantee.AT_LEAST_ONCE, [("good", keeps)])
+    with pytest.raises(GuaranteeNotMet) as caught:
+        require(Guarantee.AT_LEAST_ONCE, [("good", keeps), ("bad", breaks)])
+    assert str(caught.value) == (
+        "at-least-once was asked, and bad is at-most-once: it forgets. Instead: x; or ask for at_most_once."
+    )

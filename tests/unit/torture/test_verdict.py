@@ -65,3 +65,34 @@ def test_order_is_kept_for_each_key_alone() -> None:
     assert in_order("order", [("a", 1), ("b", 5), ("a", 3), ("a", 2)]) == [
         Breach("order", "a", "2 came after 3")
     ]
+
+
+def test_a_run_that_reaches_its_floors_to_the_last_is_hard_enough() -> None:
+    floors = Floors(effects_per_second=5, hits_per_second=0.3, ambiguous_per_second=0.25)
+
+    assert (
+        judge([], Hardness(10.0, {"jobs": 49, "leases": 1}, hits=3, ambiguous=3), floors).verdict == "passed"
+    )
+    assert judge([], Hardness(10.0, {"jobs": 49, "leases": 0}, hits=2, ambiguous=2), floors).too_easy == [
+        "leases made no effect",
+        "49 effects, at least 50 were needed",
+        "2 faults that hit, at least 3 were needed",
+        "2 ambiguous outcomes, at least 3 were needed",
+    ]
+
+
+def test_what_was_lost_doubled_or_came_out_of_nowhere_is_named() -> None:
+    assert exactly_once(["a", "b", "c"], ["c", "d", "d", "b", "b", "b"]) == [
+        Breach("lost", "a", "was asked for and never took effect"),
+        Breach("doubled", "b", "took effect 3 times"),
+        Breach("doubled", "d", "took effect 2 times"),
+        Breach("out of nowhere", "d", "took effect, and nobody asked for it"),
+    ]
+    assert exactly_once(["a"], ["a"]) == []
+
+
+def test_a_number_that_goes_back_is_compared_with_the_highest_before_it() -> None:
+    assert in_order("order", [("a", 5), ("a", 3), ("a", 4), ("a", 5)]) == [
+        Breach("order", "a", "3 came after 5"),
+        Breach("order", "a", "4 came after 5"),
+    ]
