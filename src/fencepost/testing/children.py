@@ -33,7 +33,7 @@ class Child:
 
     The function stands at the top of its file, and its arguments are JSON: nothing of this process is
     inherited. `crash` holds orders as in FENCEPOST_CRASH. Lines that the child prints can be waited for, and
-    `say` gives it lines to read. It dies with the block, and with the thread that started it.
+    `say` gives it lines to read. It dies with the block, and with this process, however that ends.
     """
 
     def __init__(
