@@ -1,9 +1,14 @@
 """The life of one thing, oldest first, with every refusal that was recorded."""
 
+from typing import Any
+
+import pytest
+
 from fencepost.testing import Clock
 from tests.integration.kernel import job_calls
 from tests.integration.kernel.caller import Caller
 from tests.integration.kernel.job_calls import OWNER, RIVAL
+from tests.integration.kernel.job_states import SITUATIONS
 from tests.integration.kernel.test_marker_ring import uuid7
 
 EXPLAIN = "select event, actor, token from fencepost.explain(%s)"
@@ -146,3 +151,84 @@ def test_what_nobody_knows_has_no_life(app: Caller) -> None:
         assert life(app, subject) == []
     app.invalid("subject", EXPLAIN, "")
     app.invalid("subject", EXPLAIN, "x" * 1201)
+
+
+def whole_life(caller: Caller, subject: str) -> list[dict[str, object]]:
+    return caller.rows("select * from fencepost.explain(%s)", subject)
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_the_life_of_a_job_is_its_own(app: Caller, clock: Clock, situation: str) -> None:
+    job_id = SITUATIONS[situation](app, clock)
+    app.execute("select fencepost.job_claim_many(%s, 'stranger')", [job_id])
+    alone = whole_life(app, f"job:{job_id}")
+    assert len(alone) > 1
+
+    # Who waits for a busy key cannot be made twice.
+    for other in (name for name in SITUATIONS if "busy" not in name):
+        app.execute("select fencepost.queue_resume('mail', 'carol')")
+        app.execute("select fencepost.job_claim_many(%s, 'stranger')", [SITUATIONS[other](app, clock)])
+
+    assert whole_life(app, f"job:{job_id}") == alone
+    assert whole_life(app, str(job_id)) == alone
+
+
+# A story of one thing, by its name, and what it is asked for as.
+STORIES: dict[str, tuple[str, tuple[str, ...]]] = {
+    "lease": (
+        "lease:{name}",
+        ("lease_acquire('{name}', 'a', '1 minute')", "lease_acquire_many('{{{name}}}', 'b', '1 minute')"),
+    ),
+    "request": ("request:s/{name}", ("claim('s', '{name}', 'd')", "claim('s', '{name}', 'e')")),
+    "scope": ("request:{name}/k", ("claim('{name}', 'k', 'd')", "claim('{name}', 'k', 'e')")),
+    "checkpoint": (
+        "checkpoint:{name}",
+        (
+            "lease_acquire('{name}', 'a', '1 minute')",
+            "checkpoint_begin('{name}', 1)",
+            "checkpoint_store('{name}', 1, 1, null, '7', null)",
+            "refusal_record('not_found', 'checkpoint', '{name}#9', 'a', '{{}}', '{{}}')",
+        ),
+    ),
+    "queue": ("queue:{name}", ("queue_pause('{name}', 'carol')", "queue_bound('{name}', 7, 'carol')")),
+    "stream": ("stream:{name}#1-0", ("stream_poison('{name}', '1-0', 'unreadable', '{{}}')",)),
+}
+
+
+@pytest.mark.parametrize("noun", STORIES)
+def test_the_life_of_a_thing_is_its_own(app: Caller, clock: Clock, noun: str) -> None:
+    asked, story = STORIES[noun]
+
+    def tell(name: str) -> None:
+        for call in story:
+            query: Any = "select fencepost." + call.format(name=name)
+            app.execute(query)
+
+    tell("ours")
+    alone = whole_life(app, asked.format(name="ours"))
+    assert len(alone) > len(story) - 2
+    for name in ("our", "ours2", "theirs", "OURS"):
+        tell(name)
+        assert whole_life(app, asked.format(name="ours")) == alone
+
+
+def test_the_life_of_a_message_is_its_own(app: Caller, clock: Clock) -> None:
+    first, _ = app.column("select fencepost.outbox_put_many('c', '{k, l}', '{1, 2}'::jsonb[])")
+    app.execute("select fencepost.outbox_take('c', 'o', '1 minute', 2)")
+    alone = whole_life(app, f"outbox:{first}")
+    assert [row["event"] for row in alone] == ["put", "sending"]
+    app.execute(
+        "select fencepost.outbox_settle(id, 1, 'o', 'dead') from fencepost.outbox_messages where key = 'l'"
+    )
+
+    assert whole_life(app, f"outbox:{first}") == alone
+
+
+def test_the_life_of_a_time_ordered_request_is_that_of_its_scope_and_key(app: Caller, clock: Clock) -> None:
+    key = uuid7(clock.now())
+    for scope in ("orders", "other"):
+        app.execute("select fencepost.claim_ordered(%s, %s, %s)", scope, key, scope)
+    app.execute("select fencepost.claim_ordered('orders', %s)", uuid7(clock.now()))
+
+    told = whole_life(app, f"request:orders/{key.upper()}")
+    assert [row["detail"] for row in told] == [{"digest": "orders", "response": None}]

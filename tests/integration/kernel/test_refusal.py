@@ -1,6 +1,7 @@
 """A refusal is an answer: counted though it was rolled back, recorded, and explained in one table."""
 
 from datetime import timedelta
+from typing import Any
 
 from fencepost.errors import REFUSALS
 from fencepost.testing import Clock
@@ -104,6 +105,35 @@ def test_a_dead_job_keeps_its_history_until_it_goes_itself(app: Caller, clock: C
     assert app.value("select fencepost.job_prune('1 hour', 10, true)") == 1
     assert app.value("select fencepost.history_prune('1 hour', 100)") == len(life) + 1
     assert app.rows("select from fencepost.events") == app.rows("select from fencepost.refusals") == []
+
+
+def test_only_the_history_of_the_dead_is_spared(app: Caller, clock: Clock) -> None:
+    """Whatever else is kept for now goes when its time comes."""
+    dead = app.value("select job_id from fencepost.job_submit('mail', 'send', '{}')")
+    app.execute(
+        "select fencepost.job_bury(job_id, attempt, 'w', 'no') from fencepost.job_claim(%s, 'w')", dead
+    )
+    record = "select fencepost.refusal_record('stale_attempt', %s, %s, 'w', '{}', '{}')"
+    for _ in range(2):
+        app.execute(record, "job", str(dead))
+        app.execute(record, "lease", str(dead))
+        app.execute("select fencepost.queue_pause(%s, 'carol')", str(dead))
+    clock.advance(1800)
+    for _ in range(2):
+        app.execute(record, "lease", "r")
+        app.execute("select fencepost.queue_pause('mail', 'carol')")
+    clock.advance(1801)
+    app.execute("select fencepost.history_prune('1 hour', 100)")
+    nouns = "select noun, count(*) from {} group by noun order by noun"
+    events, refusals = nouns.format("fencepost.events"), nouns.format("fencepost.refusals")
+
+    def kept(query: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row.values()) for row in app.rows(query)]
+
+    assert (kept(events), kept(refusals)) == ([("job", 1), ("queue", 2)], [("job", 2), ("lease", 2)])
+    clock.advance(1800)
+    assert app.value("select fencepost.history_prune('1 hour', 100)") == 4
+    assert (kept(events), kept(refusals)) == ([("job", 1)], [("job", 2)])
 
 
 def test_pruning_goes_on_past_the_history_of_dead_jobs(app: Caller, clock: Clock) -> None:

@@ -138,3 +138,18 @@ def test_falling_asleep_twice_is_sleeping(app: Caller, admin: Caller, clock: Clo
     app.execute("select fencepost.sleep_on('job:mail')")
 
     assert admin.row("select topic, since from fencepost.sleeper") == {"topic": "job:mail", "since": first}
+
+
+def test_only_who_waits_for_a_result_is_forgotten_after_a_while(
+    app: Caller, admin: Caller, clock: Clock
+) -> None:
+    for topic in ("resul", "result", "result:7", "result:8", "result;", "job:mail"):
+        app.execute("select fencepost.sleep_on(%s)", topic)
+    clock.advance(60)
+    app.execute("select fencepost.sleep_on('result:9')")
+    assert app.value("select fencepost.result_prune('1 minute')") == 0, "a minute old is not older"
+    clock.advance(1)
+
+    assert app.value("select fencepost.result_prune('1 minute')") == 2
+    left = admin.column("select topic from fencepost.sleeper order by topic")
+    assert set(left) == {"resul", "result", "result:9", "result;", "job:mail"}
