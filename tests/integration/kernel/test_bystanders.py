@@ -38,6 +38,7 @@ CALLS: dict[str, tuple[LiteralString, ...]] = {
         "batch_make(array[{id}])",
         "batch_make('{{}}', {id})",
     ),
+    "keyed": ("job_claim({id}, 'w')", "job_claim_many(array[{id}], 'w')", "job_cancel({id}, 'carol')"),
     "late": ("job_hurry({id}, 'carol')",),
     "dispatched": (
         "job_recall(array[{id}], '{{1-0}}')",
@@ -113,6 +114,7 @@ def pair(app: Caller, clock: Clock, what: str) -> tuple[Any, Any]:
     """Two of them: what is named, and what stands beside it."""
     make: dict[str, Any] = {
         "pending": lambda: job_calls.submit(app),
+        "keyed": lambda: job_calls.submit_keyed(app, "user:7", 2),
         "late": lambda: app.value(
             "select job_id from fencepost.job_submit('mail', 'send', '1', p_run_at => '2031-01-01')"
         ),
@@ -183,3 +185,25 @@ def test_a_call_leaves_alone_what_it_does_not_name(
         admin.execute(named)
         assert rows_of(admin, second) == before, call
         admin.execute("rollback")
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_a_call_does_not_wait_for_whoever_holds_what_it_does_not_name(
+    app: Caller, admin: Caller, clock: Clock, what: str
+) -> None:
+    first, second = pair(app, clock, what)
+    names = [str(second), f"queue:{second}", f"kind:{second}"]
+    lock = "select from fencepost.{} t where t.{}::text = any (%s) for update"
+    app.execute("set lock_timeout = '5s'")
+    admin.execute("begin")
+    for table, column in WHOSE.items():
+        admin.execute(lock.format(table, column), names)
+    if isinstance(second, str):
+        admin.execute("select from fencepost.outbox where channel = %s for update", second)
+
+    for call in CALLS[what]:
+        named: Any = "select fencepost." + call.format(id=first, name=f"'{first}'")
+        app.execute("begin")
+        app.execute(named)
+        app.execute("rollback")
+    admin.execute("rollback")

@@ -1,6 +1,7 @@
 """What lies exactly on a bound, and what belongs to somebody else: who is wrong there looks right."""
 
 import json
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -9,6 +10,7 @@ from fencepost.testing import Clock
 from tests.integration.kernel import job_calls
 from tests.integration.kernel.caller import Caller
 from tests.integration.kernel.job_calls import OWNER
+from tests.integration.kernel.test_marker_ring import uuid7
 
 SIZE = "select pg_column_size(%s::jsonb)"
 BOUND_BYTES = 16384
@@ -111,3 +113,81 @@ def test_who_asked_a_running_job_to_stop_is_written_down(app: Caller, admin: Cal
 def test_every_kind_has_a_rate_and_a_burst_of_its_own(app: Caller) -> None:
     app.invalid("per_second", "select fencepost.rate_declare('{a, b}', '{1}', '{1, 1}')")
     app.invalid("bursts", "select fencepost.rate_declare('{a, b}', '{1, 1}', '{1}')")
+
+
+# What the owner of a running job and the holder of a lease do; each answers, or raises, why he may not.
+OWN_ACTS: dict[LiteralString, str] = {
+    "job_fence({id}, 1, 'w')": "raises",
+    "job_finish({id}, 1, 'w')": "raises",
+    "job_renew({id}, 1, 'w')": "raises",
+    "job_progress({id}, 1, 'w', '7')": "raises",
+    "job_retry({id}, 1, 'w', 'no', '0')": "raises",
+    "job_release({id}, 1, 'w')": "raises",
+    "job_bury({id}, 1, 'w', 'no')": "raises",
+    "job_finish_many(array[{id}], '{{1}}', 'w')": "answers",
+    "job_renew_many(array[{id}], '{{1}}', 'w')": "answers",
+    "job_leave_many(array[{id}], '{{1}}', 'w', '{{bury}}')": "answers",
+    "lease_renew('r', 'w', 1, '1 s')": "raises",
+    "lease_fence('r', 1)": "raises",
+    "checkpoint_begin('r', 1)": "raises",
+    "lease_renew_many('{{r}}', 'w', '{{1}}', '1 s')": "answers",
+}
+
+
+@pytest.mark.parametrize("act", OWN_ACTS)
+def test_a_lease_that_ends_at_this_moment_has_ended(app: Caller, clock: Clock, act: Any) -> None:
+    job_id = job_calls.submit(app)
+    job_calls.claim(app, job_id, "w")
+    app.execute("select fencepost.lease_acquire('r', 'w', '1 minute')")
+    call: Any = act.format(id=job_id)
+    answers = OWN_ACTS[act] == "answers"
+    refusal: Any = "select refusal from fencepost." + call
+    for seconds in (59.999999, 0.000001):
+        clock.advance(seconds)
+        ended = seconds < 1
+        app.execute("begin")
+        if answers:
+            assert app.value(refusal) == ("lease_expired" if ended else None)
+        elif ended:
+            app.refused("lease_expired", "select fencepost." + call)
+        else:
+            app.execute("select fencepost." + call)
+        app.execute("rollback")
+
+
+def test_what_ends_at_this_moment_may_be_had_by_another(app: Caller, clock: Clock) -> None:
+    job_id = job_calls.submit(app)
+    job_calls.claim(app, job_id, "w")
+    app.execute("select fencepost.lease_acquire('r', 'w', '1 minute')")
+    had: tuple[Any, ...] = (
+        "select token from fencepost.lease_acquire('r', 'v', '1 minute')",
+        "select token from fencepost.lease_acquire_many('{r}', 'v', '1 minute') where refusal is null",
+        "select job_id from fencepost.job_reclaim(10)",
+        "select job_id from fencepost.job_claim_many(array[%s]::bigint[], 'v') where outcome = 'claimed'",
+    )
+    for seconds, found in ((59.999999, 0), (0.000001, 1)):
+        clock.advance(seconds)
+        for query in had:
+            app.execute("begin")
+            values = (job_id,) if "%s" in query else ()
+            try:
+                assert len(app.rows(query, *values)) == found, query
+            except psycopg.Error:
+                assert not found
+            app.execute("rollback")
+
+
+def test_a_forgotten_key_takes_no_other_of_its_slot_along(app: Caller, admin: Caller, clock: Clock) -> None:
+    ours, theirs = uuid7(clock.now()), uuid7(clock.now())
+    admin.execute("update fencepost.marker_forgotten set slice = fencepost._slice(fencepost.clock())")
+    for scope, key in (("s", theirs), ("t", ours)):
+        admin.execute(
+            """insert into fencepost.marker_ring (slot, scope, key, claimed_by, claimed_at)
+               values (fencepost._slice(fencepost.clock()) %% 8, %s, %s, pg_current_xact_id(), now())""",
+            scope,
+            key,
+        )
+
+    assert app.value("select outcome from fencepost.claim_ordered('s', %s)", ours) == "too_old"
+    left = admin.rows("select scope, key from fencepost.marker_ring order by scope")
+    assert [tuple(row.values()) for row in left] == [("s", theirs), ("t", ours)]

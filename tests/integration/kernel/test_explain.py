@@ -207,6 +207,7 @@ def test_the_life_of_a_thing_is_its_own(app: Caller, clock: Clock, noun: str) ->
     tell("ours")
     alone = whole_life(app, asked.format(name="ours"))
     assert len(alone) > len(story) - 2
+    app.execute("select fencepost.refusal_record('not_found', 'else', 'ours#9', 'a', '{}', '{}')")
     for name in ("our", "ours2", "theirs", "OURS"):
         tell(name)
         assert whole_life(app, asked.format(name="ours")) == alone
