@@ -120,6 +120,9 @@ class Dispatcher:
     async def _write(self, streams: Streams, tried: list[int]) -> int:
         count = 0
         async with self._database.transaction() as tx:
+            # A server that dies forgets at worst where entries lie: the jobs are pending then, and entries
+            # that are there already are refused. So nobody waits for its disk before the claim, which must.
+            await tx.execute("set local synchronous_commit = off")
             due = await tx.run(
                 kernel_job.dispatch_lanes(
                     self._queue, self._settings.batch, patience_seconds=PATIENCE_SECONDS

@@ -5,9 +5,9 @@ The claim is the gate. Whatever Redis delivers, once or five times, only a claim
     read      may be cancelled: what was delivered is pending for us, and found again
     claim     must not be: a claim whose answer nobody hears is a job that waits for the end of its lease
 
-Redis calls workers who wait. Where more is pending than they can do, nobody waits, and its part of the work
-is done for nothing. So whoever was delivered half a batch or more *draws*: he claims what is pending straight
-from PostgreSQL, behind what the streams hold, until that is less than half a batch.
+Redis calls workers who wait. Where more comes than they can do, nobody waits, and its part of the work is
+done for nothing. So whoever was delivered half a batch or more *draws*: he claims what is pending straight
+from PostgreSQL, behind what the streams hold, as long as half a batch comes within a moment.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ from fencepost.logs import get_logger
 
 _log = get_logger(__name__)
 BLOCK_MS = 2000
+DRAWING_SECONDS = 0.05
+DRAWING_BLOCK_MS = 3
+"""How long a draw that brought nothing waits at the streams before the next."""
 OWN_ENTRIES = 1000
 
 
@@ -77,8 +80,11 @@ class Intake:
         # A read that blocks longer than the client waits for replies would look like a dead Redis.
         self._block_ms = round(min(BLOCK_MS, reply_seconds * 500))
         self._much = settings.batch // 2
-        self.draws = False
-        """Whether more is pending than the streams bring."""
+        self.drew = False
+        """Whether we have drawn: until the worker has seen that we do not any more."""
+        self._draws_until = 0.0
+        self._drawn = 0
+        self._is_dry = False
         self._claim_turns = count()
         self._idle: set[str] = set()
         self._unclaimed: list[Entry] = []
@@ -90,9 +96,14 @@ class Intake:
         """Whether entries were read that could not be claimed."""
         return bool(self._unclaimed)
 
+    @property
+    def draws(self) -> bool:
+        """Whether so much comes that we claim it where it lies."""
+        return time.monotonic() < self._draws_until
+
     async def read(self, free: int, held: Callable[[], Iterable[Entry]]) -> list[Entry]:
-        """Entries for up to `free` jobs; waits a while for the first, unless we draw. None of those that are
-        `held`."""
+        """Entries for up to `free` jobs; waits a while for the first, and hardly while we draw. None of those
+        that are `held`."""
         if self._unclaimed:
             return self._unclaimed[:free]
         streams = self._link.streams
@@ -119,7 +130,8 @@ class Intake:
             self._metrics.claims.labels(status="error", reason="db_error").inc(len(entries))
             self.keep(entries)
             raise
-        self.draws = self.draws or len(taken.claimed) >= self._much
+        if len(taken.claimed) >= self._much:
+            self._draw_on()
         if self._unclaimed:
             claimed = {entry.place for entry in entries}
             self._unclaimed = [entry for entry in self._unclaimed if entry.place not in claimed]
@@ -133,7 +145,6 @@ class Intake:
         """Claim straight from PostgreSQL: by turns, and what one queue leaves is offered to the others."""
         asked_at = time.monotonic()
         claimed: list[kernel_job.Running] = []
-        self.draws = False
         try:
             await self._claim_by_turns(limit, claimed)
         except Exception as error:
@@ -142,8 +153,16 @@ class Intake:
                 raise
             # What the other queues gave is ours, and runs.
             _log.warning("claim_cut_short", error=str(error), claimed=len(claimed))
-        self.draws = len(claimed) >= self._much
+        self._is_dry = not claimed
+        self._drawn += len(claimed)
+        if self._drawn >= self._much:
+            self._draw_on()
         return Taken([(running, None) for running in claimed], (), (), asked_at)
+
+    def _draw_on(self) -> None:
+        self.drew = True
+        self._drawn = 0
+        self._draws_until = time.monotonic() + DRAWING_SECONDS
 
     async def give_back(self, entries: Sequence[Entry]) -> None:
         """Entries that were read and never claimed: their jobs are driven anew, for somebody with room.
@@ -240,9 +259,7 @@ class Intake:
         # What lies in a Redis that answers has an entry that somebody reads.
         alone = self._link.streams is None
         answers = await self._database.run(
-            kernel_job.claim_lanes(
-                queue, self._owner, limit, dispatched=alone, turn=next(self._claim_turns)
-            )
+            kernel_job.claim_lanes(queue, self._owner, limit, dispatched=alone, turn=next(self._claim_turns))
         )
         crash_point("jobs.claim_next.after_commit")
         self._count(answers)
@@ -267,11 +284,11 @@ class Intake:
     async def _read_new(self, streams: Streams, free: int) -> list[Entry]:
         parts = dict(zip(self.streams, self._turns.share(free), strict=True))
         entries = await streams.take(parts, free, self._consumer)
-        if entries or self.draws:
+        draws = self.draws
+        if entries or (draws and not self._is_dry):
             return entries
-        return await streams.wait(
-            self.streams, self._consumer, max(1, free // len(self.streams)), self._block_ms
-        )
+        block_ms = DRAWING_BLOCK_MS if draws else self._block_ms
+        return await streams.wait(self.streams, self._consumer, max(1, free // len(self.streams)), block_ms)
 
     def _count(self, answers: Sequence[kernel_job.ClaimAnswer]) -> None:
         for outcome, many in Counter(answer.outcome for answer in answers).items():

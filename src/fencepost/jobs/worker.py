@@ -188,6 +188,11 @@ class Worker:
         """Read and claim, or claim straight from PostgreSQL; answers whether anything was there."""
         if self._link.streams is None and not self._intake.kept:
             return await self._draw()
+        if self._intake.drew and not self._intake.draws:
+            self._intake.drew = False
+            announce("worker.drawn")
+            for dispatch in self._dispatches:
+                dispatch.wake()
         free = min(self._free(), self._settings.batch)
         # What was delivered and not heard of, because we stop, is pending for us; `leave` gives it back.
         entries = await unless_set(self._stopping, self._intake.read(free, self._held))
@@ -202,10 +207,6 @@ class Worker:
         with self._capacity.reserved(self._free()) as places:
             taken = await self._intake.claim_next(places)
             self._begin(taken)
-        if not self._intake.draws:
-            announce("worker.drawn")
-            for dispatch in self._dispatches:
-                dispatch.wake()
         return bool(taken.claimed)
 
     def _held(self) -> list[Entry]:

@@ -135,3 +135,30 @@ async def test_a_fellow_who_waits_is_invited(scene: Scene) -> None:
         await scene.until_all_ended()
 
     assert len(owners) == 2
+
+
+async def test_what_is_driven_does_not_wait_for_the_disk_and_a_claim_does(
+    scene: Scene, redis_url: str
+) -> None:
+    """A claim that a dying server forgets would be given out again, with the same attempt."""
+    scene.execute("""
+        create table durable (how text, setting text);
+        create function note_durable() returns trigger language plpgsql security definer as $f$
+        begin
+          insert into public.durable values (tg_table_name, current_setting('synchronous_commit'));
+          return null;
+        end $f$;
+        create trigger note_driven after update on fencepost.job_waiting
+          for each statement execute function note_durable();
+        create trigger note_claimed after insert on fencepost.job_running
+          for each statement execute function note_durable();
+    """)
+    jobs = await submit(scene, BATCH)
+
+    await drive(scene, redis_url, draws=False)
+    await scene.fp.run(kernel_job.claim_many(jobs, "me"))
+
+    assert set(scene.rows("select how, setting from durable")) == {
+        ("job_waiting", "off"),
+        ("job_running", "on"),
+    }
