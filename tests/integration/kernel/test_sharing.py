@@ -283,3 +283,33 @@ def test_a_claim_that_waited_for_a_row_judges_it_as_it_is_then(
             assert [tuple(row.values()) for row in answer.result()] == [("refused", "not_running")]
     finally:
         holder.close()
+
+
+def test_a_lease_that_is_let_go_while_its_owner_asks_for_it_again_is_acquired_anew(
+    app: Caller, admin: Caller, connect: Callable[[], Caller], clock: Clock
+) -> None:
+    app.execute("select fencepost.lease_acquire('r', 'o', '1 minute')")
+    other = connect()
+    other.execute("begin")
+    other.execute("select fencepost.lease_release('r', 'o', 1)")
+
+    with begun(app, "select owner, token from fencepost.lease_acquire('r', 'o', '1 minute')") as again:
+        wait_until_blocked(admin, app)
+        other.execute("commit")
+        assert [tuple(row.values()) for row in again.result()] == [("o", 2)]
+
+
+def test_a_lease_that_ends_while_its_owner_waits_to_renew_it_is_acquired_anew(
+    app: Caller, admin: Caller, clock: Clock
+) -> None:
+    app.execute("select fencepost.lease_acquire('r', 'o', '1 minute')")
+    holder = connect_admin(admin)
+    try:
+        holder.execute("begin")
+        holder.execute("update fencepost.lease set expires_at = %s, acquired_at = '2029-01-01'", clock.now())
+        with begun(app, "select owner, token from fencepost.lease_acquire('r', 'o', '1 minute')") as again:
+            wait_until_blocked(admin, app)
+            holder.execute("commit")
+            assert [tuple(row.values()) for row in again.result()] == [("o", 2)]
+    finally:
+        holder.close()
