@@ -54,6 +54,7 @@ def test_who_has_ended_and_nothing_has_ended_all_the_same() -> None:
     assert least_mark([Mark(ended=True), Mark(ended=True)]) == Mark(ended=True)
     assert least_mark([Mark(ended=True), Mark()]) == BEGINNING
     assert least_mark([Mark(0, 1.0), Mark(5, 0.5)]) == Mark(0, 1.0)
+    assert least_mark([Mark(5, 0.5), Mark(None, 4.0, count=2)]) == BEGINNING, "who is nowhere begins anew"
 
 
 def test_a_guarantee_is_asked_for_by_name_and_kept_by_who_promises_as_much() -> None:

@@ -6,9 +6,10 @@ import sys
 from typing import Any
 
 import pytest
+import structlog
 
 from fencepost.errors import Mismatch
-from fencepost.kernel import call, marker
+from fencepost.kernel import call, marker, outbox, rate
 from fencepost.kernel.job import waiting
 from fencepost.kernel.lease import owner_name
 from fencepost.kernel.marker import Claim
@@ -75,3 +76,18 @@ def test_a_document_is_encoded_as_it_is_and_what_json_has_no_word_for_is_refused
     for wrong, error in (({(1, 2): 3}, TypeError), (float("nan"), ValueError), ({1, 2}, TypeError)):
         with pytest.raises(error):
             encode(wrong)
+
+
+def test_many_messages_carry_the_trace_that_they_were_put_in_and_nothing_without_one() -> None:
+    plain = outbox.put_many("mail", [1, {"a": 2}], keys=["k", None])
+    assert plain.arguments == ("mail", ["k", None], ["1", '{"a":2}'], None)
+    with structlog.contextvars.bound_contextvars(trace_id="abc"):
+        traced = outbox.put_many("mail", [1, 2])
+    assert traced.arguments == ("mail", None, ["1", "2"], ['{"trace_id":"abc"}'] * 2)
+
+
+def test_a_rate_that_is_lifted_is_sent_as_nothing() -> None:
+    declared = rate.declare({"send": rate.Limit(1, 2), "print": None})
+    assert declared.arguments == (["send", "print"], [1.0, None], [2.0, None])
+    assert rate.limit_queue("mail", rate.Limit(3, 4), "carol").arguments == ("mail", 3, 4, "carol")
+    assert rate.limit_queue("mail", None, "carol").arguments == ("mail", None, None, "carol")

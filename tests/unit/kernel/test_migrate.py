@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import fencepost.kernel.migrate as migrations
 from fencepost.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
 from fencepost.kernel.migrate import Component, Step, check_version, components, kernel
 from fencepost.kernel.migrate import component as component_of
@@ -115,6 +116,8 @@ def test_the_kernel_comes_before_whatever_is_built_on_it() -> None:
     assert names[1:] == sorted(names[1:])
     assert {"flows", "judge", "nonces", "orders", "players"} <= set(names)
     assert component_of("orders").name == "orders"
+    # As they are found in the folders, and not as they were remembered.
+    assert [known.name for known in vars(migrations)["components"].__wrapped__()] == names
 
 
 def test_functions_use_nothing_newer_than_postgresql_15() -> None:

@@ -11,7 +11,7 @@ from fencepost.torture import linearizability
 from fencepost.torture.chronicle import Operation
 from fencepost.torture.effects import UNDECIDED
 from fencepost.torture.linearizability import linearizable, linearize
-from fencepost.torture.models import Held, LeaseModel, NonceModel, Run, united
+from fencepost.torture.models import Held, LeaseModel, NonceModel, Run, Sequence, united
 
 
 def acquire(begun: float, ended: float, owner: str, answer: Any) -> Operation:
@@ -325,3 +325,20 @@ def test_unknown_calls_are_alike_if_they_would_do_the_same() -> None:
     assert nonces.alike(reserve(0, 1, count=2)) == nonces.alike(reserve(2, 3, count=2))
     assert nonces.alike(reserve(0, 1, count=2)) != nonces.alike(reserve(0, 1, count=3))
     assert nonces.alike(give_back(0, 1, (0, 1))) != nonces.alike(give_back(0, 1, (0, 2)))
+
+
+@pytest.mark.parametrize(
+    ("count", "answer", "after"),
+    [
+        (1, ((2, 1),), Sequence(20, ((3, 2), (9, 1)))),
+        (3, ((2, 3),), Sequence(20, ((9, 1),))),
+        (4, ((2, 3), (9, 1)), Sequence(20, ())),
+        (5, ((2, 3), (9, 1), (20, 1)), Sequence(21, ())),
+    ],
+)
+def test_what_a_reservation_leaves_of_the_gaps(count: int, answer: tuple[Run, ...], after: Sequence) -> None:
+    state = Sequence(20, ((2, 3), (9, 1)))
+
+    assert list(NonceModel().after(state, reserve(0, 1, *answer, count=count))) == [after]
+    assert list(NonceModel().after(state, reserve(0, math.inf, count=count))) == [after]
+    assert list(NonceModel().after(state, reserve(0, 1, (30, count), count=count))) == []
