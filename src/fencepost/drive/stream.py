@@ -93,6 +93,16 @@ class Streams:
         """Settled entries are removed, so this is what is undelivered and pending."""
         return int(await self._redis.xlen(stream))
 
+    async def readers(self, stream: str) -> int:
+        """How many consumers the group has: those who left are not among them, those who died may be."""
+        try:
+            groups = await self._redis.xinfo_groups(stream)
+        except ResponseError as error:
+            if "no such key" in str(error):
+                return 0
+            raise
+        return sum(int(group["consumers"]) for group in groups if group["name"] == self.group)
+
     async def take(self, parts: Mapping[str, int], limit: int, consumer: str) -> list[Entry]:
         """New entries, by parts and at most `limit` in all, without waiting."""
         answer = await self._take(keys=list(parts), args=[self.group, consumer, limit, *parts.values()])

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from fencepost.crashpoints import crash_point
-from fencepost.drive.lanes import stream_of
+from fencepost.drive.lanes import NORMAL, stream_of
 from fencepost.drive.stream import Streams
 from fencepost.jobs.drive_link import DRIVE_ERRORS, DriveLink
 from fencepost.jobs.job import Database
@@ -44,8 +44,10 @@ class Dispatcher:
         settings: JobSettings,
         *,
         draws: Callable[[], bool] = lambda: False,
+        on_backlog: Callable[[], None] = lambda: None,
     ) -> None:
-        """`draws` tells whether the worker beside us claims what is pending for itself."""
+        """`draws` tells whether the worker beside us claims what is pending for itself; `on_backlog` is
+        called when there is so much that it had better do."""
         self._queue = queue
         self._topic = f"job:{queue}"
         self._database = database
@@ -53,6 +55,7 @@ class Dispatcher:
         self._metrics = metrics
         self._settings = settings
         self._draws = draws
+        self._on_backlog = on_backlog
         self._asleep_until = 0.0
         self._invited_at = 0.0
 
@@ -69,7 +72,10 @@ class Dispatcher:
             if uninvited_seconds > 0:
                 return uninvited_seconds
             self._invited_at = time.monotonic()
+            if not await self._has_fellows(streams):
+                return INVITATION_SECONDS
         if await self._drive_some(streams) >= self._settings.batch // 2:
+            self._on_backlog()
             await self._stay_awake()
             return 0
         if time.monotonic() >= self._asleep_until:
@@ -77,6 +83,14 @@ class Dispatcher:
             await self._fall_asleep()
             return 0
         return await self._seconds_until_due()
+
+    async def _has_fellows(self, streams: Streams) -> bool:
+        """Whether somebody but the worker beside us reads the streams."""
+        try:
+            return await streams.readers(stream_of(self._settings.stream_key, self._queue, NORMAL)) > 1
+        except DRIVE_ERRORS as error:
+            self._link.failed(error)
+            return False
 
     async def _drive_some(self, streams: Streams) -> int:
         """One batch; several at once while there is much to do, because each mostly waits for answers."""

@@ -131,7 +131,7 @@ class Intake:
             self.keep(entries)
             raise
         if len(taken.claimed) >= self._much:
-            self._draw_on()
+            self.draw_on()
         if self._unclaimed:
             claimed = {entry.place for entry in entries}
             self._unclaimed = [entry for entry in self._unclaimed if entry.place not in claimed]
@@ -156,10 +156,11 @@ class Intake:
         self._is_dry = not claimed
         self._drawn += len(claimed)
         if self._drawn >= self._much:
-            self._draw_on()
+            self.draw_on()
         return Taken([(running, None) for running in claimed], (), (), asked_at)
 
-    def _draw_on(self) -> None:
+    def draw_on(self) -> None:
+        """Draw for a moment, and longer if so much comes."""
         self.drew = True
         self._drawn = 0
         self._draws_until = time.monotonic() + DRAWING_SECONDS

@@ -202,6 +202,11 @@ class Worker:
             return await self._draw()
         return bool(entries)
 
+    def _draw_with_room(self) -> None:
+        """With few places it is Redis that spares PostgreSQL questions."""
+        if self._free() >= self._settings.batch // 2:
+            self._intake.draw_on()
+
     async def _draw(self) -> bool:
         """Claim straight from PostgreSQL."""
         with self._capacity.reserved(self._free()) as places:
@@ -380,6 +385,7 @@ class Worker:
             self._metrics,
             self._settings,
             draws=lambda: self._intake.draws,
+            on_backlog=self._draw_with_room,
         )
         loop = Loop("dispatch", dispatcher.tick, self._metrics.loop_errors)
         self._listener.on(f"job:{queue}", loop.wake)

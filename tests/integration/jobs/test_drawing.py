@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from fencepost.drive.lanes import NORMAL, stream_of
 from fencepost.jobs.dispatcher import INVITATION_SECONDS, Dispatcher
 from fencepost.jobs.drive_link import DriveLink
 from fencepost.jobs.job import Job
@@ -48,7 +49,7 @@ async def test_a_backlog_is_claimed_where_it_lies(scene: Scene) -> None:
         await scene.until_empty()
 
     assert sorted(ran) == jobs
-    assert 0 < driven(scene) < BACKLOG / 2
+    assert 0 < driven(scene) < BACKLOG / 4
 
 
 async def test_who_has_drawn_all_there_was_is_called_by_redis_again(scene: Scene) -> None:
@@ -105,10 +106,16 @@ async def drive(scene: Scene, redis_url: str, *, draws: bool, ticks: int = 1) ->
         await link.close()
 
 
-@pytest.mark.parametrize(("draws", "entries"), [(True, BATCH), (False, BATCH * 4)])
-async def test_while_its_worker_draws_a_dispatcher_only_invites(
-    scene: Scene, redis_url: str, draws: bool, entries: int
+@pytest.mark.parametrize(
+    ("draws", "readers", "entries"), [(True, 2, BATCH), (True, 1, 0), (False, 2, BATCH * 4)]
+)
+async def test_while_its_worker_draws_a_dispatcher_only_invites_fellows(
+    scene: Scene, redis_url: str, draws: bool, readers: int, entries: int
 ) -> None:
+    stream = stream_of(HAND_DRIVEN.stream_key, "default", NORMAL)
+    scene.redis.xgroup_create(stream, HAND_DRIVEN.stream_group, "0", mkstream=True)
+    for number in range(readers):
+        scene.redis.xgroup_createconsumer(stream, HAND_DRIVEN.stream_group, f"reader {number}")
     await submit(scene, BACKLOG)
 
     *_, rest_seconds = await drive(scene, redis_url, draws=draws, ticks=2)
