@@ -35,8 +35,13 @@ def declared(app: Caller, clock: Clock) -> Caller:
         ([EXPECTED - timedelta(seconds=1)], NEXT),
         ([EXPECTED + timedelta(seconds=1)], NEXT),
         ([NEXT], NEXT),
+        ([], EXPECTED),
+        ([], None),
     ],
-    ids=["no next", "next is not later", "none", "before the stored one", "in the future", "the next one"],
+    ids=[
+        *("no next", "next is not later", "none", "before the stored one", "in the future", "the next one"),
+        *("without ticks, and next is not later", "without ticks, and no next"),
+    ],
 )
 def test_a_tick_that_is_none_is_named_and_submits_nothing(
     declared: Caller, admin: Caller, ticks: list[datetime | None], following: datetime | None
