@@ -153,3 +153,14 @@ def test_only_who_waits_for_a_result_is_forgotten_after_a_while(
     assert app.value("select fencepost.result_prune('1 minute')") == 2
     left = admin.column("select topic from fencepost.sleeper order by topic")
     assert set(left) == {"resul", "result", "result:9", "result;", "job:mail"}
+
+
+@pytest.mark.parametrize(("delay", "topics"), [("0", ["job:mail"]), ("1 second", [])])
+def test_a_job_without_a_key_that_waits_again_wakes_its_queue_if_it_is_due(
+    app: Caller, listener: Caller, clock: Clock, delay: str, topics: list[str]
+) -> None:
+    job_id = job_calls.running(app)
+    app.execute("select fencepost.sleep_on('job:mail')")
+    app.execute("select fencepost.job_release(%s, 1, %s, %s)", job_id, OWNER, delay)
+
+    assert heard(listener, app) == topics
