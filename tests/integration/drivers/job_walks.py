@@ -106,8 +106,10 @@ def _walk_leaving(ask: Ask, running: list[job.Running], waiting: int) -> None:
     }
     assert ask(job.blocked(10)) == []
     assert [(r.job_id, r.owner, r.state) for r in ask(job.reclaim(10))] == [(f.job_id, "me", "pending")]
-    claimed = ask(job.claim_next("work", 1, "you", 1, lease_seconds=60, dispatched=True))
-    claimed += ask(job.claim_lanes("work", "you", 100, lease_seconds=60, dispatched=True))
+    claimed = [
+        *ask(job.claim_next("work", 1, "you", 1, lease_seconds=60, dispatched=True)),
+        *ask(job.claim_lanes("work", "you", 100, lease_seconds=60, dispatched=True)),
+    ]
     assert {waiting, f.job_id} <= {x.job_id for x in claimed}
     assert all(x.running is None or x.running.payload is not None for x in claimed)
 
