@@ -71,12 +71,12 @@ async def test_who_has_drawn_all_there_was_is_called_by_redis_again(scene: Scene
 async def test_who_has_few_places_does_not_draw(scene: Scene) -> None:
     """He would ask PostgreSQL for every one of them."""
     ran = declare(scene)
-    await submit(scene, 40)
+    await submit(scene, BACKLOG)
 
-    async with scene.working(quick(batch=BATCH, concurrency=BATCH // 2 - 1)):
+    async with scene.working(quick(batch=BATCH, concurrency=BATCH // 2 - 1, stream_maxlen=100)):
         await scene.until_all_ended()
 
-    assert len(ran) == driven(scene) == 40
+    assert len(ran) == driven(scene) == BACKLOG
 
 
 async def test_what_lies_in_the_streams_is_not_drawn_past_them(scene: Scene, redis_url: str) -> None:

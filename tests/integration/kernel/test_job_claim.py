@@ -356,3 +356,20 @@ def test_two_running_rows_cannot_share_a_slot(app: Caller, admin: Caller) -> Non
 
     with pytest.raises(psycopg.errors.UniqueViolation, match="job_running_slot_key"):
         admin.execute("update fencepost.job_running set slot = 0")
+
+
+def test_lanes_are_claimed_within_the_limits_of_their_keys(app: Caller) -> None:
+    """One job with a key among others: all of them are looked at, one by one."""
+    limited = """
+        select job_id from fencepost.job_submit_many(
+          'mail', 'send', '{1, 2, 3}', p_concurrency_keys => '{k, k, null}', p_concurrency_limit => 1)
+    """
+    first, second, free = app.column(limited)
+
+    answers = app.rows("select job_id, outcome from fencepost.job_claim_lanes('mail', %s, 10)", OWNER)
+
+    assert {answer["job_id"]: answer["outcome"] for answer in answers} == {
+        first: "claimed",
+        second: "deferred",
+        free: "claimed",
+    }
