@@ -217,10 +217,11 @@ static void kill_members(const char *dir) {
   lines_close(&procs);
 }
 
-static void remove_folder(const char *dir) {
+/* One look at a folder and what is inside: whoever is there is killed. True if it is gone. */
+static bool try_remove(const char *dir) {
   char path[800];
   /* As a rule nobody is in it. */
-  if (!rmdir(dir) || errno == ENOENT) return;
+  if (!rmdir(dir) || errno == ENOENT) return true;
   DIR *listing = opendir(dir);
   for (struct dirent *entry; listing && (entry = readdir(listing));) {
     if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
@@ -230,7 +231,13 @@ static void remove_folder(const char *dir) {
   }
   if (listing) closedir(listing);
   kill_members(dir);
-  rmdir(dir);
+  return !rmdir(dir) || errno == ENOENT;
+}
+
+/* Who is killed leaves the folder only when the kernel has taken it apart, which a busy machine does later. A
+ * second is long for that; one that cannot be ended is left to the next sweep. */
+static void remove_folder(const char *dir) {
+  for (int tries = 0; tries < 500 && !try_remove(dir); tries++) usleep(2000);
 }
 
 static void sweep_place(const char *place) {
