@@ -15,12 +15,10 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
-import structlog
-from structlog.typing import EventDict, FilteringBoundLogger, Processor, WrappedLogger
-
-from fencepost.redaction import redact_named
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
 
 LogMethod = Callable[..., Any]
 
@@ -32,26 +30,9 @@ def configure_logging(
     stream: TextIO | None = None,
 ) -> None:
     """Route structlog and the standard `logging` through one chain. A second call replaces the first."""
-    target = stream or sys.stderr
-    number = logging.getLevelNamesMapping()[level.upper()]
-    enrich = _enrichment()
-    structlog.configure(
-        processors=[*enrich, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=False,
-    )
-    handler = logging.StreamHandler(target)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            # A foreign record carries its extra fields on the record, not in the event.
-            foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *enrich],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _renderer(form, target)],
-        )
-    )
-    root = logging.getLogger()
-    root.handlers = [handler]
-    root.setLevel(number)
+    from fencepost.log_chain import install  # noqa: PLC0415 - As for a logger.
+
+    install(logging.getLevelNamesMapping()[level.upper()], form, stream or sys.stderr)
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
@@ -60,42 +41,29 @@ def get_logger(name: str) -> FilteringBoundLogger:
     It speaks through the standard logging. structlog's own default prints to stdout, where an application
     that has configured nothing must not find us.
     """
-    return cast("FilteringBoundLogger", structlog.wrap_logger(logging.getLogger(name)))
+    return cast("FilteringBoundLogger", _Logger(name))
 
 
 def log_context(
     *, job_id: int | None = None, attempt: int | None = None, trace_id: str | None = None
 ) -> AbstractContextManager[None]:
     """Every event inside the block, also of other libraries, carries these fields."""
+    from structlog.contextvars import bound_contextvars  # noqa: PLC0415 - As for a logger.
+
     given = {"job_id": job_id, "attempt": attempt, "trace_id": trace_id}
-    return structlog.contextvars.bound_contextvars(**{k: v for k, v in given.items() if v is not None})
+    return bound_contextvars(**{k: v for k, v in given.items() if v is not None})
 
 
-def redact_event(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """The last processor before the renderer, so that it sees the text of tracebacks too."""
-    return {
-        name: value if name.startswith("_") else redact_named(name, value) for name, value in event.items()
-    }
+class _Logger:
+    """structlog's, from the first event on: it loads rich, and many a process ends without a word."""
 
+    def __init__(self, name: str) -> None:
+        self._name = name
 
-def _enrichment() -> list[Processor]:
-    return [
-        structlog.contextvars.merge_contextvars,
-        structlog.stdlib.add_log_level,
-        structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
-        redact_event,
-    ]
+    def __getattr__(self, method: str) -> Any:
+        from structlog import wrap_logger  # noqa: PLC0415 - See above.
 
-
-def _renderer(form: Literal["console", "json"], target: TextIO) -> Processor:
-    if form == "json":
-        return structlog.processors.JSONRenderer(default=str)
-    # Plain tracebacks: the pretty ones print local variables, and those hold what was just redacted.
-    return structlog.dev.ConsoleRenderer(
-        colors=target.isatty(), exception_formatter=structlog.dev.plain_traceback
-    )
+        return getattr(wrap_logger(logging.getLogger(self._name)), method)
 
 
 @dataclass(slots=True)

@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
-
-import structlog
 
 from fencepost.errors import SettingsError
 
@@ -55,7 +54,9 @@ def within_trace(headers: Mapping[str, T] | None = None) -> dict[str, T | str]:
 
 def _present() -> str | None:
     """The trace of what is logged here: a job that submits another one passes its own on."""
-    present = structlog.contextvars.get_contextvars().get("trace_id")
+    # Whoever has bound one has loaded this; the others need not wait for it to learn that there is none.
+    bound = sys.modules.get("structlog.contextvars")
+    present = bound.get_contextvars().get("trace_id") if bound else None
     return present if isinstance(present, str) and present else None
 
 
