@@ -13,13 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, cast, overload
 
 from fencepost import client
-from fencepost.drive.connection import connect
 from fencepost.errors import Backpressure, InvalidInput
-from fencepost.jobs.direct import DirectPath
 from fencepost.jobs.handler import Function, Handler, Handlers, Place
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.policy import Rate, RetryPolicy, exponential
-from fencepost.jobs.processes import HandlerProcesses
 from fencepost.jobs.pruner import Pruner
 from fencepost.jobs.results import Polling, wait_for_result, wait_for_result_sync
 from fencepost.jobs.scheduler import Schedule, Scheduler, Schedules, declare
@@ -27,7 +24,6 @@ from fencepost.jobs.settings import JobSettings
 from fencepost.jobs.shape import Key
 from fencepost.jobs.submission import Lane, Submission, lane_number, send
 from fencepost.jobs.timetable import every
-from fencepost.jobs.worker import Worker
 from fencepost.kernel import batch as kernel_batch
 from fencepost.kernel import queue as kernel_queue
 from fencepost.kernel.call import Json
@@ -45,6 +41,7 @@ if TYPE_CHECKING:
     from fencepost.flows.metrics import FlowMetrics
     from fencepost.flows.settings import FlowSettings
     from fencepost.flows.worker import FlowWorker
+    from fencepost.jobs.worker import Worker
     from fencepost.kernel.drivers import AsyncConnection, SyncConnection
     from fencepost.transaction import SyncTransaction, Transaction
 
@@ -243,6 +240,10 @@ class Fencepost(client.Fencepost):
 
     def worker(self, settings: JobSettings | None = None, *, queues: Sequence[str] | None = None) -> Worker:
         """A worker for every handler that was declared; `run` it while this client is open."""
+        # Who only submits need not load what drives: Redis, and what works through its streams.
+        from fencepost.jobs.processes import HandlerProcesses  # noqa: PLC0415
+        from fencepost.jobs.worker import Worker  # noqa: PLC0415
+
         handlers = self.handlers if queues is None else self.handlers.of(queues)
         fitting = _with_heartbeat_for(handlers, settings or self.job_settings)
         return Worker(
@@ -323,6 +324,9 @@ class Fencepost(client.Fencepost):
     async def _submit(self, submission: Submission) -> Submitted:
         if self.job_settings.outbox_enabled or self.redis_url is None:
             return await self.run(submission.call())
+        from fencepost.drive.connection import connect  # noqa: PLC0415 - As for a worker.
+        from fencepost.jobs.direct import DirectPath  # noqa: PLC0415
+
         redis = connect(self.redis_url, reply_seconds=self.settings.redis_reply_seconds)
         try:
             return await DirectPath(self, redis, self.job_settings).submit(submission)
