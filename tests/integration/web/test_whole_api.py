@@ -8,22 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import requests
 from hypothesis import HealthCheck, Phase, given, settings
 
 from fencepost.embedded import Database
 from tests.integration.web.whole_house import House, whole_house
 
-# Its types are generic over what nobody says.
-schemathesis: Any = import_module("schemathesis")
-general: Any = import_module("schemathesis.checks")
-of_openapi: Any = import_module("schemathesis.specs.openapi.checks")
-CHECKS = [
-    general.not_a_server_error,
-    of_openapi.status_code_conformance,
-    of_openapi.content_type_conformance,
-    of_openapi.response_schema_conformance,
-]
 # Of schemathesis, which asks `random` on its way to what a description forbids.
 pytestmark = pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
 ENDLESS = {"/api/events", "/status/{job_id}/events"}
@@ -35,10 +24,26 @@ def house(database: Database, tmp_path: Path) -> Iterator[House]:
         yield house
 
 
+def checks() -> list[Any]:
+    general: Any = import_module("schemathesis.checks")
+    of_openapi: Any = import_module("schemathesis.specs.openapi.checks")
+    return [
+        general.not_a_server_error,
+        of_openapi.status_code_conformance,
+        of_openapi.content_type_conformance,
+        of_openapi.response_schema_conformance,
+    ]
+
+
 def walk(house: House, examples: int, *, every: int = 1, derandomize: bool = False) -> int:
     """So many requests that each operation allows, and for one in `every` as many that it does not. Answers
     how many operations there are."""
+    import requests  # Here, and not where every worker that collects this module would load it.
+
+    # Its types are generic over what nobody says.
+    schemathesis: Any = import_module("schemathesis")
     found = [one.ok() for one in schemathesis.openapi.from_dict(house.description).get_all_operations()]
+    wanted = checks()
     operations = [one for one in found if one.path not in ENDLESS]
     with requests.Session() as session:
         for number, operation in enumerate(operations):
@@ -58,7 +63,7 @@ def walk(house: House, examples: int, *, every: int = 1, derandomize: bool = Fal
                     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
                 )
                 def attack(case: Any) -> None:
-                    case.call_and_validate(base_url=house.url, session=session, checks=CHECKS)
+                    case.call_and_validate(base_url=house.url, session=session, checks=wanted)
 
                 attack()
     return len(operations)
