@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 
 import typer
 
@@ -83,9 +84,8 @@ app.add_typer(orders.app, name="orders")
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; the exit code. An expected error is a line or two, never a traceback."""
-    command = typer.main.get_command(app)
     try:
-        command(list(arguments), prog_name="fencepost")
+        _command()(list(arguments), prog_name="fencepost")
     except SystemExit as finished:
         return int(finished.code or 0)
     except KeyboardInterrupt:
@@ -98,6 +98,12 @@ def run(arguments: Sequence[str]) -> int:
         remark(traceback.format_exc().rstrip())
         return ExitCode.BUG
     return ExitCode.OK
+
+
+@cache
+def _command() -> Callable[..., object]:
+    """Made once for all command lines of a process: typer reads the signature of every command for it."""
+    return typer.main.get_command(app)
 
 
 def main() -> None:
