@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +16,8 @@ T = TypeVar("T")
 
 
 def with_house(ask: Callable[[Fencepost], Awaitable[T]]) -> T:
+    import asyncio  # noqa: PLC0415 - No help needs it.
+
     from fencepost.house import Fencepost  # noqa: PLC0415
 
     async def run() -> T:

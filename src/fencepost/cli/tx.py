@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 import typer
@@ -130,6 +129,8 @@ def keys(json_output: JsonOption = False) -> None:
 
 
 def _addresses() -> frozenset[str]:
+    import asyncio  # noqa: PLC0415 - No help needs it.
+
     from fencepost.nonces.sending.keys import keys_of  # noqa: PLC0415
     from fencepost.nonces.settings import NoncesSettings  # noqa: PLC0415
 
