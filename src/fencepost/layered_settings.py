@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeGuard
 
 import annotated_types
-import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fencepost.errors import SettingsError
@@ -142,6 +141,8 @@ def _read_config(environ: Mapping[str, str], config_file: Path | None) -> tuple[
 
 
 def _parse(path: Path, text: str) -> Mapping[Any, Any]:
+    import yaml  # noqa: PLC0415 - Many have no file.
+
     try:
         document: Any = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
