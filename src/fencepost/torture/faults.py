@@ -237,7 +237,7 @@ class Faults:
     def _kill_redis(self, blow: Blow) -> bool:
         self._ground.valkey.kill()
         self._redis_is_away = True
-        self._later(0.5 * blow.leases, self._bring_redis_back)
+        self._later(0.2 * blow.leases, self._bring_redis_back)
         return True
 
     def _restart_redis(self, blow: Blow) -> bool:

@@ -46,8 +46,8 @@ class Lane:
 
     @property
     def seconds_left(self) -> float:
-        """How long nothing is to be done here, a tick at most."""
-        return min(TICK_SECONDS, max(0.0, self._due - time.monotonic()))
+        """How long nothing is to be done here, a tick at most: who rests does not know when it is over."""
+        return TICK_SECONDS if self._resting else min(TICK_SECONDS, max(0.0, self._due - time.monotonic()))
 
     def keep_turning(self, over: threading.Event) -> None:
         while not over.is_set():

@@ -169,6 +169,8 @@ class Storm:
         return self.stage.child(
             crash=order,
             concurrency=self.chance.choice([4, 16, 40]),
+            # Who has places for half a batch draws his work from PostgreSQL, beside those whom Redis calls.
+            batch=self.chance.choice([10, 50]),
             lease_seconds=self.stage.lease_seconds,
         )
 
