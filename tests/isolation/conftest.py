@@ -2,12 +2,12 @@
 
 import contextlib
 import uuid
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
 from fencepost.embedded import Database, PostgresServer
-from tests.isolation.stage import Stage, prepare, prepare_pauses
+from tests.isolation.stage import Residence, Stage, prepare, prepare_pauses
 
 
 @pytest.fixture(scope="session")
@@ -43,13 +43,23 @@ def _copy(postgres: PostgresServer, template: Database) -> Generator[Database]:
     database.drop()
 
 
-@pytest.fixture
-async def stage(stage_database: Database) -> AsyncIterator[Stage]:
-    async with Stage.open(stage_database) as stage:
-        yield stage
+@pytest.fixture(scope="session")
+def residence(stage_database: Database) -> Iterator[Residence]:
+    with contextlib.closing(Residence(stage_database)) as residence:
+        yield residence
+
+
+@pytest.fixture(scope="session")
+def pausing_residence(pausing_database: Database) -> Iterator[Residence]:
+    with contextlib.closing(Residence(pausing_database)) as residence:
+        yield residence
 
 
 @pytest.fixture
-async def pausing_stage(pausing_database: Database) -> AsyncIterator[Stage]:
-    async with Stage.open(pausing_database) as stage:
-        yield stage
+def stage(residence: Residence) -> Stage:
+    return residence.stage()
+
+
+@pytest.fixture
+def pausing_stage(pausing_residence: Residence) -> Stage:
+    return pausing_residence.stage()

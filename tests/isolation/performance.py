@@ -1,11 +1,12 @@
 """One run while it goes on: who has been sent what, who has answered, and who waits for whom.
 
-That a statement waits is read from the lock table (pg_blocking_pids), not guessed from its slowness.
+That a statement waits is read from the lock table (pg_blocking_pids), not guessed from its slowness. Each
+statement is sent by a thread, which takes half the processor time of a task: there are tens of thousands.
 """
 
-import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, Sequence
+import time
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from typing import Any
 
 import psycopg
@@ -14,7 +15,7 @@ from psycopg import sql
 from fencepost.errors import Refusal, from_sqlstate
 from tests.isolation.scenario import Choice, Happened, Run, Scenario, Session, Step, Violation
 
-Connection = psycopg.AsyncConnection[tuple[Any, ...]]
+Connection = psycopg.Connection[tuple[Any, ...]]
 
 # How long a statement is watched from here before the lock table is asked about it.
 GLANCE_SECONDS = 0.002
@@ -23,14 +24,15 @@ HANG_SECONDS = 60.0
 
 
 class Player:
-    """One session of a run, on a connection of its own."""
+    """One session of a run, on a connection of its own. `threads` has one that is free for each session."""
 
-    def __init__(self, session: Session, connection: Connection):
+    def __init__(self, session: Session, connection: Connection, threads: Executor):
         self.name = session.name
         self._connection = connection
+        self._threads = threads
         self._session = session
         self._steps = list(session.steps)
-        self._task: asyncio.Task[str] | None = None
+        self._sent: Future[str] | None = None
         self._began = False
         self._started = 0
         self._waited = False
@@ -40,9 +42,9 @@ class Player:
         return self._connection.info.backend_pid
 
     @property
-    def task(self) -> asyncio.Task[str] | None:
+    def sent(self) -> Future[str] | None:
         """The statement that has no answer yet."""
-        return self._task
+        return self._sent
 
     @property
     def has_waited(self) -> bool:
@@ -51,13 +53,13 @@ class Player:
 
     @property
     def can_go_on(self) -> bool:
-        return self._task is None and bool(self._steps)
+        return self._sent is None and bool(self._steps)
 
     def go_on(self, moment: int) -> None:
         """Send the next step, and do not wait for its answer."""
-        assert self._task is None
+        assert self._sent is None
         self._started, self._waited = moment, False
-        self._task = asyncio.create_task(self._execute(self._steps[0]))
+        self._sent = self._threads.submit(self._execute, self._steps[0])
 
     def waits(self) -> None:
         """Note that the statement was seen waiting for another session."""
@@ -65,9 +67,9 @@ class Player:
 
     def answered(self, moment: int) -> Happened:
         """The step whose answer has come."""
-        assert self._task is not None
-        answer = self._task.result()
-        self._task = None
+        assert self._sent is not None
+        answer = self._sent.result()
+        self._sent = None
         step = self._steps.pop(0)
         return Happened(self.name, step.name, answer, self._waited, self._started, moment)
 
@@ -81,20 +83,20 @@ class Player:
             parts.insert(0, sql.SQL(self._session.begin))
         return sql.SQL("; ").join(parts)
 
-    async def _execute(self, step: Step) -> str:
+    def _execute(self, step: Step) -> str:
         try:
-            cursor = await self._connection.execute(self._with_begin(step))
+            cursor = self._connection.execute(self._with_begin(step))
         except psycopg.Error as error:
             return _refusal(error)
         while cursor.nextset():
             pass  # The answer is that of the last statement.
         if cursor.description is None:
             return (cursor.statusmessage or "").lower()
-        return _words(await cursor.fetchall())
+        return _words(cursor.fetchall())
 
 
 def _has_answer(player: Player) -> bool:
-    return player.task is not None and player.task.done()
+    return player.sent is not None and player.sent.done()
 
 
 def _refusal(error: psycopg.Error) -> str:
@@ -122,26 +124,26 @@ class Performance:
         self._happened: list[Happened] = []
         self._moment = 0
 
-    async def possible(self) -> tuple[str, ...]:
+    def possible(self) -> tuple[str, ...]:
         """Who can go on. If nobody can because all wait, somebody is freed by the server or the run hangs."""
         while self._unanswered() and not self._able():
-            await self._one_answer()
-            await self._settle()
+            self._one_answer()
+            self._settle()
         return self._able()
 
-    async def go_on(self, choice: Choice) -> None:
+    def go_on(self, choice: Choice) -> None:
         """Let the chosen session take its step, until everybody has answered or waits."""
         self.choices.append(choice)
         player = self._players[choice.chosen]
         player.go_on(self._next_moment())
-        await self._settle()
+        self._settle()
 
-    async def abandon(self) -> None:
+    def abandon(self) -> None:
         """End the sessions without an answer: a waiting backend does not notice that its client is gone."""
-        tasks = [player.task for player in self._unanswered() if player.task]
+        sent = self._sent()
         pids = [player.pid for player in self._unanswered()]
-        await self._watcher.execute("select pg_terminate_backend(pid) from unnest(%s::int[]) pid", (pids,))
-        await asyncio.gather(*tasks, return_exceptions=True)
+        self._watcher.execute("select pg_terminate_backend(pid) from unnest(%s::int[]) pid", (pids,))
+        wait(sent)
 
     def seen(self, state: tuple[str, ...]) -> Run:
         return Run(tuple(self._happened), tuple(self.choices), state)
@@ -150,38 +152,41 @@ class Performance:
         return tuple(name for name, player in self._players.items() if player.can_go_on)
 
     def _unanswered(self) -> list[Player]:
-        return [player for player in self._players.values() if player.task is not None]
+        return [player for player in self._players.values() if player.sent is not None]
+
+    def _sent(self) -> list[Future[str]]:
+        return [player.sent for player in self._players.values() if player.sent is not None]
 
     def _next_moment(self) -> int:
         self._moment += 1
         return self._moment
 
-    async def _settle(self) -> None:
+    def _settle(self) -> None:
         """Until every statement has its answer or is seen to wait for another session of this run."""
-        async with self._patience():
-            while players := self._unanswered():
-                await asyncio.wait([player.task for player in players if player.task], timeout=GLANCE_SECONDS)
-                if self._collect() or not await self._all_wait(self._unanswered()):
-                    continue
+        patience_ends = time.monotonic() + HANG_SECONDS
+        while sent := self._sent():
+            wait(sent, timeout=GLANCE_SECONDS)
+            if not self._collect() and self._all_wait(self._unanswered()):
                 return
+            if time.monotonic() > patience_ends:
+                raise self._hang()
 
-    async def _one_answer(self) -> None:
-        async with self._patience():
-            tasks = [player.task for player in self._unanswered() if player.task]
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            self._collect()
+    def _one_answer(self) -> None:
+        answered, _ = wait(self._sent(), timeout=HANG_SECONDS, return_when=FIRST_COMPLETED)
+        if not answered:
+            raise self._hang()
+        self._collect()
 
     def _collect(self) -> bool:
         """Take the answers that have come, and say whether there were any.
 
         Who waited answers after whoever let him go on, though his answer may be read first.
         """
-        under_way = any(not _has_answer(player) and not player.has_waited for player in self._unanswered())
-        answered = [
-            player
-            for player in self._unanswered()
-            if _has_answer(player) and not (under_way and player.has_waited)
-        ]
+        players = self._unanswered()
+        # Looked at once: an answer may come meanwhile.
+        with_answer = [player for player in players if _has_answer(player)]
+        under_way = any(player not in with_answer and not player.has_waited for player in players)
+        answered = [player for player in with_answer if not (under_way and player.has_waited)]
         for player in sorted(answered, key=lambda player: player.has_waited):
             happened = player.answered(self._next_moment())
             self._happened.append(happened)
@@ -189,22 +194,17 @@ class Performance:
                 raise Violation(self._scenario, self.seen(()), ["there must be no deadlock"])
         return bool(answered)
 
-    async def _all_wait(self, players: list[Player]) -> bool:
+    def _all_wait(self, players: list[Player]) -> bool:
         pids = [player.pid for player in self._players.values()]
-        cursor = await self._watcher.execute(
+        cursor = self._watcher.execute(
             "select pid from unnest(%s::int[]) pid where pg_blocking_pids(pid) && %s::int[]",
             ([player.pid for player in players], pids),
         )
-        waiting = {int(row[0]) for row in await cursor.fetchall()}
+        waiting = {int(row[0]) for row in cursor.fetchall()}
         for player in players:
             if player.pid in waiting:
                 player.waits()
         return len(waiting) == len(players)
 
-    @contextlib.asynccontextmanager
-    async def _patience(self) -> AsyncGenerator[None]:
-        try:
-            async with asyncio.timeout(HANG_SECONDS):
-                yield
-        except TimeoutError:
-            raise Violation(self._scenario, self.seen(()), ["nobody may hang"]) from None
+    def _hang(self) -> Violation:
+        return Violation(self._scenario, self.seen(()), ["nobody may hang"])

@@ -10,12 +10,14 @@ half its lease, and that in real time: a machine that stands still for a while m
 """
 
 import contextlib
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 from psycopg import sql
+from psycopg.pq import TransactionStatus
 
 from fencepost.embedded import Database
 from tests.isolation.performance import Connection, Performance, Player
@@ -47,70 +49,102 @@ class Stage:
 
     watcher: Connection
     connections: tuple[Connection, ...]
+    threads: Executor
 
     @classmethod
-    @contextlib.asynccontextmanager
-    async def open(cls, database: Database, sessions: int = 3) -> AsyncGenerator["Stage"]:
-        async with contextlib.AsyncExitStack() as stack:
-            watcher = await _connect(database.admin_url, stack)
-            yield cls(watcher, tuple([await _connect(database.url, stack) for _ in range(sessions)]))
+    @contextlib.contextmanager
+    def open(cls, database: Database, sessions: int = 3) -> Generator["Stage"]:
+        with contextlib.ExitStack() as stack:
+            threads = stack.enter_context(ThreadPoolExecutor(sessions))
+            watcher = _connect(database.admin_url, stack)
+            yield cls(watcher, tuple([_connect(database.url, stack) for _ in range(sessions)]), threads)
 
-    async def explore_all(self, scenarios: Iterable[Scenario]) -> list[Run]:
-        return [run for scenario in scenarios for run in await self.explore(scenario)]
+    @property
+    def is_fit(self) -> bool:
+        """Whether every session is where a run begins: not so after one that was broken off."""
+        sessions = (self.watcher, *self.connections)
+        return all(session.info.transaction_status == TransactionStatus.IDLE for session in sessions)
 
-    async def explore(self, scenario: Scenario, opening: tuple[str, ...] = ()) -> list[Run]:
+    def explore_all(self, scenarios: Iterable[Scenario]) -> list[Run]:
+        return [run for scenario in scenarios for run in self.explore(scenario)]
+
+    def explore(self, scenario: Scenario, opening: tuple[str, ...] = ()) -> list[Run]:
         """Play and judge every interleaving that begins with these choices; raises the first Violation."""
         runs: list[Run] = []
         to_play = [opening]
         while to_play:
             choices = to_play.pop()
-            run = await self.play(scenario, choices)
+            run = self.play(scenario, choices)
             if complaints := list(scenario.judge(run)):
                 raise Violation(scenario, run, complaints)
             runs.append(run)
             to_play += _other_choices(run, len(choices))
         return runs
 
-    async def play(self, scenario: Scenario, choices: Sequence[str] = ()) -> Run:
+    def play(self, scenario: Scenario, choices: Sequence[str] = ()) -> Run:
         """Play one interleaving: the given choices, then always the first session that can go on.
 
-        After a Violation the stage is of no use any more: its sessions may have been ended.
+        After a Violation in its middle the stage is of no use any more: its sessions hold who knows what.
         """
-        await self._set_up(scenario)
+        self._set_up(scenario)
         performance = Performance(scenario, self._cast(scenario), self.watcher)
         try:
-            await self._perform(performance, iter(choices))
-        except Violation:
-            await performance.abandon()
+            self._perform(performance, iter(choices))
+        except Exception:
+            performance.abandon()
+            for connection in self.connections:
+                connection.close()
             raise
-        return performance.seen(await self._state(scenario))
+        return performance.seen(self._state(scenario))
 
-    async def _perform(self, performance: Performance, choices: Iterator[str]) -> None:
-        while possible := await performance.possible():
+    def _perform(self, performance: Performance, choices: Iterator[str]) -> None:
+        while possible := performance.possible():
             chosen = next(choices, possible[0])
             assert chosen in possible, (
                 f"{chosen} could go on before, and cannot now: the scenario is not determined"
             )
-            await performance.go_on(Choice(chosen, possible))
+            performance.go_on(Choice(chosen, possible))
 
     def _cast(self, scenario: Scenario) -> dict[str, Player]:
         assert len(scenario.sessions) <= len(self.connections)
         pairs = zip(scenario.sessions, self.connections, strict=False)
-        return {session.name: Player(session, connection) for session, connection in pairs}
+        return {session.name: Player(session, connection, self.threads) for session, connection in pairs}
 
-    async def _set_up(self, scenario: Scenario) -> None:
-        await self.watcher.execute("select isolation.reset()")
+    def _set_up(self, scenario: Scenario) -> None:
+        self.watcher.execute("select isolation.reset()")
         for statement in scenario.given:
-            await self.connections[0].execute(statement)
+            self.connections[0].execute(statement)
 
-    async def _state(self, scenario: Scenario) -> tuple[str, ...]:
-        cursor = await self.watcher.execute(scenario.state)
-        return tuple(str(row[0]) for row in await cursor.fetchall())
+    def _state(self, scenario: Scenario) -> tuple[str, ...]:
+        cursor = self.watcher.execute(scenario.state)
+        return tuple(str(row[0]) for row in cursor.fetchall())
 
 
-async def _connect(url: str, stack: contextlib.AsyncExitStack) -> Connection:
-    connection = await psycopg.AsyncConnection.connect(url, autocommit=True)
-    stack.push_async_callback(connection.close)
+class Residence:
+    """A stage that stays open from test to test, and is opened anew after one that has left it unfit.
+
+    A session that has played before has its functions compiled and its plans made: to begin anew in each test
+    costs the server as much as the test.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._open = contextlib.ExitStack()
+        self._stage: Stage | None = None
+
+    def stage(self) -> Stage:
+        if self._stage is None or not self._stage.is_fit:
+            self.close()
+            self._stage = self._open.enter_context(Stage.open(self._database))
+        return self._stage
+
+    def close(self) -> None:
+        self._open.close()
+
+
+def _connect(url: str, stack: contextlib.ExitStack) -> Connection:
+    connection = psycopg.connect(url, autocommit=True)
+    stack.callback(connection.close)
     return connection
 
 

@@ -31,19 +31,17 @@ def cases(bugs: tuple[PlantedBug, ...]) -> list[Any]:
 
 
 @pytest.mark.parametrize("bug", cases(GALLERY))
-async def test_a_planted_bug_is_noticed(bug: PlantedBug, scratch_database: Database) -> None:
+def test_a_planted_bug_is_noticed(bug: PlantedBug, scratch_database: Database) -> None:
     bug.plant(scratch_database)
-    async with Stage.open(scratch_database) as stage:
-        with pytest.raises(Violation) as caught:
-            await stage.explore_all(repertoire()[bug.noticed_by])
+    with Stage.open(scratch_database) as stage, pytest.raises(Violation) as caught:
+        stage.explore_all(repertoire()[bug.noticed_by])
     assert not BROKEN.search(str(caught.value))
 
 
 @pytest.mark.parametrize("bug", cases(INSIDE))
-async def test_a_bug_between_two_statements_is_noticed(bug: PlantedBug, scratch_database: Database) -> None:
+def test_a_bug_between_two_statements_is_noticed(bug: PlantedBug, scratch_database: Database) -> None:
     prepare_pauses(scratch_database)
     bug.plant(scratch_database)
-    async with Stage.open(scratch_database) as stage:
-        with pytest.raises(Violation) as caught:
-            await explore_inside(stage, pairs()[bug.noticed_by])
+    with Stage.open(scratch_database) as stage, pytest.raises(Violation) as caught:
+        explore_inside(stage, pairs()[bug.noticed_by])
     assert not BROKEN.search(str(caught.value))

@@ -26,42 +26,42 @@ def _counts(name: str) -> Session:
     return Session(name, (Step("one", "select 1"), Step("two", "select 2"), COMMIT))
 
 
-async def test_steps_that_do_not_meet_run_in_every_order(stage: Stage) -> None:
-    runs = await stage.explore(Scenario("", (), (_counts("a"), _counts("b")), STATE, content))
+def test_steps_that_do_not_meet_run_in_every_order(stage: Stage) -> None:
+    runs = stage.explore(Scenario("", (), (_counts("a"), _counts("b")), STATE, content))
 
     orders = {tuple(each.session for each in run.happened) for run in runs}
     assert len(runs) == len(orders) == comb(6, 3)
 
 
-async def test_a_session_that_waits_does_not_go_on_until_the_other_has_ended(stage: Stage) -> None:
+def test_a_session_that_waits_does_not_go_on_until_the_other_has_ended(stage: Stage) -> None:
     sessions = (Session("a", (LOCK_R, COMMIT)), Session("b", (LOCK_R, LOCK_S, COMMIT)))
 
-    runs = await stage.explore(Scenario("", WRITE_TWO, sessions, STATE, content))
+    runs = stage.explore(Scenario("", WRITE_TWO, sessions, STATE, content))
 
     waiting = [run for run in runs if run["b.r"].waited]
     assert len(waiting) == 1
     assert waiting[0]["a.commit"].ended < waiting[0]["b.r"].ended < waiting[0]["b.s"].started
 
 
-async def test_a_slow_statement_is_not_taken_for_one_that_waits(stage: Stage) -> None:
+def test_a_slow_statement_is_not_taken_for_one_that_waits(stage: Stage) -> None:
     slow = Step("slow", "select count(*) from generate_series(1, 300000)")
 
-    runs = await stage.explore(Scenario("", (), (Session("a", (slow, COMMIT)), _counts("b")), STATE, content))
+    runs = stage.explore(Scenario("", (), (Session("a", (slow, COMMIT)), _counts("b")), STATE, content))
 
     assert len(runs) == comb(5, 2)
     assert not any(run["a.slow"].waited for run in runs)
 
 
-async def test_a_deadlock_is_a_violation(stage: Stage) -> None:
+def test_a_deadlock_is_a_violation(stage: Stage) -> None:
     sessions = (Session("a", (LOCK_R, LOCK_S, COMMIT)), Session("b", (LOCK_S, LOCK_R, COMMIT)))
 
     with pytest.raises(Violation, match="there must be no deadlock"):
-        await stage.explore(Scenario("", WRITE_TWO, sessions, STATE, content))
+        stage.explore(Scenario("", WRITE_TWO, sessions, STATE, content))
 
 
-async def test_a_complaint_of_the_judge_tells_the_whole_run(stage: Stage) -> None:
+def test_a_complaint_of_the_judge_tells_the_whole_run(stage: Stage) -> None:
     with pytest.raises(Violation) as caught:
-        await stage.explore(Scenario("a scenario", (), (_counts("a"),), STATE, never_content))
+        stage.explore(Scenario("a scenario", (), (_counts("a"),), STATE, never_content))
 
     told = str(caught.value)
     assert all(
