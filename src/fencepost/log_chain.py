@@ -1,11 +1,13 @@
 """The chain that an event goes through, ours and that of other libraries: enriched, redacted, then rendered.
 
-`fencepost.logs` loads it with structlog when a process first configures its logs or has something to say.
+`fencepost.logs` has the names that others use. It loads this for who asks for them, and with it structlog.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
+from contextlib import AbstractContextManager
 from typing import Literal, TextIO
 
 import structlog
@@ -14,8 +16,15 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 from fencepost.redaction import redact_named
 
 
-def install(number: int, form: Literal["console", "json"], target: TextIO) -> None:
-    """Route structlog and the standard `logging` through it, from this level on."""
+def configure_logging(
+    *,
+    level: Literal["debug", "info", "warning", "error"] = "info",
+    form: Literal["console", "json"] = "console",
+    stream: TextIO | None = None,
+) -> None:
+    """Route structlog and the standard `logging` through one chain. A second call replaces the first."""
+    target = stream or sys.stderr
+    number = logging.getLevelNamesMapping()[level.upper()]
     enrich = _enrichment()
     structlog.configure(
         processors=[*enrich, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
@@ -34,6 +43,14 @@ def install(number: int, form: Literal["console", "json"], target: TextIO) -> No
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(number)
+
+
+def log_context(
+    *, job_id: int | None = None, attempt: int | None = None, trace_id: str | None = None
+) -> AbstractContextManager[None]:
+    """Every event inside the block, also of other libraries, carries these fields."""
+    given = {"job_id": job_id, "attempt": attempt, "trace_id": trace_id}
+    return structlog.contextvars.bound_contextvars(**{k: v for k, v in given.items() if v is not None})
 
 
 def redact_event(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

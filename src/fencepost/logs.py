@@ -8,31 +8,29 @@ application that does not call it hears of us through its own `logging`.
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Any, cast
+
+from fencepost.latecomers import on_first_use
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
+    from fencepost.log_chain import configure_logging, log_context
+
+__all__ = ["FloodGate", "configure_logging", "get_logger", "log_context"]
+
 LogMethod = Callable[..., Any]
 
-
-def configure_logging(
-    *,
-    level: Literal["debug", "info", "warning", "error"] = "info",
-    form: Literal["console", "json"] = "console",
-    stream: TextIO | None = None,
-) -> None:
-    """Route structlog and the standard `logging` through one chain. A second call replaces the first."""
-    from fencepost.log_chain import install  # noqa: PLC0415 - As for a logger.
-
-    install(logging.getLevelNamesMapping()[level.upper()], form, stream or sys.stderr)
+if not TYPE_CHECKING:
+    # They come with structlog, and that with rich: whoever imports one of them is going to use it.
+    __getattr__ = on_first_use(
+        __name__, {"configure_logging": "fencepost.log_chain", "log_context": "fencepost.log_chain"}
+    )
 
 
 def get_logger(name: str) -> FilteringBoundLogger:
@@ -42,16 +40,6 @@ def get_logger(name: str) -> FilteringBoundLogger:
     that has configured nothing must not find us.
     """
     return cast("FilteringBoundLogger", _Logger(name))
-
-
-def log_context(
-    *, job_id: int | None = None, attempt: int | None = None, trace_id: str | None = None
-) -> AbstractContextManager[None]:
-    """Every event inside the block, also of other libraries, carries these fields."""
-    from structlog.contextvars import bound_contextvars  # noqa: PLC0415 - As for a logger.
-
-    given = {"job_id": job_id, "attempt": attempt, "trace_id": trace_id}
-    return bound_contextvars(**{k: v for k, v in given.items() if v is not None})
 
 
 class _Logger:
