@@ -6,6 +6,7 @@ a template that was migrated once. A test that kills, freezes or wipes a server 
 
 import gc
 import logging
+import os
 import uuid
 from collections.abc import Generator, Iterator
 from typing import Any, cast
@@ -166,6 +167,8 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.register_profile("quick", derandomize=True)
     if not config.getoption("--full"):
         hypothesis.settings.load_profile("quick")
+    # Workers and children inherit it. Nobody has a plugin, and each would look for one in every package.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 @pytest.hookimpl(wrapper=True)

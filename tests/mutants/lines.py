@@ -7,7 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import coverage
 import pytest
 
 from tests.mutants.survey import Survey
@@ -38,6 +37,8 @@ class LineSurveyor:
     """Watches every line, with the name of the test that is under way."""
 
     def __init__(self, survey: Survey) -> None:
+        import coverage  # A survey needs it, and not who collects the tests of this.
+
         self.survey = survey
         self._coverage = coverage.Coverage(
             data_file=None,
