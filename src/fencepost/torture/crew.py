@@ -18,12 +18,14 @@ from typing import Any, Literal, Self
 
 from fencepost.embedded.deadline import Deadline
 from fencepost.testing import child_main
+from fencepost.torture.nursery import TELL_WHERE
 from fencepost.torture.stage import Errand
 
 NURSERY = "fencepost.torture.nursery"
 READY_SECONDS = 120.0
 QUICK_DEATH_SECONDS = 0.5
 DEATH_SECONDS = 60.0
+TELLING_SECONDS = 1.0
 
 State = Literal["starting", "running", "stopped", "dead"]
 
@@ -180,6 +182,10 @@ class Crew:
             Deadline(within, "every process has ended").wait(lambda: not self._alive())
         except TimeoutError:
             late = self._alive()
+            # Each writes its stacks into the log: a process that hangs once in days is not found otherwise.
+            for process in late:
+                self._signal(process, TELL_WHERE)
+            time.sleep(TELLING_SECONDS)
             for process in late:
                 self.kill(process)
             for process in late:

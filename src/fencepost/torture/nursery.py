@@ -18,6 +18,7 @@ It has one thread, as a process that forks should; when its standard input ends,
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import json
 import mmap
@@ -36,6 +37,8 @@ from fencepost.torture.stage import Errand
 from fencepost.torture.systems import system_of
 
 CHUNK_BYTES = 65536
+TELL_WHERE = signal.SIGUSR1
+"""A child that gets it writes where each of its threads is."""
 HALF_BYTES = mmap.PAGESIZE // 2
 
 
@@ -176,6 +179,7 @@ def _live(parent: int, errand: Errand, slot: Slot) -> None:
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        faulthandler.register(TELL_WHERE, file=sys.stderr)
         die_with(parent)
         # What a service prints must not look like an event.
         os.dup2(2, 1)

@@ -1,8 +1,10 @@
 """Systems of somebody's own: one that loses an effect, and one that leaves everything lying about."""
 
+import signal
 import threading
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -89,3 +91,14 @@ class Untidy:
         """Nobody asks for this before the faults are over."""
         self._calm = True
         return ()
+
+
+class Deaf(Forgetful):
+    """Says that it is there, and does not end when it is asked to."""
+
+    name = "deaf"
+
+    def serve(self, errand: Errand) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        Path(errand.chronicle).touch()
+        threading.Event().wait()
