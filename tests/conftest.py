@@ -4,9 +4,11 @@ One PostgreSQL and one Valkey serve a whole run (one of each for every xdist wor
 a template that was migrated once. A test that kills, freezes or wipes a server takes one of its own.
 """
 
+import functools
 import gc
 import logging
 import os
+import ssl
 import uuid
 from collections.abc import Generator, Iterator
 from typing import Any, cast
@@ -49,6 +51,28 @@ def chosen_servers() -> Iterator[None]:
     """`make test-matrix` names servers by environment variables; otherwise they are found as usual."""
     with pytest.MonkeyPatch.context() as patch:
         choice.use_chosen_servers(patch)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_trust() -> Iterator[None]:
+    """httpx reads all authorities of the world for a client, in 40 ms. Ours speak plain HTTP: once will do.
+
+    It asks with their file alone; who asks otherwise gets a context of his own, as ever.
+    """
+    make = ssl.create_default_context
+
+    @functools.cache
+    def made(file: str) -> ssl.SSLContext:
+        return make(cafile=file)
+
+    def shared(*arguments: Any, **options: Any) -> ssl.SSLContext:
+        if arguments or options.keys() != {"cafile"}:
+            return make(*arguments, **options)
+        return made(options["cafile"])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", shared)
         yield
 
 
