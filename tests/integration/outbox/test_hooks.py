@@ -21,7 +21,8 @@ KEY = bytes.fromhex("22" * 32)
 PASSWORD = "correct horse battery"
 TRANSACTION = {
     "chain_id": 31337,
-    "signer": accounts().from_key(KEY).address,
+    # Of that key. Not asked for here: to load who tells takes every worker that collects this a second.
+    "signer": "0x1563915e194D8CfBA1943570603F7606A3115508",
     "to": "0x" + "ab" * 20,
     "value": "5",
     "webhook": "shop",
