@@ -4,6 +4,8 @@ import importlib
 import os
 import subprocess
 import sys
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -19,11 +21,19 @@ EXAMPLES = ROOT / "examples"
 LINES_MAX = 60
 
 
+@pytest.fixture(scope="module")
+def template_database(template_database: Database) -> Iterator[Database]:
+    """With the tables of the examples. They are made once, as a reader does: each test has a copy."""
+    furnished = Database(template_database.server, f"examples_{uuid.uuid4().hex}")
+    furnished.create(template=template_database.name)
+    Example(furnished).run("tables.py")
+    yield furnished
+    furnished.drop()
+
+
 @pytest.fixture
 def example(database: Database) -> "Example":
-    example = Example(database)
-    example.run("tables.py")
-    return example
+    return Example(database)
 
 
 class Example:
