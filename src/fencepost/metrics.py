@@ -8,9 +8,10 @@ are declared here, and everything else is refused when the metric is made.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -100,6 +101,13 @@ class KernelMetrics:
                 "fencepost_unrecorded_refusals", "Refusals counted but not recorded: the record is sampled."
             ),
         )
+
+
+def observe_many(histogram: Histogram, amount: float, times: int) -> None:
+    """Observe one amount so many times. The library has no call for it, and one for each takes two locks."""
+    within: Any = histogram
+    within._sum.inc(amount * times)
+    within._buckets[bisect_left(within._upper_bounds, amount)].inc(times)
 
 
 def _allowed(name: str, labels: Iterable[str]) -> tuple[str, ...]:

@@ -119,11 +119,11 @@ JOB = (
         "many jobs are finished in the caller's order",
         "jobs: finishes of many around a progress",
         (
-            Edit(
-                "_job_finish",
-                "a (job_id, attempt, status, result) order by a.job_id",
-                "a (job_id, attempt, status, result)",
-            ),
+            # The merge would sort them anyway, so it goes too: a search for each, as they come.
+            Edit("_job_finish", "enable_nestloop TO 'off'", "enable_nestloop TO 'on'"),
+            Edit("_job_finish", "enable_mergejoin TO 'on'", "enable_mergejoin TO 'off'"),
+            Edit("_job_finish", "r.job_id = any (p_ids) and ", ""),
+            Edit("_job_finish", " order by a.job_id, a.attempt", ""),
         ),
     ),
     PlantedBug(

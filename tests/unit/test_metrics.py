@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.metrics import LABELS, KernelMetrics, Metrics
+from fencepost.metrics import LABELS, KernelMetrics, Metrics, observe_many
 
 
 def text(metrics: Metrics) -> str:
@@ -30,6 +30,18 @@ def test_two_values_do_not_count_into_each_other() -> None:
     KernelMetrics.on(second)
     assert 'fencepost_refusals_total{noun="job",reason="stale_attempt"} 1.0' in text(first)
     assert "stale_attempt" not in text(second)
+
+
+@pytest.mark.parametrize("amount", [0.5, 1.0, 1.5, 99.0])
+def test_an_amount_observed_many_times_at_once_counts_as_if_one_by_one(amount: float) -> None:
+    at_once, one_by_one = Metrics(), Metrics()
+    observe_many(at_once.histogram("x", "Something.", buckets=(1.0, 2.0)), amount, 3)
+    histogram = one_by_one.histogram("x", "Something.", buckets=(1.0, 2.0))
+    for _ in range(3):
+        histogram.observe(amount)
+    told = [[line for line in text(m).splitlines() if "_created" not in line] for m in (at_once, one_by_one)]
+    assert told[0] == told[1]
+    assert any("x_count 3.0" in line for line in told[0])
 
 
 def test_a_call_is_timed_by_function_and_outcome() -> None:

@@ -104,4 +104,6 @@ class Runner:
 
 def _trace_id(active: Active) -> str:
     """Whoever submitted it without a trace: its tries belong together all the same."""
-    return str(active.running.headers.get("trace_id") or f"{active.running.job_id:032x}")
+    running = active.running
+    given = running.headers.get("trace_id") if running.headers else None
+    return str(given) if given else f"{running.job_id:032x}"

@@ -146,13 +146,11 @@ class Settler:
         return batch
 
     async def _settle(self, batch: Sequence[tuple[Active, Outcome]]) -> None:
-        committed = [active for active, outcome in batch if isinstance(outcome, Committed)]
-        lost = [active for active, outcome in batch if isinstance(outcome, Lost)]
-        self._metrics.finished("ok", committed)
-        self._metrics.finished("lost", lost)
-        done = committed.copy()
+        done: list[Active] = []
+        lost: list[Active] = []
         finishes: list[tuple[Active, kernel_job.Finish]] = []
         leaves: list[tuple[Active, kernel_job.Leave]] = []
+        refused: list[tuple[Active, str]] = []
         for active, outcome in batch:
             match outcome:
                 case kernel_job.Finish():
@@ -161,10 +159,16 @@ class Settler:
                     if is_poison(outcome):
                         self._metrics.claims.labels(status="poison", reason=PAYLOAD_INVALID).inc()
                     leaves.append((active, outcome))
-                case Committed() | Lost():
-                    pass
-                case Refused(reason):
-                    self._finish_refused(active, reason, done, leaves)
+                case Committed():
+                    done.append(active)
+                case Lost():
+                    lost.append(active)
+                case Refused():
+                    refused.append((active, outcome.reason))
+        self._metrics.finished("ok", done)
+        self._metrics.finished("lost", lost)
+        for active, reason in refused:
+            self._finish_refused(active, reason, done, leaves)
         await self._finish(finishes, done, leaves)
         await self._leave(leaves, done)
         await self.acknowledge(active.entry for active in done if active.entry is not None)
@@ -176,7 +180,7 @@ class Settler:
             return
         crash_point("jobs.settle.before_finish")
         try:
-            answers, repeated = await self._insist(
+            refusals, repeated = await self._insist(
                 lambda: kernel_job.finish_many([finish for _, finish in finishes], self._owner)
             )
         except UNWRITABLE as error:
@@ -192,14 +196,14 @@ class Settler:
                 await self._finish([one], done, leaves)
             return
         crash_point("jobs.settle.after_finish")
-        actives = {active.running.job_id: active for active, _ in finishes}
-        written: list[Active] = []
-        for answer in answers:
-            active = actives[answer.job_id]
-            if answer.refusal is None or (repeated and answer.refusal == "already_finished"):
-                written.append(active)
-            else:
-                self._finish_refused(active, answer.refusal, done, leaves)
+        reasons = dict(refusals)
+        if repeated:
+            # By our own first try, whose answer was lost.
+            reasons = {job_id: reason for job_id, reason in refusals if reason != "already_finished"}
+        written = [active for active, _ in finishes if active.running.job_id not in reasons]
+        for active, _ in finishes if reasons else ():
+            if active.running.job_id in reasons:
+                self._finish_refused(active, reasons[active.running.job_id], done, leaves)
         self._metrics.finished("ok", written)
         done += written
 

@@ -251,9 +251,10 @@ class Worker:
 
     def _begin(self, taken: Taken) -> None:
         began: list[tuple[Active, Handler[...]]] = []
+        now = time.monotonic()
         for running, entry in taken.claimed:
             job = Job(running, self.owner, self._database, self._sync_database)
-            active = Active(running, entry, job, taken.asked_at + running.lease_seconds)
+            active = Active(running, entry, job, taken.asked_at + running.lease_seconds, started_at=now)
             # We may be our own successor: an older attempt that still runs here is a zombie.
             older = self._latest.get(running.job_id)
             if older is not None and not older.ended:

@@ -15,7 +15,7 @@ from fencepost.jobs.execution import Active, Committed, Lost, Outcome, Refused, 
 from fencepost.jobs.policy import ACKNOWLEDGED, LABELS
 from fencepost.jobs.settlement import Settler
 from fencepost.kernel.call import Call
-from fencepost.kernel.job import Answer, Finish, Left
+from fencepost.kernel.job import Finish, Left, Unfinished
 from tests.unit.jobs.stand_ins import Counted, FakeDatabase, FakeLink, held
 
 
@@ -65,14 +65,14 @@ def finish(active: Active, result: Any = None) -> tuple[Active, Finish]:
 def accept(call: Call[Any]) -> Any:
     job_ids = call.arguments[0]
     if call.function == "job_finish_many":
-        return [Answer(job_id, None) for job_id in job_ids]
+        return []
     return [Left(job_id, "pending", None) for job_id in job_ids]
 
 
 def refuse(reason: str) -> Callable[[Call[Any]], Any]:
     def answer(call: Call[Any]) -> Any:
         if call.function == "job_finish_many":
-            return [Answer(job_id, reason) for job_id in call.arguments[0]]
+            return [Unfinished(job_id, reason) for job_id in call.arguments[0]]
         return [Left(job_id, None, reason) for job_id in call.arguments[0]]
 
     return answer
@@ -138,7 +138,7 @@ async def test_a_job_whose_finish_is_refused_as_cancelled_is_released_so_that_it
 ) -> None:
     def answer(call: Call[Any]) -> Any:
         if call.function == "job_finish_many":
-            return [Answer(7, "cancelled")]
+            return [Unfinished(7, "cancelled")]
         return [Left(7, "cancelled", None)]
 
     desk = Desk(answer)
@@ -174,7 +174,7 @@ async def test_a_database_that_does_not_answer_is_asked_again_and_a_repeat_is_no
     answers: list[Any] = [
         CallLost("broken"),
         psycopg.OperationalError("down"),
-        [Answer(7, "already_finished")],
+        [Unfinished(7, "already_finished")],
     ]
     desk = Desk(lambda _call: answers.pop(0))
     await desk.settle(finish(held()))
@@ -185,11 +185,19 @@ async def test_a_database_that_does_not_answer_is_asked_again_and_a_repeat_is_no
 
 
 async def test_whatever_happens_the_settler_goes_on_and_the_place_is_free() -> None:
-    answers: list[Any] = [ValueError("a bug"), [Answer(8, None)]]
+    answers: list[Any] = [ValueError("a bug"), []]
     desk = Desk(lambda _call: answers.pop(0), batch=1)
     await desk.settle(finish(held(7)), finish(held(8)))
     assert desk.link.fake.settled == ["8-1"]
     assert desk.counted.value("loop_errors_total", loop="settle") == 1
+
+
+async def test_who_is_refused_among_many_is_told_apart_from_those_who_are_done() -> None:
+    desk = Desk(lambda _call: [Unfinished(8, "lease_expired")])
+    await desk.settle(*(finish(held(job_id)) for job_id in (7, 8, 9)))
+    assert desk.link.fake.settled == ["7-1", "9-1"]
+    assert desk.counted.value("worker_finalize_total", status="ok") == 2
+    assert desk.counted.value("worker_finalize_rejected_total", reason=LABELS["lease_expired"]) == 1
 
 
 async def test_two_attempts_at_one_job_are_not_settled_together() -> None:

@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from fencepost.errors import Mismatch
-from fencepost.kernel import call, marker, outbox, rate
+from fencepost.kernel import call, job, marker, outbox, rate
 from fencepost.kernel.job import waiting
 from fencepost.kernel.lease import owner_name
 from fencepost.kernel.marker import Claim
@@ -29,6 +29,13 @@ def test_documents_are_the_same_where_json_has_no_c(monkeypatch: pytest.MonkeyPa
     assert (
         plain.document("x", value) == call.document("x", value) == '{"ä":[1,2.5,null,true],"b":{"c":"\\""}}'
     )
+
+
+def test_what_every_job_of_a_batch_leaves_by_default_is_not_sent() -> None:
+    plain, other = job.Finish(1, 1), job.Finish(2, 1, "partly", {"n": 1})
+
+    assert job.finish_many([plain], "w").arguments == ([1], [1], "w", None, None)
+    assert job.finish_many([plain, other], "w").arguments[3:] == (["ok", "partly"], [None, '{"n":1}'])
 
 
 def test_no_two_starts_have_the_same_owner() -> None:

@@ -4,23 +4,25 @@
 -- is paused: the job waits and its entry is done with), or refused with a reason.
 
 -- The one place where a job becomes running: waiting rows are deleted and running rows inserted by one statement. The index
--- scan over the ids locks them in order of id, which the function-level plan settings pin.
+-- scan over the ids locks them in order of id, which the function-level plan settings pin; so is the merge with the jobs, one
+-- walk over their index instead of a search for each.
 create or replace function fencepost._job_start(p_ids bigint[], p_special bigint[], p_owner text, p_lease interval, p_now timestamptz)
 returns table (job_id bigint, outcome text, refusal text, attempt bigint, tries integer, queue text, lane smallint, kind text,
                payload jsonb, headers jsonb, lease interval, expires_at timestamptz, submitted_at timestamptz)
 language plpgsql volatile
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_nestloop = off set enable_mergejoin = on
 as $$
 #variable_conflict use_column
 begin
   return query
   with gone as (
     delete from fencepost.job_waiting w
-    where w.job_id = any (p_ids) and w.job_id <> all (p_special) and w.run_at <= p_now returning w.*
+    where w.job_id = any (p_ids) and w.job_id <> all (p_special) and w.run_at <= p_now
+    returning w.job_id, w.attempt, w.tries, w.queue, w.lane
   ), picked as materialized (
     select g.job_id, g.attempt + 1 as attempt, g.tries + 1 as tries, g.queue, g.lane, j.kind, j.payload, j.headers,
            coalesce(p_lease, j.lease) as lease, p_now + coalesce(p_lease, j.lease) as expires_at, j.submitted_at
-    from gone g join fencepost.job j on j.job_id = g.job_id
+    from gone g join fencepost.job j on j.job_id = g.job_id and j.job_id = any (p_ids)
   ), started as (
     insert into fencepost.job_running (job_id, attempt, tries, queue, lane, owner, lease, claimed_at, renewed_at, expires_at)
     select p.job_id, p.attempt, p.tries, p.queue, p.lane, p_owner, p.lease, p_now, p_now, p.expires_at from picked p
@@ -267,6 +269,21 @@ begin
   end if;
 end $$;
 
+-- How many jobs of each lane are due, not counting past p_limit, or twice that with p_dispatched. Served by the same two.
+create or replace function fencepost._lanes_due(p_queue text, p_limit integer, p_dispatched boolean, p_now timestamptz)
+returns integer[]
+language sql stable
+as $$
+  select array(
+    select (select count(*) from (
+              select 1 from fencepost.job_waiting w
+              where w.queue = p_queue and w.lane = l and w.dispatched_at is null and w.run_at <= p_now limit p_limit) pending)
+         + (select count(*) from (
+              select 1 from fencepost.job_waiting w
+              where p_dispatched and w.queue = p_queue and w.lane = l and w.dispatched_at is not null limit p_limit) dispatched)
+    from generate_series(0, 3) l order by l)::integer[]
+$$;
+
 -- Claim straight from here, without Redis: the due jobs of one lane.
 create or replace function fencepost.job_claim_next(
   p_queue text, p_lane integer, p_owner text, p_limit integer, p_lease interval default null, p_dispatched boolean default false
@@ -309,14 +326,13 @@ begin
   if v_limit = 0 then
     return;
   end if;
-  v_due := array(
-    select (select count(*) from (
-              select 1 from fencepost.job_waiting w
-              where w.queue = p_queue and w.lane = l and w.dispatched_at is null and w.run_at <= v_now limit v_limit) pending)
-         + (select count(*) from (
-              select 1 from fencepost.job_waiting w
-              where p_dispatched and w.queue = p_queue and w.lane = l and w.dispatched_at is not null limit v_limit) dispatched)
-    from generate_series(0, 3) l order by l);
+  -- To count what all of them have would cost a quarter of the claim, and most often only one has any.
+  v_due := fencepost._lanes_due(p_queue, 1, p_dispatched, v_now);
+  if cardinality(array_remove(v_due, 0)) > 1 then
+    v_due := fencepost._lanes_due(p_queue, v_limit, p_dispatched, v_now);
+  else
+    v_due := array(select d.due * v_limit from unnest(v_due) with ordinality d (due, place) order by d.place);
+  end if;
   v_parts := fencepost._lane_parts(v_limit, v_due, p_turn);
   for v_lane in 0 .. 3 loop
     if v_parts[v_lane + 1] > 0 then

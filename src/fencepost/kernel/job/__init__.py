@@ -5,7 +5,6 @@ The table at the head of `functions/job.sql` is the state machine.
 
 from fencepost.kernel.job.operator import cancel, discard, prune, replay
 from fencepost.kernel.job.running import (
-    Answer,
     ClaimAnswer,
     Finish,
     Leave,
@@ -14,6 +13,7 @@ from fencepost.kernel.job.running import (
     Reclaimed,
     Renewed,
     Running,
+    Unfinished,
     blocked,
     bury,
     claim,
@@ -48,7 +48,6 @@ from fencepost.kernel.job.waiting import (
 )
 
 __all__ = [
-    "Answer",
     "ClaimAnswer",
     "Dispatchable",
     "Driven",
@@ -60,6 +59,7 @@ __all__ = [
     "Renewed",
     "Running",
     "Submitted",
+    "Unfinished",
     "blocked",
     "bury",
     "cancel",

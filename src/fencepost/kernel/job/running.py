@@ -62,8 +62,7 @@ class Renewed:
     refusal: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(NamedTuple):
     """What a finished job leaves: its final status and a small result."""
 
     job_id: int
@@ -72,9 +71,11 @@ class Finish:
     result: Json = None
 
 
-class Answer(NamedTuple):
+class Unfinished(NamedTuple):
+    """One of many that was not finished, and why."""
+
     job_id: int
-    refusal: str | None
+    refusal: str
 
 
 Leaving = Literal["release", "retry", "bury"]
@@ -233,19 +234,21 @@ def finish(done: Finish, owner: str) -> Call[None]:
     )
 
 
-def finish_many(done: Sequence[Finish], owner: str) -> Call[list[Answer]]:
-    """Finish many with one statement and one commit; answers for each."""
+def finish_many(done: Sequence[Finish], owner: str) -> Call[list[Unfinished]]:
+    """Finish many with one statement and one commit; answers those that were refused. All others are done."""
+    # Most end well and leave nothing, which need not be said of each.
+    is_plain = all(d.final_status == "ok" and d.result is None for d in done)
     return Call(
         "select job_id, refusal from fencepost.job_finish_many"
-        "(%s::bigint[], %s::bigint[], %s::text, %s::text[], %s::jsonb[])",
+        "(%s::bigint[], %s::bigint[], %s::text, %s::text[], %s::jsonb[]) where refusal is not null",
         (
             [d.job_id for d in done],
             [d.attempt for d in done],
             text("owner", owner),
-            [text("final_status", d.final_status) for d in done],
-            [optional_document("result", d.result) for d in done],
+            None if is_plain else [text("final_status", d.final_status) for d in done],
+            None if is_plain else [optional_document("result", d.result) for d in done],
         ),
-        each(Answer),
+        each(Unfinished),
     )
 
 
@@ -311,20 +314,24 @@ def blocked(limit: int, *, grace_seconds: float = 0) -> Call[list[int]]:
     )
 
 
-def _running(row: Row) -> Running:
-    """What was claimed, from the first columns of an answer. By place: claims come by the hundred."""
-    job_id, attempt, tries, queue, lane, kind, payload, headers, lease, expires_at, submitted_at = row[:11]
-    # Most jobs have no headers, and reading none costs as much as reading the payload.
-    named: Mapping[str, Json] = parsed(headers) if headers != "{}" else {}
-    first = (job_id, attempt, tries, queue, lane, kind, parsed(payload), named)
-    return Running._make((*first, lease.total_seconds(), expires_at, submitted_at))
-
-
 def _claimed(rows: Sequence[Row]) -> Running:
-    return _running(rows[0])
+    [answer] = _claim_answers([(*rows[0], "claimed", None)])
+    assert answer.running is not None, "it was claimed"
+    return answer.running
 
 
 def _claim_answers(rows: Sequence[Row]) -> list[ClaimAnswer]:
-    return [
-        ClaimAnswer(row[0], row[11], row[12], _running(row) if row[11] == "claimed" else None) for row in rows
-    ]
+    """By place, and without a call for each: claims come by the hundred."""
+    answers: list[ClaimAnswer] = []
+    for job_id, attempt, tries, queue, lane, kind, payload, headers, lease, until, since, how, why in rows:
+        running = None
+        if how == "claimed":
+            # Many have no arguments, most no headers, and reading none costs as much as reading some.
+            given = {} if payload == "{}" else parsed(payload)
+            named = {} if headers == "{}" else parsed(headers)
+            seconds = lease.total_seconds()
+            running = Running._make(
+                (job_id, attempt, tries, queue, lane, kind, given, named, seconds, until, since)
+            )
+        answers.append(ClaimAnswer._make((job_id, how, why, running)))
+    return answers
