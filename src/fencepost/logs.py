@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from fencepost.latecomers import on_first_use
@@ -49,9 +50,13 @@ class _Logger:
         self._name = name
 
     def __getattr__(self, method: str) -> Any:
+        return getattr(self._theirs, method)
+
+    @cached_property
+    def _theirs(self) -> Any:
         from structlog import wrap_logger  # noqa: PLC0415 - See above.
 
-        return getattr(wrap_logger(logging.getLogger(self._name)), method)
+        return wrap_logger(logging.getLogger(self._name))
 
 
 @dataclass(slots=True)

@@ -108,6 +108,13 @@ def test_importing_the_package_loads_no_driver() -> None:
     assert heavy.isdisjoint(run_alone(code).split())
 
 
+def test_a_house_that_runs_no_worker_loads_neither_redis_nor_what_renders_logs() -> None:
+    """redis-py brings the SDK of OpenTelemetry, structlog brings rich: half of the time to start."""
+    heavy = {"redis", "opentelemetry", "structlog", "rich", "yaml"}
+
+    assert heavy.isdisjoint(run_alone("import sys, fencepost.house; print(*sys.modules)").split())
+
+
 def test_a_star_import_brings_every_promised_name() -> None:
     code = "from fencepost import *; print(*(name for name in dir() if not name.startswith('_')))"
 

@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any, LiteralString
 
@@ -80,7 +81,8 @@ class Jobs:
     )
 
     def load(self) -> None:
-        """Everything is loaded with this module."""
+        """A worker comes with the first who asks for one; here that would be each process."""
+        import_module("fencepost.jobs.worker")
 
     @contextmanager
     def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
