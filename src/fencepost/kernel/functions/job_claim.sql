@@ -269,21 +269,6 @@ begin
   end if;
 end $$;
 
--- How many jobs of each lane are due, not counting past p_limit, or twice that with p_dispatched. Served by the same two.
-create or replace function fencepost._lanes_due(p_queue text, p_limit integer, p_dispatched boolean, p_now timestamptz)
-returns integer[]
-language sql stable
-as $$
-  select array(
-    select (select count(*) from (
-              select 1 from fencepost.job_waiting w
-              where w.queue = p_queue and w.lane = l and w.dispatched_at is null and w.run_at <= p_now limit p_limit) pending)
-         + (select count(*) from (
-              select 1 from fencepost.job_waiting w
-              where p_dispatched and w.queue = p_queue and w.lane = l and w.dispatched_at is not null limit p_limit) dispatched)
-    from generate_series(0, 3) l order by l)::integer[]
-$$;
-
 -- Claim straight from here, without Redis: the due jobs of one lane.
 create or replace function fencepost.job_claim_next(
   p_queue text, p_lane integer, p_owner text, p_limit integer, p_lease interval default null, p_dispatched boolean default false
@@ -326,13 +311,14 @@ begin
   if v_limit = 0 then
     return;
   end if;
-  -- To count what all of them have would cost a quarter of the claim, and most often only one has any.
-  v_due := fencepost._lanes_due(p_queue, 1, p_dispatched, v_now);
-  if cardinality(array_remove(v_due, 0)) > 1 then
-    v_due := fencepost._lanes_due(p_queue, v_limit, p_dispatched, v_now);
-  else
-    v_due := array(select d.due * v_limit from unnest(v_due) with ordinality d (due, place) order by d.place);
-  end if;
+  v_due := array(
+    select (select count(*) from (
+              select 1 from fencepost.job_waiting w
+              where w.queue = p_queue and w.lane = l and w.dispatched_at is null and w.run_at <= v_now limit v_limit) pending)
+         + (select count(*) from (
+              select 1 from fencepost.job_waiting w
+              where p_dispatched and w.queue = p_queue and w.lane = l and w.dispatched_at is not null limit v_limit) dispatched)
+    from generate_series(0, 3) l order by l);
   v_parts := fencepost._lane_parts(v_limit, v_due, p_turn);
   for v_lane in 0 .. 3 loop
     if v_parts[v_lane + 1] > 0 then
