@@ -327,8 +327,8 @@ def _claim_answers(rows: Sequence[Row]) -> list[ClaimAnswer]:
         running = None
         if how == "claimed":
             # Many have no arguments, most no headers, and reading none costs as much as reading some.
-            given = {} if payload == "{}" else parsed(payload)
-            named = {} if headers == "{}" else parsed(headers)
+            given: Json = {} if payload == "{}" else parsed(payload)
+            named: Mapping[str, Json] = {} if headers == "{}" else parsed(headers)
             seconds = lease.total_seconds()
             running = Running._make(
                 (job_id, attempt, tries, queue, lane, kind, given, named, seconds, until, since)
