@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from rich.console import Console
@@ -49,8 +49,10 @@ def run(*, quick: bool) -> Report:
     """Measure ourselves, then every peer, then how our own figures hold."""
     with servers() as pair:
         facts = machine(**server_facts(pair.database_for(OURSELVES)))
-        ours = _measured(pair, OURSELVES, quick=quick)
-        alone = _measured(pair, ALONE, quick=quick)
+        ours, alone = (
+            _measured(pair, us, bare, quick=quick)
+            for us, bare in zip((OURSELVES, ALONE), _bare(pair, [OURSELVES, ALONE], quick=quick), strict=True)
+        )
         held = _held(pair, float(ours[JOBS]), quick=quick)
         invited = _invited(quick=quick)
         strangers: list[Row] = []
@@ -84,31 +86,34 @@ def _stranger(pair: Servers, peer: Peer, *, quick: bool) -> Row:
     """Its row, or why there is none: nobody is skipped in silence."""
     try:
         Environment(peer).make()
-        # A machine that others use is another machine a minute later: what we do right beside it is compared.
-        beside = _rate_beside(pair, OURSELVES, quick=quick)
-        alone = _rate_beside(pair, ALONE, quick=quick)
-        return {**_measured(pair, peer, quick=quick), BESIDE: round(beside), ALONE_BESIDE: round(alone)}
+        beside, alone, bare = _bare(pair, [OURSELVES, ALONE, peer], quick=quick)
+        row = _measured(pair, peer, bare, quick=quick)
     except (CannotTakePart, TimeoutError) as error:
         return _absent(peer, str(error))
+    return {**row, BESIDE: round(beside.jobs_per_second), ALONE_BESIDE: round(alone.jobs_per_second)}
 
 
-def _rate_beside(pair: Servers, us: Peer, *, quick: bool) -> float:
-    length = contest.QUICK if quick else contest.WHOLE
-    with _on_stage(pair, us) as contestant:
-        return contest.throughput(contestant, "empty", length).jobs_per_second
+def _bare(pair: Servers, peers: Sequence[Peer], *, quick: bool) -> list[contest.Throughput]:
+    """With the empty handler, by turns: the goals compare what was measured in the same minutes."""
+    _tell(f"{peers[-1].title}: throughput")
+    with ExitStack() as stage:
+        contestants = [stage.enter_context(_on_stage(pair, peer)) for peer in peers]
+        return contest.by_turns(contestants, "empty", _length(quick))
+
+
+def _length(quick: bool) -> contest.Length:
+    return contest.QUICK if quick else contest.WHOLE
 
 
 def _absent(peer: Peer, why: str) -> Row:
     return {"system": peer.title, "truth": peer.truth, "note": why}
 
 
-def _measured(pair: Servers, peer: Peer, *, quick: bool) -> Row:
-    length = contest.QUICK if quick else contest.WHOLE
-    _tell(f"{peer.title}: throughput")
+def _measured(pair: Servers, peer: Peer, bare: contest.Throughput, *, quick: bool) -> Row:
+    length = _length(quick)
+    _tell(f"{peer.title}: {bare.jobs_per_second:,.0f} jobs/s; with a write, waiting time, statements")
     with _on_stage(pair, peer) as contestant:
-        bare = contest.throughput(contestant, "empty", length)
         written = contest.throughput(contestant, "write", length)
-        _tell(f"{peer.title}: {bare.jobs_per_second:,.0f} jobs/s; waiting time, statements")
         waited = contest.waits(contestant, length)
         statements = contest.statements_per_job(contestant, length)
     row: dict[str, Cell] = {"system": peer.title, "truth": peer.truth}

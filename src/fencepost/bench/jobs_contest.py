@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median, quantiles
 
 from fencepost.bench.jobs_arena import Contestant, Part
@@ -50,6 +50,19 @@ def throughput(contestant: Contestant, kind: str, length: Length) -> Throughput:
         rates = [rate(contestant, kind, count) for _ in range(length.rounds)]
         commits = contestant.commits() - before
     return Throughput(median(rates), commits / (count * length.rounds))
+
+
+def by_turns(contestants: Sequence[Contestant], kind: str, length: Length) -> list[Throughput]:
+    """The same of several, a round of one after a round of another, each with a worker of its own.
+
+    A machine that others use is another machine a minute later: so everybody has a bit of each.
+    """
+    single = replace(length, rounds=1)
+    turns = [[throughput(one, kind, single) for one in contestants] for _ in range(length.rounds)]
+    return [
+        Throughput(median(turn.jobs_per_second for turn in own), median(turn.commits_per_job for turn in own))
+        for own in zip(*turns, strict=True)
+    ]
 
 
 def warm(contestant: Contestant, kind: str) -> None:
