@@ -120,8 +120,11 @@ JOB = (
         "jobs: finishes of many around a progress",
         (
             # The merge would sort them anyway, so it goes too: a search for each, as they come.
-            Edit("_job_finish", "enable_nestloop TO 'off'", "enable_nestloop TO 'on'"),
-            Edit("_job_finish", "enable_mergejoin TO 'on'", "enable_mergejoin TO 'off'"),
+            Edit(
+                "_job_finish",
+                "perform fencepost._check_texts('final_status', p_statuses, 64, true);",
+                "set local enable_nestloop = on; set local enable_mergejoin = off;",
+            ),
             Edit("_job_finish", "r.job_id = any (p_ids) and ", ""),
             Edit("_job_finish", " order by a.job_id, a.attempt", ""),
         ),
