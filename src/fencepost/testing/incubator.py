@@ -6,6 +6,7 @@ and knows nothing of the tests that ask: a child inherits no more than one that 
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import signal
@@ -129,6 +130,7 @@ def _start() -> socket.socket:
         )
     # It ends with us. To wait for it is not for us: it outlives every test.
     incubator.returncode = 0
+    atexit.register(ours.close)
     return ours
 
 
