@@ -215,9 +215,14 @@ def _held(pair: Servers, guess: float, *, quick: bool) -> scale.Held:
 def _on_stage(pair: Servers, peer: Peer) -> Generator[Contestant]:
     """A fresh database, an empty Redis and an empty ledger."""
     with tempfile.TemporaryDirectory(prefix="fencepost-ledger-") as folder:
-        contestant = Contestant(peer, pair.database_for(peer), pair.valkey.url, Path(folder))
-        contestant.prepare()
-        yield contestant
+        database = pair.database_for(peer)
+        contestant = Contestant(peer, database, pair.valkey.url, Path(folder))
+        try:
+            contestant.prepare()
+            yield contestant
+        finally:
+            # At once: what autovacuum and the next checkpoint do about it, the next one would be measured with.
+            database.drop()
 
 
 def _tell(what: str) -> None:

@@ -47,10 +47,7 @@ class Servers:
     numbers: count[int] = field(default_factory=lambda: count(1))
 
     def database_for(self, peer: Peer) -> Database:
-        """A new one, empty but for the table of effects; ours is migrated. Redis is wiped.
-
-        It goes away with the server: to drop one takes a checkpoint, which somebody would be measured with.
-        """
+        """A new one, empty but for the table of effects; ours is migrated. Redis is wiped."""
         database = Database(self.postgres, f"{peer.name}_{next(self.numbers)}")
         database.create()
         if not peer.packages:
