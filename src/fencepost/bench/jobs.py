@@ -221,7 +221,7 @@ def _on_stage(pair: Servers, peer: Peer) -> Generator[Contestant]:
             contestant.prepare()
             yield contestant
         finally:
-            # At once: what autovacuum and the next checkpoint do about it, the next one would be measured with.
+            # At once: the next one would be measured with its vacuum and its checkpoint.
             database.drop()
 
 
