@@ -111,19 +111,20 @@ def _absent(peer: Peer, why: str) -> Row:
 
 def _measured(pair: Servers, peer: Peer, bare: contest.Throughput, *, quick: bool) -> Row:
     length = _length(quick)
-    _tell(f"{peer.title}: {bare.jobs_per_second:,.0f} jobs/s; with a write, waiting time, statements")
+    _tell(f"{peer.title}: {bare.jobs_per_second:,.0f} jobs/s; with a write, waiting time")
+    row: dict[str, Cell] = {"system": peer.title, "truth": peer.truth}
     with _on_stage(pair, peer) as contestant:
         written = contest.throughput(contestant, "write", length)
-        waited = contest.waits(contestant, length)
-        statements = contest.statements_per_job(contestant, length)
-    row: dict[str, Cell] = {"system": peer.title, "truth": peer.truth}
-    row |= contest.cells(bare, written, waited, statements)
+        row |= contest.cells(bare, written, contest.waits(contestant, length))
+        if length.counted_jobs:
+            row["statements/job"] = round(contest.statements_per_job(contestant, length), 2)
     if peer.truth == "Redis":
         row |= _durable(pair, peer, length)
-    _tell(f"{peer.title}: memory")
-    with _on_stage(pair, peer) as contestant:
-        held = contest.memory(contestant, length)
-    row |= {"worker MB": round(held.megabytes), "waiting": held.waiting}
+    if length.waiting_jobs:
+        _tell(f"{peer.title}: memory")
+        with _on_stage(pair, peer) as contestant:
+            held = contest.memory(contestant, length)
+        row |= {"worker MB": round(held.megabytes), "waiting": held.waiting}
     return row
 
 
@@ -186,7 +187,7 @@ def _held(pair: Servers, guess: float, *, quick: bool) -> scale.Held:
             [
                 lambda: scale.pgbench_rate(plain, how_far, PGBENCH_CONNECTIONS),
                 working(alone),
-                *(working(plain, workers) for workers in scale.WORKERS),
+                *(working(plain, workers) for workers in how_far.workers),
             ],
             how_far.rounds,
         )
@@ -205,7 +206,7 @@ def _held(pair: Servers, guess: float, *, quick: bool) -> scale.Held:
         how_far,
         pgbench,
         without_redis,
-        dict(zip(scale.WORKERS, by_workers, strict=True)),
+        dict(zip(how_far.workers, by_workers, strict=True)),
         *histories,
         *queues,
     )

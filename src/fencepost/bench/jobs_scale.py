@@ -18,7 +18,6 @@ SHARE_OF_PGBENCH_MIN = 0.5
 SHARE_KEPT_MIN = 0.8
 BATCH = 500
 """What the worker takes and finishes at once when there is enough, and what one submission holds."""
-WORKERS = (1, 2, 4)
 PIECE = 1_000_000
 
 # As a submission, a claim and a finish leave them, long ago and one after another.
@@ -47,10 +46,11 @@ class Scale:
     short_queue: int
     waiting: int
     pgbench_calls: int
+    workers: Sequence[int]
 
 
-QUICK = Scale(0.5, 1, 50_000, 20_000, 40_000, 10)
-WHOLE = Scale(2.0, 3, 10_000_000, 150_000, 1_000_000, 20)
+QUICK = Scale(0.5, 1, 50_000, 20_000, 40_000, 10, (1,))
+WHOLE = Scale(2.0, 3, 10_000_000, 150_000, 1_000_000, 20, (1, 2, 4))
 
 
 @dataclass(frozen=True, slots=True)
