@@ -100,8 +100,12 @@ async def test_entries_that_were_read_while_a_claim_failed_are_claimed_too(
             raise OSError("the database is away for a moment")
         return await claim(self, entries)
 
+    def reading_on(_self: Intake) -> None:
+        """Who draws what the streams do not hold yet has nothing to read."""
+
     monkeypatch.setattr(Intake, "read", reading)
     monkeypatch.setattr(Intake, "_claim", claiming)
+    monkeypatch.setattr(Intake, "draw_on", reading_on)
 
     @scene.fp.job("default", lease=5)
     async def nothing(job: Job) -> None: ...

@@ -9,6 +9,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from fencepost.embedded import Database
+from fencepost.embedded.database import SERVICE
 from fencepost.kernel.call import Call, column, scalar
 from fencepost.kernel.eviction import Patience, Takeover, connecting, of_lease, take_over, take_over_sync
 from fencepost.kernel.lease import Lease
@@ -44,7 +45,8 @@ def with_options(url: str, options: str) -> str:
 async def test_a_takeover_is_judged_at_its_own_level_whatever_the_connection_is_used_to(
     database: Database,
 ) -> None:
-    url = with_options(database.url, SERIALIZABLE)
+    # Not by a pooler: it takes no options.
+    url = with_options(database.server.url(database.name, SERVICE), SERIALIZABLE)
     takeover = of_lease("printer", "a", 60, grace_seconds=0)
 
     first = take_over_sync(lambda: psycopg.connect(url), takeover)
