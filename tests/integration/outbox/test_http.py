@@ -17,6 +17,7 @@ async def serving(serve: Serve) -> AsyncGenerator[tuple[str, list[int]]]:
     """The server's address, and one entry for each connection that was made to it."""
     connections: list[int] = []
     tasks: set[asyncio.Task[None]] = set()
+    writers: set[asyncio.StreamWriter] = set()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connections.append(len(connections))
@@ -26,6 +27,8 @@ async def serving(serve: Serve) -> AsyncGenerator[tuple[str, list[int]]]:
             writer.close()
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A task that is cancelled before it begins closes nothing.
+        writers.add(writer)
         task = asyncio.create_task(connected(reader, writer))
         tasks.add(task)
 
@@ -37,6 +40,9 @@ async def serving(serve: Serve) -> AsyncGenerator[tuple[str, list[int]]]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in writers:
+            writer.transport.abort()
+        await asyncio.sleep(0)
 
 
 async def request_of(reader: asyncio.StreamReader) -> bytes:
