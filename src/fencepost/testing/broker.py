@@ -24,6 +24,7 @@ from fencepost.orders.broker import Promise, Sight
 from fencepost.testing.broker_book import Book, BookOrder
 from fencepost.testing.broker_dialect import Dialect
 from fencepost.testing.broker_mood import FRIENDLY, Mood
+from fencepost.testing.doors import close_door
 
 DEADLINE_HEADER = "x-request-deadline"
 _REASONS = {200: "OK", 201: "Created", 400: "Bad Request", 404: "Not Found", 409: "Conflict"}
@@ -114,7 +115,7 @@ class HostileBroker:
 
     async def _hang_up(self) -> None:
         assert self._server is not None
-        self._server.close()
+        await close_door(self._server)
         for writer in tuple(self._writers):
             writer.transport.abort()
         await asyncio.sleep(0)

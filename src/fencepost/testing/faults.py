@@ -12,6 +12,7 @@ from typing import Any, Self, TypeVar
 
 from fencepost.testing import addresses, wire
 from fencepost.testing.addresses import Target
+from fencepost.testing.doors import close_door
 from fencepost.testing.link import Link, Stream
 from fencepost.testing.weather import Ambush, Weather
 from fencepost.testing.wire import Splitter
@@ -148,7 +149,7 @@ class Proxy:
     async def _close_door(self) -> None:
         server, self._server = self._server, None
         if server is not None:
-            server.close()
+            await close_door(server)
 
     async def _end(self) -> None:
         """Also who was let in a moment before the door was closed."""

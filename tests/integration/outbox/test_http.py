@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Request
+from fencepost.testing.doors import close_door
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
@@ -36,12 +37,13 @@ async def serving(serve: Serve) -> AsyncGenerator[tuple[str, list[int]]]:
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", connections
     finally:
-        server.close()
+        await close_door(server)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for writer in writers:
             writer.transport.abort()
+        # A transport that is aborted closes its socket in the next turn.
         await asyncio.sleep(0)
 
 
