@@ -200,10 +200,13 @@ class Settler:
         if repeated:
             # By our own first try, whose answer was lost.
             reasons = {job_id: reason for job_id, reason in refusals if reason != "already_finished"}
-        written = [active for active, _ in finishes if active.running.job_id not in reasons]
-        for active, _ in finishes if reasons else ():
-            if active.running.job_id in reasons:
-                self._finish_refused(active, reasons[active.running.job_id], done, leaves)
+        written: list[Active] = []
+        for active, _ in finishes:
+            reason = reasons.get(active.running.job_id)
+            if reason is None:
+                written.append(active)
+            else:
+                self._finish_refused(active, reason, done, leaves)
         self._metrics.finished("ok", written)
         done += written
 

@@ -27,7 +27,7 @@ async def test_who_was_accepted_in_the_turn_of_the_closing_reaches_the_server() 
 
 
 async def test_nobody_comes_in_afterwards() -> None:
-    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
     address = server.sockets[0].getsockname()
 
     await close_door(server)
