@@ -23,10 +23,16 @@ LEASE = NOUNS[0]
 
 @pytest.mark.parametrize("noun", NOUNS, ids=lambda noun: noun.name)
 def test_within_the_grace_nobody_is_evicted(noun: Noun, shop: Shop, clock: Clock) -> None:
+    check_nobody_is_evicted_within_the_grace(noun, shop, clock, Patience(0.05, 0.05, 0.3))
+
+
+def check_nobody_is_evicted_within_the_grace(
+    noun: Noun, shop: Shop, clock: Clock, patience: Patience
+) -> None:
     with paused_holder(noun, shop.url, "copy") as holder:
         clock.advance(LONG_LEASE_SECONDS + 1)
         with pytest.raises(psycopg.errors.LockNotAvailable):
-            take_over_sync(shop.connect, noun.takeover(3600), Patience(0.05, 0.05, 0.3))
+            take_over_sync(shop.connect, noun.takeover(3600), patience)
         assert shop.evicted() == set()
         assert outcome_after_waking(holder) == "outcome committed"
     check([Entry("asked", "page-1"), *shop.effects()], once())

@@ -34,6 +34,7 @@ FAREWELL_SECONDS = 5
 EFFECTS = (
     "create table public.effect (id bigint generated always as identity primary key, job text, who text)"
 )
+EMPTY, MIGRATED = "effects_only", "effects_and_fencepost"
 # Statements are counted in the server's log, by database: the wheel's PostgreSQL has no pg_stat_statements.
 LOGGED: dict[str, str | int] = {"log_line_prefix": "%d|", "max_connections": 300}
 
@@ -46,16 +47,21 @@ class Servers:
     valkey: ValkeyServer
     numbers: count[int] = field(default_factory=lambda: count(1))
 
+    def make_templates(self) -> None:
+        """What a database begins with: the table of effects, and our schema in ours."""
+        empty, migrated = Database(self.postgres, EMPTY), Database(self.postgres, MIGRATED)
+        empty.create()
+        with empty.connect_admin() as connection:
+            connection.execute(EFFECTS)
+            connection.execute("grant all on public.effect to public")
+        migrated.create(template=EMPTY)
+        migrate(migrated.admin_url)
+        migrated.create_logins()
+
     def database_for(self, peer: Peer) -> Database:
         """A new one, empty but for the table of effects; ours is migrated. Redis is wiped."""
         database = Database(self.postgres, f"{peer.name}_{next(self.numbers)}")
-        database.create()
-        if not peer.packages:
-            migrate(database.admin_url)
-            database.create_logins()
-        with database.connect_admin() as connection:
-            connection.execute(EFFECTS)
-            connection.execute("grant all on public.effect to public")
+        database.create(template=EMPTY if peer.packages else MIGRATED)
         self.valkey.flush()
         return database
 
@@ -77,7 +83,9 @@ def servers() -> Generator[Servers]:
         PostgresServer(Path(directory, "pg"), settings={**SETTINGS, **LOGGED}, ephemeral=True) as postgres,
         ValkeyServer(Path(directory, "valkey"), ephemeral=True) as valkey,
     ):
-        yield Servers(postgres, valkey)
+        pair = Servers(postgres, valkey)
+        pair.make_templates()
+        yield pair
 
 
 class Part:
@@ -138,7 +146,9 @@ class Contestant:
         return Ledger(self.folder)
 
     def prepare(self) -> None:
-        self.call("prepare")
+        """What the library needs in its database; ours began with it."""
+        if self.peer.packages:
+            self.call("prepare")
 
     def call(self, part: str, **order: Any) -> dict[str, Any]:
         """Let it play a part to its end; answers what it said last."""
