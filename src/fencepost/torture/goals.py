@@ -77,16 +77,24 @@ MANY = Floors(effects_per_second=200.0)
 
 GOALS: Mapping[str, Goal] = {
     "crashes": Goal(
-        ("jobs", "players", "orders", "flows"),
+        ("jobs", "players", "orders", "flows", "leases", "nonces"),
         ("crash", "kill"),
-        0.02,
+        0.05,
         (
             Size("crash injections", 100_000, ("crash", "kill")),
             Size(EFFECTS, 1_000_000),
             Size(EACH_POINT, 500),
         ),
         lease_seconds=1.0,
-        pace=Pace(crowd=2, open_max=400, weights={"crash": 8, "kill": 1}, evenly=True),
+        # Each system by the number of its crash points. Holders of leases and nonces have none: they die
+        # anywhere, and are back in a fraction of the time.
+        pace=Pace(
+            crowd=2,
+            open_max=400,
+            weights={"crash": 3, "kill": 7},
+            shares={"jobs": 30, "players": 5, "orders": 7, "flows": 8, "leases": 120, "nonces": 120},
+            evenly=True,
+        ),
     ),
     "pauses": Goal(
         ("leases", "jobs", "nonces", "flows"),

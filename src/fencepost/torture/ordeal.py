@@ -222,7 +222,14 @@ class _Run:
         return [
             Lane(
                 Faults(self._ground, self._crew, self._tally, points),
-                schedule(plan.seed, kinds, roles, gap_seconds=plan.gap_seconds, weights=plan.pace.weights),
+                schedule(
+                    plan.seed,
+                    kinds,
+                    roles,
+                    gap_seconds=plan.gap_seconds,
+                    weights=plan.pace.weights,
+                    shares=plan.pace.shares,
+                ),
                 self._done if plan.pace.rests else None,
             )
             for kinds in (abreast(plan.kinds) if plan.pace.abreast else [plan.kinds])

@@ -18,6 +18,9 @@ class Pace:
     """How much work lies ready for each system."""
     weights: Mapping[str, int] = field(default_factory=dict[str, int])
     """How often kinds come, where that is not as often as the table of the schedule says."""
+    shares: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How often systems are struck, where that is not as often as the others: by the number of their crash
+    points, or by how soon who was killed is back."""
     abreast: bool = False
     """What befalls Redis has a schedule of its own, and waits for nothing that befalls PostgreSQL."""
     evenly: bool = False

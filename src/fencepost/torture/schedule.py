@@ -89,23 +89,24 @@ def schedule(
     *,
     gap_seconds: float,
     weights: Mapping[str, int] = KINDS,
+    shares: Mapping[str, int] | None = None,
 ) -> Iterator[Blow]:
     """The blows of a seed, one after another, for ever: each kind once, and then by their weights."""
     # One draw is one draw whatever it is used for, so that a new system moves nothing but its own blows.
     chance = random.Random(seed)  # noqa: S311 - Repeatable, no secret.
     # What nobody of the cast can suffer never comes.
     possible = [kind for kind in kinds if any(_bears(role, kind) for role in roles)]
-    shares = [weights.get(kind, KINDS[kind]) for kind in possible]
+    often = [weights.get(kind, KINDS[kind]) for kind in possible]
     # A short run has met every kind too.
     first = chance.sample(possible, len(possible))
     number = 0
     while possible:
         number += 1
         gap = chance.uniform(0.3, 1.7) * gap_seconds
-        [drawn] = chance.choices(possible, shares)
+        [drawn] = chance.choices(possible, often)
         kind = first.pop() if first else drawn
         fitting = [role for role in roles if _bears(role, kind)]
-        role = fitting[int(chance.random() * len(fitting))]
+        [role] = chance.choices(fitting, [(shares or {}).get(role.name, 1) for role in fitting])
         place, point, at_redis = chance.random(), chance.random(), chance.random()
         yield Blow(
             number=number,

@@ -1,5 +1,6 @@
 """The schedule is a function of the seed."""
 
+from collections import Counter
 from itertools import islice
 
 import pytest
@@ -118,3 +119,13 @@ def test_what_is_left_out_is_said() -> None:
 def test_a_kind_without_a_weight_of_its_own_comes_as_often_as_always() -> None:
     found = islice(schedule(7, ["kill", "net-cut"], (JOBS,), gap_seconds=1, weights={"kill": 0}), 2, 200)
     assert {blow.kind for blow in found} == {"net-cut"}
+
+
+def test_a_system_with_a_greater_share_is_struck_as_much_more_often() -> None:
+    found = islice(
+        schedule(7, ["kill"], (JOBS, LEASES, ORDERS), gap_seconds=1, shares={"jobs": 6, "leases": 3}), 5000
+    )
+    struck = Counter(blow.system for blow in found)
+
+    assert struck["jobs"] / struck["orders"] == pytest.approx(6, rel=0.2)
+    assert struck["leases"] / struck["orders"] == pytest.approx(3, rel=0.2)
