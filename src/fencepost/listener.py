@@ -22,11 +22,17 @@ class Listener:
     def __init__(self, url: str) -> None:
         self._url = url
         self._callbacks: dict[str, list[Callable[[], None]]] = {}
+        self._sure: set[Callable[[], None]] = set()
 
-    def on(self, topic: str, callback: Callable[[], None]) -> None:
+    def on(self, topic: str, callback: Callable[[], None], *, in_doubt: bool = True) -> None:
+        """What was notified while the connection was lost is unknown: then everybody is called, except those
+        whose notice is repeated until it is heard (`in_doubt=False`)."""
         self._callbacks.setdefault(topic, []).append(callback)
+        if not in_doubt:
+            self._sure.add(callback)
 
     def off(self, topic: str, callback: Callable[[], None]) -> None:
+        self._sure.discard(callback)
         left = [other for other in self._callbacks.pop(topic, []) if other is not callback]
         if left:
             self._callbacks[topic] = left
@@ -40,8 +46,7 @@ class Listener:
                     self._url, autocommit=True, connect_timeout=CONNECT_SECONDS
                 ) as connection:
                     await connection.execute(wake.LISTEN)
-                    # What was notified while we were away is unknown: look everywhere once.
-                    self._wake_all()
+                    self._wake_in_doubt()
                     announce("listener.listening")
                     delay_seconds = 0.1
                     await self._hear(connection)
@@ -55,7 +60,8 @@ class Listener:
             for callback in self._callbacks.get(notice.payload, ()):
                 callback()
 
-    def _wake_all(self) -> None:
+    def _wake_in_doubt(self) -> None:
         for callbacks in tuple(self._callbacks.values()):
             for callback in callbacks:
-                callback()
+                if callback not in self._sure:
+                    callback()

@@ -313,5 +313,7 @@ class Tenures:
                 tenure.wanted_at = time.monotonic()
                 self.on_wanted()
 
-        self._listener.on(f"nonces.wanted:{tenure.signer.resource}", wanted)
+        # Whoever wants it says so at every poll. In doubt nobody does: else a connection that is lost would
+        # have every signer handed over.
+        self._listener.on(f"nonces.wanted:{tenure.signer.resource}", wanted, in_doubt=False)
         self._listener.on(f"nonces.free:{tenure.signer.resource}", tenure.freed.set)

@@ -14,7 +14,7 @@ from fencepost.nonces.errors import SignerElsewhere
 from fencepost.nonces.node import Node
 from fencepost.nonces.routing import home_of
 from fencepost.nonces.signer import Signer
-from fencepost.testing import Clock
+from fencepost.testing import Clock, Signals
 from tests.integration.nonces.town import ALICE, Town, town_on
 
 
@@ -238,3 +238,24 @@ async def test_many_signers_do_not_wait_for_each_other(town: Town) -> None:
     rows = await asyncio.gather(*(node.reserve(signer, ["r"]) for signer in signers))
 
     assert [row[0].nonce for row in rows] == [0] * 20
+
+
+async def test_a_listener_that_connects_again_costs_the_node_no_signer(
+    town: Town, database: Database
+) -> None:
+    """What it missed is unknown, but who wants a signer says so again."""
+    with Signals() as signals:
+        node = await town.node(lease_seconds=300, idle_seconds=300)
+        await node.reserve(ALICE, ["r1"])
+        await signals.wait("listener.listening")
+        with database.connect_admin() as admin:
+            admin.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity"
+                " where datname = current_database() and query ilike 'listen %'"
+            )
+        await signals.wait("listener.listening", count=2)
+    await node._keep()  # pyright: ignore[reportPrivateUsage] - A turn of its loop.
+
+    (row,) = await node.reserve(ALICE, ["r2"])
+
+    assert row.fencing_token == 1
