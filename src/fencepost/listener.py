@@ -21,19 +21,16 @@ class Listener:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._callbacks: dict[str, list[Callable[[], None]]] = {}
-        self._sure: set[Callable[[], None]] = set()
+        self._callbacks: dict[str, list[tuple[Callable[[], None], bool]]] = {}
+        """By topic; and whether each is called in doubt, too."""
 
     def on(self, topic: str, callback: Callable[[], None], *, in_doubt: bool = True) -> None:
         """What was notified while the connection was lost is unknown: then everybody is called, except those
         whose notice is repeated until it is heard (`in_doubt=False`)."""
-        self._callbacks.setdefault(topic, []).append(callback)
-        if not in_doubt:
-            self._sure.add(callback)
+        self._callbacks.setdefault(topic, []).append((callback, in_doubt))
 
     def off(self, topic: str, callback: Callable[[], None]) -> None:
-        self._sure.discard(callback)
-        left = [other for other in self._callbacks.pop(topic, []) if other is not callback]
+        left = [each for each in self._callbacks.pop(topic, []) if each[0] is not callback]
         if left:
             self._callbacks[topic] = left
 
@@ -57,11 +54,11 @@ class Listener:
 
     async def _hear(self, connection: psycopg.AsyncConnection[Any]) -> None:
         async for notice in connection.notifies():
-            for callback in self._callbacks.get(notice.payload, ()):
+            for callback, _ in self._callbacks.get(notice.payload, ()):
                 callback()
 
     def _wake_in_doubt(self) -> None:
         for callbacks in tuple(self._callbacks.values()):
-            for callback in callbacks:
-                if callback not in self._sure:
+            for callback, in_doubt in callbacks:
+                if in_doubt:
                     callback()

@@ -219,6 +219,7 @@ class _Run:
         plan, parts = self._plan, self._parts.values()
         roles = [part.role(plan.points) for part in parts]
         points = {role.name: role.points for role in roles if role.points} if plan.pace.evenly else {}
+        shares = {**{name: len(own) for name, own in points.items()}, **plan.pace.shares}
         return [
             Lane(
                 Faults(self._ground, self._crew, self._tally, points),
@@ -228,7 +229,7 @@ class _Run:
                     roles,
                     gap_seconds=plan.gap_seconds,
                     weights=plan.pace.weights,
-                    shares=plan.pace.shares,
+                    shares=shares,
                 ),
                 self._done if plan.pace.rests else None,
             )

@@ -19,11 +19,11 @@ class Pace:
     weights: Mapping[str, int] = field(default_factory=dict[str, int])
     """How often kinds come, where that is not as often as the table of the schedule says."""
     shares: Mapping[str, int] = field(default_factory=dict[str, int])
-    """How often systems are struck, where that is not as often as the others: by the number of their crash
-    points, or by how soon who was killed is back."""
+    """How often systems are struck, where that is not as often as the others."""
     abreast: bool = False
     """What befalls Redis has a schedule of its own, and waits for nothing that befalls PostgreSQL."""
     evenly: bool = False
-    """Every other order to end or to stop somewhere is for a crash point that was hit least so far."""
+    """Every other order to end or to stop somewhere is for a crash point that was hit least so far, and a
+    system is struck as often as it has crash points."""
     rests: bool = False
     """The next blow comes when the last one is healed, something was done since, and the gap is over."""

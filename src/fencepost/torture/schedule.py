@@ -91,7 +91,9 @@ def schedule(
     weights: Mapping[str, int] = KINDS,
     shares: Mapping[str, int] | None = None,
 ) -> Iterator[Blow]:
-    """The blows of a seed, one after another, for ever: each kind once, and then by their weights."""
+    """The blows of a seed, one after another, for ever: each kind once, and then by their weights. Among the
+    systems that can suffer it by their shares, which are 1 if nobody says otherwise."""
+    shares = shares or {}
     # One draw is one draw whatever it is used for, so that a new system moves nothing but its own blows.
     chance = random.Random(seed)  # noqa: S311 - Repeatable, no secret.
     # What nobody of the cast can suffer never comes.
@@ -106,7 +108,7 @@ def schedule(
         [drawn] = chance.choices(possible, often)
         kind = first.pop() if first else drawn
         fitting = [role for role in roles if _bears(role, kind)]
-        [role] = chance.choices(fitting, [(shares or {}).get(role.name, 1) for role in fitting])
+        [role] = chance.choices(fitting, [shares.get(role.name, 1) for role in fitting])
         place, point, at_redis = chance.random(), chance.random(), chance.random()
         yield Blow(
             number=number,
