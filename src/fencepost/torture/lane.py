@@ -5,27 +5,32 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from fencepost.torture.faults import Faults
 from fencepost.torture.schedule import Blow
 
 TICK_SECONDS = 0.02
 REST_SECONDS_MAX = 10.0
-"""So long a blow waits for something to be done; then it is struck at whoever hangs."""
+"""So long a blow waits for everybody to do something; then it is struck at whoever hangs."""
 
 
 class Lane:
-    """With `done`, which counts what was done, each blow waits until the last is healed and work goes on."""
+    """With `done`, which counts what each system did, a blow waits until the last is healed and all work goes on.
 
-    def __init__(self, faults: Faults, blows: Iterator[Blow], done: Callable[[], int] | None = None) -> None:
+    All, because who needs longer than the quickest to find its feet would otherwise never be asked anything.
+    """
+
+    def __init__(
+        self, faults: Faults, blows: Iterator[Blow], done: Callable[[], Mapping[str, int]] | None = None
+    ) -> None:
         self.faults = faults
         self._blows = blows
         self._done = done
         self._next = next(blows, None)
         self._due = math.inf
-        self._healed: tuple[float, int] | None = None
-        """When the last blow was over, and how much was done by then; None when work goes on."""
+        self._healed: tuple[float, Mapping[str, int]] | None = None
+        """When the last blow was over, and how much each had done by then; None when work goes on."""
         self._resting = False
 
     def begin(self) -> None:
@@ -62,7 +67,9 @@ class Lane:
             self._healed = None
         elif self._healed is None:
             self._healed = now, done
-        elif done > self._healed[1] or now > self._healed[0] + REST_SECONDS_MAX:
+        elif now > self._healed[0] + REST_SECONDS_MAX or all(
+            done[name] > before for name, before in self._healed[1].items()
+        ):
             self._resting, self._healed = False, None
             assert self._next is not None
             self._due = now + self._next.gap_seconds

@@ -186,7 +186,7 @@ class _Run:
         self._tidy()
         self._leave()
         self._judge()
-        effects = {name: part.feeder.account.done for name, part in self._parts.items()}
+        effects = self._done()
         tally = self._tally
         hardness = Hardness(seconds, under_faults, tally.hit.total(), self._ambiguous())
         judgement = judge(self._breaches, hardness, self._plan.floors)
@@ -238,7 +238,7 @@ class _Run:
 
     def _rage(self) -> float:
         plan, over = self._plan, threading.Event()
-        self._calm = {name: part.feeder.account.done for name, part in self._parts.items()}
+        self._calm = self._done()
         self._began = time.monotonic()
         main, *beside = self._lanes
         for lane in self._lanes:
@@ -259,8 +259,8 @@ class _Run:
                 turned.result()
         return time.monotonic() - self._began
 
-    def _done(self) -> int:
-        return sum(part.feeder.account.done for part in self._parts.values())
+    def _done(self) -> Mapping[str, int]:
+        return {name: part.feeder.account.done for name, part in self._parts.items()}
 
     def _settle(self, seconds: float) -> float:
         """Everything is done within five lease periods, and what the work itself takes at the run's pace."""
@@ -328,8 +328,7 @@ class _Run:
         now = time.monotonic()
         if now - self._looked > self._look_seconds:
             self._looked = now
-            effects = {name: part.feeder.account.done for name, part in self._parts.items()}
-            moment = Moment(now - self._began, effects, self._tally.hit.total(), self._refusals())
+            moment = Moment(now - self._began, self._done(), self._tally.hit.total(), self._refusals())
             self._ordeal.moments.append(moment)
             self._ordeal.watch(moment, self._tally)
         if len(self._ordeal.moments) > MOMENTS_MAX:
@@ -338,7 +337,7 @@ class _Run:
             self._look_seconds *= 2
 
     def _under_faults(self) -> Mapping[str, int]:
-        return {name: part.feeder.account.done - self._calm[name] for name, part in self._parts.items()}
+        return {name: done - self._calm[name] for name, done in self._done().items()}
 
     def _errand_of(self, process: Process) -> Errand:
         return self._parts[process.errand.system].errand(process.errand.place)

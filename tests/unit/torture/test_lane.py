@@ -34,27 +34,30 @@ def blows(*gaps: float) -> Iterator[Blow]:
         yield Blow(number, gap, "kill", "jobs", 0, "", nth=1, leases=1.0, at_redis=False)
 
 
-def test_the_next_blow_waits_until_something_was_done_after_the_last() -> None:
-    faults, done = Struck(), [0]
+def test_the_next_blow_waits_until_everybody_did_something_after_the_last() -> None:
+    faults, done = Struck(), {"jobs": 0, "players": 0}
     faults.heals = False
-    lane = Lane(faults, blows(), lambda: done[0])
+    lane = Lane(faults, blows(), lambda: dict(done))
     lane.begin()
 
     lane.turn()
-    done[0] = 5
+    done["jobs"], done["players"] = 5, 1
     lane.turn()
     assert faults.blows == [0]
 
     faults.heals = True
     lane.turn()
+    done["jobs"] = 6
+    lane.turn()
     assert faults.blows == [0]
-    done[0] = 6
+
+    done["players"] = 2
     lane.turn()
     assert faults.blows == [0, 1]
 
 
 def test_a_lane_that_rests_sleeps_a_tick_although_its_blow_is_due() -> None:
-    lane = Lane(Struck(), blows(), lambda: 0)
+    lane = Lane(Struck(), blows(), lambda: {"jobs": 0})
     lane.begin()
     assert lane.seconds_left == 0.0
 
