@@ -75,6 +75,9 @@ CANCEL = Call(
     "requested",
     {"requested": "running 1 by a, asked to stop", "cancelled": "cancelled 1"},
 )
+CANCEL_RUNNING = Call(
+    "cancel what runs", "select fencepost.job_cancel(1, 'anna', 'running')", "requested", CANCEL.leaves
+)
 REPLAY = Call("replay", "select fencepost.job_replay(1, 'anna')", "done", {"done": "pending 1"})
 DISCARD = Call("discard", "select fencepost.job_discard(1, 'anna')", "done", {"done": "cancelled 1 by a"})
 PRUNE_HISTORY = Call("prune history", "select fencepost.history_prune('1 s', 10)", "1")

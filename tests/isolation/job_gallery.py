@@ -66,14 +66,34 @@ JOB = (
     PlantedBug(
         "a takeover keeps the attempt",
         "lost job: a late finish meets a takeover by its own owner",
-        (Edit("_job_take_over", "set attempt = r.attempt + 1", "set attempt = r.attempt"),),
+        (Edit("_job_take_over", "select g.job_id, g.attempt + 1,", "select g.job_id, g.attempt,"),),
     ),
     PlantedBug(
-        "a takeover does not lock the job",
+        "a takeover locks nothing, and gives the row another attempt",
         "running job: a fenced finish and a takeover",
         (
             Edit("_job_take_over", " for update skip locked", ""),
-            Edit("_job_take_over", "set attempt = r.attempt + 1", "set attempt = r.attempt"),
+            Edit(
+                "_job_take_over",
+                "with gone as (delete from fencepost.job_running r where r.job_id = p_id returning r.*)",
+                "update fencepost.job_running r set attempt = r.attempt + 1, owner = p_owner,"
+                " expires_at = v_now + r.lease where r.job_id = p_id returning * into v_running;"
+                " return v_running;\n"
+                "  with gone as (delete from fencepost.job_running r where r.job_id = p_id returning r.*)",
+            ),
+        ),
+        ("drop trigger job_running_keeps_its_attempt on fencepost.job_running",),
+    ),
+    PlantedBug(
+        "a cancel does not look for the row of a takeover",
+        "lost job: a cancel meets a takeover",
+        (
+            Edit(
+                "job_cancel",
+                "continue when coalesce(p_expected, 'running') = 'running' and "
+                "exists (select 1 from fencepost.job_running r where r.job_id = p_id);",
+                "",
+            ),
         ),
     ),
     PlantedBug(

@@ -1,10 +1,12 @@
 """Two calls on one job whose owner has let his lease run out."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.isolation.job_calls import (
     CANCEL,
+    CANCEL_RUNNING,
+    CANCELLED,
     CLAIM_A,
     CLAIM_B,
     CLAIM_C,
@@ -26,6 +28,11 @@ from tests.isolation.pairs import Call, Pair, Second
 TAKE_OVER_B = CLAIM_B.answering("attempt 2")
 TAKE_OVER_C = CLAIM_C.answering("attempt 2")
 
+# Whether somebody was asked to stop, whoever it is.
+ASKED = """
+select state || case when cancel_requested_at is not null then ', asked to stop' else '' end
+from fencepost.jobs
+"""
 SKIPPED = Second(committed="nothing", while_open="nothing")
 NOT_MINE = Second(committed=NOT_OWNER, while_open=NOT_OWNER)
 # Put back between the claim's look at the waiting jobs and its look at the running ones.
@@ -92,5 +99,17 @@ PAIRS = (
     ),
     Pair(
         "a cancel meets a reclaim of one", LOST, CANCEL, RECLAIM_ONE, Second("cancelled"), Second("cancelled")
+    ),
+    # A takeover leaves another row: whoever waited for the old one looks again.
+    *(
+        Pair(
+            f"a {cancel.name} meets a takeover",
+            replace(LOST, left="running", state=ASKED),
+            replace(cancel, leaves={"requested": "running, asked to stop"}),
+            replace(TAKE_OVER_B, leaves={}),
+            Second("requested"),
+            Second(CANCELLED, while_open=NOT_OWNER),
+        )
+        for cancel in (CANCEL, CANCEL_RUNNING)
     ),
 )

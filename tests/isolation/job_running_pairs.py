@@ -3,6 +3,7 @@
 from tests.isolation.job_calls import (
     BURY,
     CANCEL,
+    CANCEL_RUNNING,
     CANCELLED,
     CLAIM_B,
     FENCE,
@@ -18,11 +19,7 @@ from tests.isolation.job_calls import (
     RETRY,
     RUNNING,
 )
-from tests.isolation.pairs import Call, Pair, Second
-
-CANCEL_RUNNING = Call(
-    "cancel what runs", "select fencepost.job_cancel(1, 'anna', 'running')", "requested", CANCEL.leaves
-)
+from tests.isolation.pairs import Pair, Second
 
 # An open finish has deleted the running row: a renewal must not wait for it, as it renews other jobs too.
 PAIRS = (

@@ -24,7 +24,7 @@ from psycopg import sql
 
 from fencepost.bench.jobs_peers import CannotTakePart, Environment, Peer
 from fencepost.bench.peers.ledger import Ledger
-from fencepost.bench.stage import SETTINGS
+from fencepost.bench.stage import SETTINGS, make_log_files
 from fencepost.drive.connection import connect_sync
 from fencepost.embedded import Database, PostgresServer, ValkeyServer
 from fencepost.kernel.migrate import migrate
@@ -83,6 +83,7 @@ def servers() -> Generator[Servers]:
         PostgresServer(Path(directory, "pg"), settings={**SETTINGS, **LOGGED}, ephemeral=True) as postgres,
         ValkeyServer(Path(directory, "valkey"), ephemeral=True) as valkey,
     ):
+        make_log_files(postgres)
         pair = Servers(postgres, valkey)
         pair.make_templates()
         yield pair

@@ -14,10 +14,24 @@ from fencepost.kernel.migrate import migrate
 # Durable as in production. A checkpoint in the middle of one side's round would be noise: none is due.
 SETTINGS: dict[str, str | int] = {
     "shared_buffers": "512MB",
+    "min_wal_size": "1GB",
     "max_wal_size": "4GB",
     "checkpoint_timeout": "30min",
     "log_checkpoints": "off",
 }
+LOG_FILES = 32
+"""Half a gigabyte, in files of 16 MB."""
+
+
+def make_log_files(server: PostgresServer) -> None:
+    """What a server has that has run for a while: files of its log that are written into again.
+
+    A new one fills each with zeros first, and whoever writes fastest waits for most of them.
+    """
+    with Database(server, "postgres").connect_admin() as connection:
+        for _ in range(LOG_FILES):
+            connection.execute("select pg_logical_emit_message(false, 'bench', ''), pg_switch_wal()")
+        connection.execute("checkpoint")
 
 
 @contextmanager
@@ -25,6 +39,7 @@ def migrated_database() -> Generator[Database]:
     """A database with the kernel's schema, on a server that goes away afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="fencepost-bench-"))
     with PostgresServer(directory, settings=SETTINGS, ephemeral=True) as server:
+        make_log_files(server)
         database = Database(server, "bench")
         database.create()
         migrate(database.admin_url)

@@ -111,7 +111,9 @@ def _run_psycopg(connection: Any, call: Call[T]) -> T:
     # The user's connection may make dicts or objects of its rows; ours are read by place.
     cursor = connection.cursor(row_factory=tuple_row)
     try:
-        cursor.execute(_for_cursor(cursor, call.sql), as_literals(call.arguments))
+        cursor.execute(
+            _for_cursor(cursor, call.sql), as_literals(call.arguments), binary=_reads_binary(cursor)
+        )
         rows = cursor.fetchall()
     except psycopg.Error as error:
         _raise_ours(error)
@@ -122,7 +124,9 @@ def _run_psycopg(connection: Any, call: Call[T]) -> T:
 async def _run_psycopg_async(connection: Any, call: Call[T]) -> T:
     cursor = connection.cursor(row_factory=tuple_row)
     try:
-        await cursor.execute(_for_cursor(cursor, call.sql), as_literals(call.arguments))
+        await cursor.execute(
+            _for_cursor(cursor, call.sql), as_literals(call.arguments), binary=_reads_binary(cursor)
+        )
         rows = await cursor.fetchall()
     except psycopg.Error as error:
         _raise_ours(error)
@@ -133,6 +137,14 @@ async def _run_psycopg_async(connection: Any, call: Call[T]) -> T:
 def _for_cursor(cursor: Any, sql: str) -> str:
     """The user's cursor factory is kept, because it may be the one that traces statements."""
     return numbered(sql) if isinstance(cursor, psycopg.RawCursor | psycopg.AsyncRawCursor) else sql
+
+
+def _reads_binary(cursor: Any) -> bool:
+    """As PostgreSQL keeps it: neither side writes or reads the text of a moment, and no setting changes it.
+
+    A cursor that puts arguments into the statement gets text only.
+    """
+    return not isinstance(cursor, psycopg.ClientCursor | psycopg.AsyncClientCursor)
 
 
 async def _run_asyncpg(connection: Any, call: Call[T]) -> T:

@@ -16,9 +16,9 @@ REST_SECONDS_MAX = 10.0
 
 
 class Lane:
-    """With `done`, which counts what each system did, a blow waits until the last is healed and all work goes on.
+    """With `done`, which counts what each system did, a blow waits until the last is healed and all go on.
 
-    All, because who needs longer than the quickest to find its feet would otherwise never be asked anything.
+    All, because who needs longer than the quickest to find his feet would never be asked for anything.
     """
 
     def __init__(

@@ -163,7 +163,7 @@ class _Run:
         self._parts = {part.stage.name: part for part in parts}
         self._tally = Tally()
         self._breaches: list[tuple[str, Breach]] = []
-        self._calm: dict[str, int] = {}
+        self._calm: Mapping[str, int] = {}
         """The effects of each system before the first fault: they prove nothing."""
         self._began = time.monotonic()
         self._looked = 0.0

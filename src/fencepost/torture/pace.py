@@ -26,4 +26,4 @@ class Pace:
     """Every other order to end or to stop somewhere is for a crash point that was hit least so far, and a
     system is struck as often as it has crash points."""
     rests: bool = False
-    """The next blow comes when the last one is healed, every system has done something since, and the gap is over."""
+    """The next blow comes when the last is healed, every system has done something, and the gap is over."""

@@ -37,6 +37,15 @@ def test_a_claim_brings_all_that_the_handler_needs(app: Caller, clock: Clock) ->
     assert (running["state"], running["owner"], running["claimed_at"]) == ("running", OWNER, clock.now())
 
 
+def test_a_running_row_keeps_its_attempt(app: Caller, admin: Caller) -> None:
+    """A takeover must delete it: that is what a fence keeps out."""
+    job_id = job_calls.submit(app)
+    app.row(CLAIM, job_id, OWNER)
+
+    with pytest.raises(psycopg.errors.RaiseException, match="another attempt is another row"):
+        admin.execute("update fencepost.job_running set attempt = attempt + 1 where job_id = %s", job_id)
+
+
 def test_the_claimer_may_ask_for_another_lease(app: Caller, clock: Clock) -> None:
     job_id = job_calls.submit(app)
 

@@ -164,7 +164,8 @@ begin
   v_now := fencepost.clock();
   return query
   select w.job_id, w.attempt, w.dispatches from fencepost.job_waiting w
-  where w.queue = p_queue and w.lane = p_lane and w.dispatched_at is null and w.run_at <= v_now
+  where hashtextextended(w.queue, w.lane) = hashtextextended(p_queue, p_lane) and w.queue = p_queue and w.lane = p_lane
+    and w.dispatched_at is null and w.run_at <= v_now
   order by w.run_at, w.job_id limit least(p_limit, fencepost._rate_room(p_queue, v_now, true)) for update skip locked;
 end $$;
 
@@ -221,7 +222,8 @@ begin
     v_parts := fencepost._lane_parts(v_room, array(
       select (select count(*) from (
         select 1 from fencepost.job_waiting w
-        where w.queue = p_queue and w.lane = l and w.dispatched_at is null and w.run_at <= v_now
+        where hashtextextended(w.queue, w.lane) = hashtextextended(p_queue, l) and w.queue = p_queue and w.lane = l
+          and w.dispatched_at is null and w.run_at <= v_now
         limit least(p_limit, v_room)) due)::integer
       from generate_series(0, 3) l order by l), null);
   end if;
@@ -314,7 +316,8 @@ begin
   perform fencepost._check_limit(p_limit);
   return query
   select w.job_id, w.dispatched_at, w.entry_id, w.incarnation from fencepost.job_waiting w
-  where w.queue = p_queue and w.lane = p_lane and w.dispatched_at is not null and w.dispatched_at <= v_before
+  where hashtextextended(w.queue, w.lane) = hashtextextended(p_queue, p_lane) and w.queue = p_queue and w.lane = p_lane
+    and w.dispatched_at is not null and w.dispatched_at <= v_before
     and (w.dispatched_at, w.job_id) > (coalesce(p_after_at, '-infinity'), coalesce(p_after_id, 0))
   order by w.dispatched_at, w.job_id limit p_limit;
 end $$;
@@ -328,7 +331,8 @@ as $$
   select case when min(w.run_at) is not null then greatest(min(w.run_at), fencepost._rate_ready_at(p_queue, fencepost.clock())) end
   from generate_series(0, 3) l (lane) cross join lateral (
     select n.run_at from fencepost.job_waiting n
-    where n.queue = p_queue and n.lane = l.lane and n.dispatched_at is null
+    where hashtextextended(n.queue, n.lane) = hashtextextended(p_queue, l.lane) and n.queue = p_queue and n.lane = l.lane
+      and n.dispatched_at is null
     order by n.run_at limit 1) w
   where not exists (select 1 from fencepost.job_queue q where q.queue = p_queue and q.paused_at is not null)
 $$;

@@ -185,10 +185,13 @@ begin
   end if;
   perform fencepost._event(v_now, 'job', p_id::text, 'lost', v_running.owner, v_running.attempt,
     jsonb_build_object('claimed_at', v_running.claimed_at, 'expired_at', v_running.expires_at, 'to', p_owner));
-  update fencepost.job_running r
-  set attempt = r.attempt + 1, tries = r.tries + 1, owner = p_owner, lease = coalesce(p_lease, r.lease), claimed_at = v_now,
-      renewed_at = v_now, expires_at = v_now + coalesce(p_lease, r.lease), progress = null
-  where r.job_id = p_id
+  -- Another attempt is another row: to delete one is what a fence keeps out.
+  with gone as (delete from fencepost.job_running r where r.job_id = p_id returning r.*)
+  insert into fencepost.job_running (job_id, attempt, tries, queue, lane, owner, lease, claimed_at, renewed_at, expires_at,
+                                     concurrency_key, slot)
+  select g.job_id, g.attempt + 1, g.tries + 1, g.queue, g.lane, p_owner, coalesce(p_lease, g.lease), v_now, v_now,
+         v_now + coalesce(p_lease, g.lease), g.concurrency_key, g.slot
+  from gone g
   returning * into v_running;
   return v_running;
 end $$;
@@ -257,12 +260,14 @@ declare
 begin
   select coalesce(array_agg(d.job_id), '{}'), coalesce(bool_or(d.concurrency_key is not null), false) into ids, keyed from (
     select w.job_id, w.concurrency_key from fencepost.job_waiting w
-    where w.queue = p_queue and w.lane = p_lane and w.dispatched_at is null and w.run_at <= p_now
+    where hashtextextended(w.queue, w.lane) = hashtextextended(p_queue, p_lane) and w.queue = p_queue and w.lane = p_lane
+      and w.dispatched_at is null and w.run_at <= p_now
     order by w.run_at, w.job_id limit p_limit for update skip locked) d;
   if p_dispatched and cardinality(ids) < p_limit then
     select coalesce(array_agg(d.job_id), '{}'), coalesce(bool_or(d.concurrency_key is not null), false) into v_ids, v_keyed from (
       select w.job_id, w.concurrency_key from fencepost.job_waiting w
-      where w.queue = p_queue and w.lane = p_lane and w.dispatched_at is not null
+      where hashtextextended(w.queue, w.lane) = hashtextextended(p_queue, p_lane) and w.queue = p_queue and w.lane = p_lane
+        and w.dispatched_at is not null
       order by w.dispatched_at, w.job_id limit p_limit - cardinality(ids) for update skip locked) d;
     ids := ids || v_ids;
     keyed := keyed or v_keyed;
@@ -314,10 +319,12 @@ begin
   v_due := array(
     select (select count(*) from (
               select 1 from fencepost.job_waiting w
-              where w.queue = p_queue and w.lane = l and w.dispatched_at is null and w.run_at <= v_now limit v_limit) pending)
+              where hashtextextended(w.queue, w.lane) = hashtextextended(p_queue, l) and w.queue = p_queue and w.lane = l
+                and w.dispatched_at is null and w.run_at <= v_now limit v_limit) pending)
          + (select count(*) from (
               select 1 from fencepost.job_waiting w
-              where p_dispatched and w.queue = p_queue and w.lane = l and w.dispatched_at is not null limit v_limit) dispatched)
+              where p_dispatched and hashtextextended(w.queue, w.lane) = hashtextextended(p_queue, l) and w.queue = p_queue
+                and w.lane = l and w.dispatched_at is not null limit v_limit) dispatched)
     from generate_series(0, 3) l order by l);
   v_parts := fencepost._lane_parts(v_limit, v_due, p_turn);
   for v_lane in 0 .. 3 loop

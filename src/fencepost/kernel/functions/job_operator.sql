@@ -46,7 +46,9 @@ begin
     set cancel_requested_at = coalesce(r.cancel_requested_at, v_now), cancel_requested_by = coalesce(r.cancel_requested_by, p_actor)
     where r.job_id = p_id and coalesce(p_expected, 'running') = 'running';
     exit when found;
-    -- Put back while we waited for it: an operator who expects no state is not refused for the one it has now.
+    -- Taken over while we waited for it: that is another row. Or put back: an operator who expects no state is not refused
+    -- for the one it has now.
+    continue when coalesce(p_expected, 'running') = 'running' and exists (select 1 from fencepost.job_running r where r.job_id = p_id);
     continue when p_expected is null and exists (select 1 from fencepost.job_waiting w where w.job_id = p_id);
     perform fencepost._job_refuse_operator(p_id, p_expected, p_actor, 'cancel');
   end loop;
