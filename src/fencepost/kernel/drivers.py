@@ -108,12 +108,9 @@ def numbered(sql: str) -> str:
 
 
 def _run_psycopg(connection: Any, call: Call[T]) -> T:
-    # The user's connection may make dicts or objects of its rows; ours are read by place.
-    cursor = connection.cursor(row_factory=tuple_row)
+    cursor = _cursor(connection)
     try:
-        cursor.execute(
-            _for_cursor(cursor, call.sql), as_literals(call.arguments), binary=_reads_binary(cursor)
-        )
+        cursor.execute(_for_cursor(cursor, call.sql), as_literals(call.arguments))
         rows = cursor.fetchall()
     except psycopg.Error as error:
         _raise_ours(error)
@@ -122,11 +119,9 @@ def _run_psycopg(connection: Any, call: Call[T]) -> T:
 
 
 async def _run_psycopg_async(connection: Any, call: Call[T]) -> T:
-    cursor = connection.cursor(row_factory=tuple_row)
+    cursor = _cursor(connection)
     try:
-        await cursor.execute(
-            _for_cursor(cursor, call.sql), as_literals(call.arguments), binary=_reads_binary(cursor)
-        )
+        await cursor.execute(_for_cursor(cursor, call.sql), as_literals(call.arguments))
         rows = await cursor.fetchall()
     except psycopg.Error as error:
         _raise_ours(error)
@@ -134,17 +129,19 @@ async def _run_psycopg_async(connection: Any, call: Call[T]) -> T:
     return call.read(rows)
 
 
+def _cursor(connection: Any) -> Any:
+    # The user's connection may make dicts or objects of its rows; ours are read by place.
+    cursor = connection.cursor(row_factory=tuple_row)
+    # As PostgreSQL keeps them: neither side turns a moment into text and back, and no setting changes it. Who
+    # puts the arguments into the statement gets text only.
+    if not isinstance(cursor, psycopg.ClientCursor | psycopg.AsyncClientCursor):
+        cursor.format = psycopg.pq.Format.BINARY
+    return cursor
+
+
 def _for_cursor(cursor: Any, sql: str) -> str:
     """The user's cursor factory is kept, because it may be the one that traces statements."""
     return numbered(sql) if isinstance(cursor, psycopg.RawCursor | psycopg.AsyncRawCursor) else sql
-
-
-def _reads_binary(cursor: Any) -> bool:
-    """As PostgreSQL keeps it: neither side writes or reads the text of a moment, and no setting changes it.
-
-    A cursor that puts arguments into the statement gets text only.
-    """
-    return not isinstance(cursor, psycopg.ClientCursor | psycopg.AsyncClientCursor)
 
 
 async def _run_asyncpg(connection: Any, call: Call[T]) -> T:

@@ -20,8 +20,11 @@ class MachineTime:
         before = time.monotonic()
         time.sleep(seconds)
         # A machine that stood still as a whole gave nobody anything: no nap counts for more than two.
-        napped = min(time.monotonic() - before, 2 * seconds)
-        self.seconds += napped / slowness()
+        self.count(min(time.monotonic() - before, 2 * seconds))
+
+    def count(self, seconds: float) -> None:
+        """So long something else took."""
+        self.seconds += seconds / slowness()
 
 
 def slowness() -> float:

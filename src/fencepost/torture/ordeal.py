@@ -249,6 +249,7 @@ class _Run:
                 while time.monotonic() < self._began + plan.seconds:
                     if plan.enough(self._tally, self._under_faults()):
                         break
+                    self._require_askers()
                     main.turn()
                     self._tend()
                     self._crew.news.wait(main.seconds_left)
@@ -286,9 +287,14 @@ class _Run:
             clock.sleep(TICK_SECONDS * 5)
         for part in self._parts.values():
             part.feeder.join()
-            if part.feeder.failure is not None:
-                raise RuntimeError(f"The asker of {part.stage.name} failed:\n{part.feeder.failure}")
+        self._require_askers()
         return time.monotonic() - began
+
+    def _require_askers(self) -> None:
+        """A run in which nobody asks for work any more proves nothing: it ends at once, and says why."""
+        for name, part in self._parts.items():
+            if part.feeder.failure is not None:
+                raise RuntimeError(f"The asker of {name} failed:\n{part.feeder.failure}")
 
     def _tidy(self) -> None:
         """What the living clear away: entries of dead consumers, handles, requests under way."""

@@ -10,6 +10,7 @@ import structlog
 
 from fencepost import Fencepost, Job, PermanentError, Rate, Retry
 from fencepost.jobs.policy import Verdict
+from tests.taking_over import TAKEN_OVER
 
 fp = Fencepost("postgresql://localhost/never-opened")
 
@@ -74,7 +75,7 @@ def write(job: Job, text: str) -> None:
 def zombie(job: Job, admin_url: str) -> None:
     """Its lease is taken away while it computes; its finish comes too late."""
     with psycopg.connect(admin_url, autocommit=True) as admin:
-        admin.execute("update fencepost.job_running set attempt = attempt + 1, owner = 'another'")
+        admin.execute(TAKEN_OVER)
     with job.finish_sync() as tx:
         tx.execute("insert into note (text) values ('zombie')")
 

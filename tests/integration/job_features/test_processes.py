@@ -15,6 +15,7 @@ from fencepost.testing import Child, Signals
 from tests.integration.job_features import computing
 from tests.integration.job_features.conftest import Working, quick
 from tests.integration.job_features.eyes import Eyes
+from tests.taking_over import TAKEN_OVER
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ async def test_a_job_whose_lease_is_lost_is_killed(
         async with fp.transaction() as tx:
             await computing.for_ever_without_timeout.submit(tx, note=str(note))
         pid = await pid_in(note, eyes)
-        eyes.plant("update fencepost.job_running set attempt = attempt + 1, owner = 'another'")
+        eyes.plant(TAKEN_OVER)
         await eyes.until("its process is gone", lambda: not is_alive(pid))
         eyes.plant("delete from fencepost.job_running")
 

@@ -7,6 +7,7 @@ from fencepost.embedded import Database
 from fencepost.jobs.job import Job
 from fencepost.testing import Proxy, Signals, at_crash_point
 from tests.integration.jobs.scene import Scene, open_scene, quick
+from tests.taking_over import TAKEN_OVER
 
 
 async def test_a_handler_that_blocks_the_event_loop_keeps_its_lease(scene: Scene) -> None:
@@ -85,10 +86,7 @@ async def test_a_lost_lease_stops_the_handler_and_nothing_is_written(scene: Scen
     async with scene.working():
         await asyncio.wait_for(began.wait(), 60)
         # Somebody takes it over, as after an expiry that this worker did not notice.
-        scene.execute(
-            "update fencepost.job_running set attempt = attempt + 1, owner = 'successor',"
-            " expires_at = expires_at + interval '1 hour'"
-        )
+        scene.execute(TAKEN_OVER)
         await asyncio.wait_for(stopped.wait(), 60)
         await scene.until("the place is free", lambda: scene.metric("worker_active_jobs") == 0)
         seen = scene.job(submitted.job_id)
@@ -145,7 +143,7 @@ async def test_progress_after_a_takeover_is_refused(scene: Scene) -> None:
         await report.submit(tx)
     async with scene.working(quick(lease_seconds=120, heartbeat_seconds=60)):
         await asyncio.wait_for(began.wait(), 60)
-        scene.execute("update fencepost.job_running set attempt = attempt + 1, owner = 'successor'")
+        scene.execute(TAKEN_OVER)
         go_on.set()
         await scene.until("it was refused", lambda: bool(refusals))
         await scene.until("the place is free", lambda: scene.metric("worker_active_jobs") == 0)

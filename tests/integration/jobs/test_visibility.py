@@ -6,6 +6,7 @@ from fencepost.drive.lanes import LANES, stream_of
 from fencepost.jobs.job import Job
 from fencepost.jobs.policy import PermanentError
 from tests.integration.jobs.scene import Scene, quick
+from tests.taking_over import TAKEN_OVER
 
 # Name, and the labels that it has besides those that Prometheus adds.
 PROMISED = {
@@ -86,7 +87,7 @@ async def test_the_backlog_is_measured_in_redis_and_in_the_truth(scene: Scene) -
 async def test_a_refused_finish_is_logged_with_its_job_and_its_reason(scene: Scene) -> None:
     @scene.fp.job("default")
     async def slow(job: Job) -> None:
-        scene.execute("update fencepost.job_running set attempt = attempt + 1, owner = 'successor'")
+        scene.execute(TAKEN_OVER)
 
     async with scene.fp.transaction() as tx:
         submitted = await slow.submit(tx)

@@ -33,6 +33,7 @@ from fencepost.players.api import make_router
 from fencepost.players.service import Players as PlayersService
 from fencepost.testing import Breach
 from fencepost.torture.effects import exactly_once
+from fencepost.torture.machine_time import MachineTime
 from fencepost.torture.manners import PATIENT, until_told_to_end
 from fencepost.torture.stage import INSIST_SECONDS, Account, Errand, Stage
 from fencepost.web.app import make_app
@@ -185,9 +186,10 @@ class Players:
 
     def _send(self, stage: Stage, wish: Wish, *, first_node: int) -> Any:
         """One copy, to one node after another, until one of them answers."""
-        give_up = time.monotonic() + INSIST_SECONDS
+        clock = MachineTime()
         for turn in itertools.count(first_node):
             node = turn % self.processes
+            began = time.monotonic()
             operation = stage.chronicle.begin("request", wish.name)
             try:
                 status, answer = _post(
@@ -204,8 +206,9 @@ class Players:
             if status == 200:
                 return answer
             assert status in {UNKNOWN, NOBODY_THERE, *AGAIN}, (wish, status, answer)
-            assert time.monotonic() < give_up, f"nobody answers {wish}"
-            time.sleep(0.05)
+            clock.count(time.monotonic() - began)
+            assert clock.seconds < INSIST_SECONDS, f"nobody answers {wish}"
+            clock.sleep(0.05)
         raise AssertionError
 
     def _believe(self, wish: Wish) -> None:
