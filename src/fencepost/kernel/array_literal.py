@@ -23,7 +23,17 @@ def _literal(values: list[Any]) -> str | list[Any]:
     kinds = set(map(type, values))
     if kinds == {int}:
         return "{" + ",".join(map(str, values)) + "}"
+    if kinds == {str}:
+        return _of_texts(values)
     return "{" + ",".join(map(_element, values)) + "}" if kinds <= _PLAIN else values
+
+
+def _of_texts(values: list[str]) -> str:
+    """All of them at once: their borders are NULs until everything else is escaped."""
+    joined = "\0".join(values)
+    if joined.count("\0") != len(values) - 1:
+        return "{" + ",".join(map(_element, values)) + "}"
+    return '{"' + _escaped(joined).replace("\0", '","') + '"}'
 
 
 def _element(value: int | str | None) -> str:
@@ -31,5 +41,8 @@ def _element(value: int | str | None) -> str:
         return "NULL"
     if isinstance(value, int):
         return str(value)
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'
+    return f'"{_escaped(value)}"'
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')

@@ -54,7 +54,7 @@ class Us:
             heartbeat_seconds=order.lease_seconds / 3,
             reclaim_interval_seconds=min(5, order.lease_seconds / 3),
             reclaim_grace_seconds=min(15, order.lease_seconds / 3),
-            concurrency=2000,
+            concurrency=4000,
         )
         worker = fp.worker(settings)
         # As `fencepost worker` does.

@@ -37,7 +37,7 @@ class Pgqueuer:
             queue = PgQueuer.from_asyncpg_pool(pool)
             _declare(queue, AsyncHandlers(order))
             working = queue.run(
-                batch_size=100,
+                batch_size=BATCH,
                 heartbeat_timeout=timedelta(seconds=order.lease_seconds),
                 dequeue_timeout=timedelta(seconds=min(30, order.lease_seconds)),
             )

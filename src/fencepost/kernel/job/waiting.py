@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from fencepost.kernel.call import (
     Call,
@@ -21,8 +22,7 @@ from fencepost.kernel.call import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Submitted:
+class Submitted(NamedTuple):
     """The job of a submission. Not `created` when a live job holds the unique key already."""
 
     job_id: int
