@@ -1,20 +1,35 @@
-"""Texts are written all at once, and stay as many as they were."""
+"""Arrays of numbers and text are written as PostgreSQL reads them; anything else is left alone."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
 
 from fencepost.kernel.array_literal import as_literals
 
 
-def test_texts_are_escaped_and_kept_apart() -> None:
-    assert as_literals((["a", 'b"c', "\\d", "", "e,f"],)) == ('{"a","b\\"c","\\\\d","","e,f"}',)
+@pytest.mark.parametrize(
+    ("values", "literal"),
+    [
+        ([], "{}"),
+        ([1, -2, 2**62], "{1,-2,4611686018427387904}"),
+        (["a", ""], '{"a",""}'),
+        ([None, "NULL"], '{NULL,"NULL"}'),
+        ([1, None], "{1,NULL}"),
+        (['a"b\\c,{d}'], '{"a\\"b\\\\c,{d}"}'),
+        ([""], '{""}'),
+        # PostgreSQL refuses the first; two elements out of one it would take.
+        (["a\0b", "c"], '{"a\0b","c"}'),
+    ],
+)
+def test_numbers_and_text_become_a_literal(values: list[Any], literal: str) -> None:
+    assert as_literals((values,)) == (literal,)
 
 
-def test_a_text_with_a_nul_is_still_one_element() -> None:
-    """PostgreSQL refuses it; two elements out of one it would take."""
-    assert as_literals((["a\0b", "c"],)) == ('{"a\0b","c"}',)
+@pytest.mark.parametrize("values", [[True], [1.5], [timedelta(seconds=1)], [b"x"], [["nested"]]])
+def test_what_is_no_number_and_no_text_is_left_to_the_driver(values: list[Any]) -> None:
+    assert as_literals((values,)) == (values,)
 
 
-def test_no_element_and_no_text_are_not_the_same() -> None:
-    assert as_literals(([], [""])) == ("{}", '{""}')
-
-
-def test_what_is_missing_is_null() -> None:
-    assert as_literals((["a", None, 7],)) == ('{"a",NULL,7}',)
+def test_arguments_that_are_no_lists_stay_as_they_are() -> None:
+    assert as_literals(("text", 7, None, ("tuple",))) == ("text", 7, None, ("tuple",))
