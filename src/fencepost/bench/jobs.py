@@ -196,10 +196,11 @@ def _held(pair: Servers, guess: float, *, quick: bool) -> scale.Held:
         histories = scale.alternately([working(plain), working(old)], how_far.rounds)
     with _on_stage(pair, OURSELVES) as short, _on_stage(pair, OURSELVES) as long:
         _tell(f"fencepost: {how_far.waiting:,} waiting")
-        scale.fill(short, how_far.short_queue)
-        scale.fill(long, how_far.waiting)
         queues = scale.alternately(
-            [lambda: scale.drain_rate(short, how_far), lambda: scale.drain_rate(long, how_far)],
+            [
+                lambda: scale.drain_rate(short, how_far, how_far.short_queue),
+                lambda: scale.drain_rate(long, how_far, how_far.waiting),
+            ],
             how_far.rounds,
         )
     return scale.Held(

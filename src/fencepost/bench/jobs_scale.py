@@ -49,7 +49,7 @@ class Scale:
     workers: Sequence[int]
 
 
-QUICK = Scale(0.5, 1, 50_000, 20_000, 40_000, 10, (1,))
+QUICK = Scale(0.5, 1, 50_000, 30_000, 60_000, 10, (1,))
 WHOLE = Scale(2.0, 3, 10_000_000, 150_000, 1_000_000, 20, (1, 2, 4))
 
 
@@ -117,12 +117,11 @@ def alternately(sides: Sequence[Callable[[], float]], rounds: int) -> list[float
     return [median(rates) for rates in zip(*turns, strict=True)]
 
 
-def fill(contestant: Contestant, waiting: int) -> None:
-    contestant.call("fill", count=waiting, deadline_seconds=600)
-
-
-def drain_rate(contestant: Contestant, scale: Scale) -> float:
-    """Jobs a second that one worker takes out of a queue that was filled before; the first do not count."""
+def drain_rate(contestant: Contestant, scale: Scale, waiting: int) -> float:
+    """Jobs a second that one worker takes out of a queue that is filled before; the first do not count."""
+    with contestant.database.connect_admin() as connection:
+        [[left]] = connection.execute("select count(*) from fencepost.job_waiting").fetchall()
+    contestant.call("fill", count=waiting - left, deadline_seconds=600)
     before = contestant.ledger.total()
     with contestant.worker("D") as worker:
         while contestant.ledger.total() - before < WARM_UP:

@@ -32,7 +32,11 @@
 -- The attempt is the fencing token: every acquisition mints a new one, putting a job back mints none. tries counts
 -- the claims since the submission or the last replay, at the claim, so that a job which kills its worker ends too.
 --
--- Locks: rows of several jobs are locked in order of id; waiting before running before finished.
+-- Locks: rows of several jobs are locked in order of id; waiting before running before finished. A running row keeps its
+-- attempt: whoever takes the job over deletes it, and that is what a fence keeps out.
+--
+-- The two indexes over waiting rows begin with hashtext(queue). Who searches them asks for that number, and for the queue
+-- beside it: two may have the same one.
 
 create or replace function fencepost._job_check_terms(
   p_queue text, p_kind text, p_lane integer, p_tries_max integer, p_lease interval
@@ -164,7 +168,7 @@ begin
   v_now := fencepost.clock();
   return query
   select w.job_id, w.attempt, w.dispatches from fencepost.job_waiting w
-  where hashtextextended(w.queue, w.lane) = hashtextextended(p_queue, p_lane) and w.queue = p_queue and w.lane = p_lane
+  where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.lane = p_lane
     and w.dispatched_at is null and w.run_at <= v_now
   order by w.run_at, w.job_id limit least(p_limit, fencepost._rate_room(p_queue, v_now, true)) for update skip locked;
 end $$;
@@ -222,7 +226,7 @@ begin
     v_parts := fencepost._lane_parts(v_room, array(
       select (select count(*) from (
         select 1 from fencepost.job_waiting w
-        where hashtextextended(w.queue, w.lane) = hashtextextended(p_queue, l) and w.queue = p_queue and w.lane = l
+        where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.lane = l
           and w.dispatched_at is null and w.run_at <= v_now
         limit least(p_limit, v_room)) due)::integer
       from generate_series(0, 3) l order by l), null);
@@ -316,7 +320,7 @@ begin
   perform fencepost._check_limit(p_limit);
   return query
   select w.job_id, w.dispatched_at, w.entry_id, w.incarnation from fencepost.job_waiting w
-  where hashtextextended(w.queue, w.lane) = hashtextextended(p_queue, p_lane) and w.queue = p_queue and w.lane = p_lane
+  where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.lane = p_lane
     and w.dispatched_at is not null and w.dispatched_at <= v_before
     and (w.dispatched_at, w.job_id) > (coalesce(p_after_at, '-infinity'), coalesce(p_after_id, 0))
   order by w.dispatched_at, w.job_id limit p_limit;
@@ -331,7 +335,7 @@ as $$
   select case when min(w.run_at) is not null then greatest(min(w.run_at), fencepost._rate_ready_at(p_queue, fencepost.clock())) end
   from generate_series(0, 3) l (lane) cross join lateral (
     select n.run_at from fencepost.job_waiting n
-    where hashtextextended(n.queue, n.lane) = hashtextextended(p_queue, l.lane) and n.queue = p_queue and n.lane = l.lane
+    where hashtext(n.queue) = hashtext(p_queue) and n.queue = p_queue and n.lane = l.lane
       and n.dispatched_at is null
     order by n.run_at limit 1) w
   where not exists (select 1 from fencepost.job_queue q where q.queue = p_queue and q.paused_at is not null)

@@ -260,13 +260,13 @@ declare
 begin
   select coalesce(array_agg(d.job_id), '{}'), coalesce(bool_or(d.concurrency_key is not null), false) into ids, keyed from (
     select w.job_id, w.concurrency_key from fencepost.job_waiting w
-    where hashtextextended(w.queue, w.lane) = hashtextextended(p_queue, p_lane) and w.queue = p_queue and w.lane = p_lane
+    where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.lane = p_lane
       and w.dispatched_at is null and w.run_at <= p_now
     order by w.run_at, w.job_id limit p_limit for update skip locked) d;
   if p_dispatched and cardinality(ids) < p_limit then
     select coalesce(array_agg(d.job_id), '{}'), coalesce(bool_or(d.concurrency_key is not null), false) into v_ids, v_keyed from (
       select w.job_id, w.concurrency_key from fencepost.job_waiting w
-      where hashtextextended(w.queue, w.lane) = hashtextextended(p_queue, p_lane) and w.queue = p_queue and w.lane = p_lane
+      where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.lane = p_lane
         and w.dispatched_at is not null
       order by w.dispatched_at, w.job_id limit p_limit - cardinality(ids) for update skip locked) d;
     ids := ids || v_ids;
@@ -319,11 +319,11 @@ begin
   v_due := array(
     select (select count(*) from (
               select 1 from fencepost.job_waiting w
-              where hashtextextended(w.queue, w.lane) = hashtextextended(p_queue, l) and w.queue = p_queue and w.lane = l
+              where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.lane = l
                 and w.dispatched_at is null and w.run_at <= v_now limit v_limit) pending)
          + (select count(*) from (
               select 1 from fencepost.job_waiting w
-              where p_dispatched and hashtextextended(w.queue, w.lane) = hashtextextended(p_queue, l) and w.queue = p_queue
+              where p_dispatched and hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue
                 and w.lane = l and w.dispatched_at is not null limit v_limit) dispatched)
     from generate_series(0, 3) l order by l);
   v_parts := fencepost._lane_parts(v_limit, v_due, p_turn);

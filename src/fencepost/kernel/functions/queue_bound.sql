@@ -11,12 +11,10 @@ create or replace function fencepost._queue_waiting(p_queue text, p_limit bigint
 language sql stable
 as $$
   select least(p_limit,
-    (select count(*) from (select 1 from generate_series(0, 3) l cross join fencepost.job_waiting w
-                           where hashtextextended(w.queue, w.lane) = hashtextextended(p_queue, l) and w.queue = p_queue
-                             and w.lane = l and w.dispatched_at is null limit p_limit) pending)
-    + (select count(*) from (select 1 from generate_series(0, 3) l cross join fencepost.job_waiting w
-                             where hashtextextended(w.queue, w.lane) = hashtextextended(p_queue, l) and w.queue = p_queue
-                               and w.lane = l and w.dispatched_at is not null limit p_limit) dispatched))
+    (select count(*) from (select 1 from fencepost.job_waiting w where hashtext(w.queue) = hashtext(p_queue)
+                           and w.queue = p_queue and w.dispatched_at is null limit p_limit) pending)
+    + (select count(*) from (select 1 from fencepost.job_waiting w where hashtext(w.queue) = hashtext(p_queue)
+                             and w.queue = p_queue and w.dispatched_at is not null limit p_limit) dispatched))
 $$;
 
 -- Raise when a queue has no room for so many more. Jobs whose unique key is taken are counted too: whether it is, is not

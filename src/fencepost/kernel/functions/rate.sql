@@ -152,9 +152,8 @@ language sql stable
 as $$
   select greatest(0, floor(coalesce(fencepost._rate_tokens(k.tokens, k.refilled_at, r.per_second, r.burst, p_now), r.burst))::integer
     - case when p_without_dispatched then (
-        select count(*) from (select 1 from generate_series(0, 3) l cross join fencepost.job_waiting w
-                              where hashtextextended(w.queue, w.lane) = hashtextextended(p_queue, l) and w.queue = p_queue
-                                and w.lane = l and w.dispatched_at is not null
+        select count(*) from (select 1 from fencepost.job_waiting w
+                              where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.dispatched_at is not null
                               limit ceil(r.burst)::integer) d)::integer else 0 end)
   from fencepost.job_rate r left join fencepost.job_bucket k on k.name = r.name and k.key = ''
   where r.name = 'queue:' || p_queue
