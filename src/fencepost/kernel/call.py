@@ -102,11 +102,9 @@ def optional_text(field: str, value: str | None) -> str | None:
 
 def document(field: str, value: Json) -> str:
     """A JSON argument as text. NaN and infinities are no JSON; a NUL cannot be stored."""
-    if isinstance(value, dict) and not value:
-        # Many jobs have no arguments, and the encoder takes as long for none as for some.
-        return "{}"
     try:
-        encoded = _encode(value)
+        # Many jobs have no arguments, and the encoder takes as long for none as for some.
+        encoded = "{}" if value == {} else _encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{field} is no JSON document: {error}.", field=field) from None
     # Without the escaped backslashes: a text may speak of a NUL, as a program's source does.

@@ -134,7 +134,7 @@ def _cursor(connection: Any) -> Any:
     cursor = connection.cursor(row_factory=tuple_row)
     # As PostgreSQL keeps them: neither side turns a moment into text and back, and no setting changes it. Who
     # puts the arguments into the statement gets text only.
-    if not isinstance(cursor, psycopg.ClientCursor | psycopg.AsyncClientCursor):
+    if not issubclass(type(cursor), psycopg.ClientCursor | psycopg.AsyncClientCursor):
         cursor.format = psycopg.pq.Format.BINARY
     return cursor
 
