@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.integration.kernel.caller import Caller
+from tests.taking_over import TAKEN_OVER
 
 OWNER = "worker-1/boot-1"
 
@@ -64,7 +65,7 @@ def test_a_forged_fence_spares_the_clock_and_nothing_else(service: Caller, admin
 
     service.refused("not_owner", "select fencepost.job_finish(%s, 1, 'thief')", job_id)
     service.refused("not_owner", "select fencepost.job_finish(%s, 2, %s)", job_id, OWNER)
-    admin.execute("update fencepost.job_running set attempt = 2")
+    admin.execute(TAKEN_OVER)
     service.refused("stale_attempt", "select fencepost.job_finish(%s, 1, %s)", job_id, OWNER)
 
 
