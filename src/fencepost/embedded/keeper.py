@@ -142,9 +142,9 @@ def main() -> int:
     brood = Brood(_spawn(errand), wake)
     os.write(1, b"%d\n" % brood.server)
     os.close(1)
-    _watch(brood, lifelines, wake)
+    is_orphaned = _watch(brood, lifelines, wake)
     _see_out(brood, errand.farewell)
-    if os.getppid() != errand.parent:
+    if is_orphaned or os.getppid() != errand.parent:
         for directory in errand.sweep:
             shutil.rmtree(directory, ignore_errors=True)
     # A shell's convention: a server that a signal ended has 128 and the signal's number.
@@ -152,15 +152,19 @@ def main() -> int:
     return 128 - code if code < 0 else code
 
 
-def _watch(brood: Brood, lifelines: list[int], wake: int) -> None:
-    """Wait until the server has ended, the parent is gone, or a signal tells us to stop."""
+def _watch(brood: Brood, lifelines: list[int], wake: int) -> bool:
+    """Wait until the server has ended, the parent is gone, or a signal tells us to stop.
+
+    True when the parent is gone, or on its way: it lets go of the lifeline before the kernel gives its
+    children away, and a server may be quicker than the rest of that.
+    """
     while True:
         ready, _, _ = select.select([*lifelines, wake], [], [])
         if ready != [wake]:
-            return
+            return True
         told = set(os.read(wake, 4096)) - {signal.SIGCHLD}
         if brood.is_gone() or brood.exit_code is not None or told:
-            return
+            return False
 
 
 def _see_out(brood: Brood, farewell: list[int]) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 import psycopg
 import pytest
 
-from fencepost.embedded import Pair
+from fencepost.embedded import Pair, keeper
 from fencepost.embedded.deadline import Deadline
 from fencepost.embedded.keeper import process_table
 
@@ -105,6 +106,23 @@ def test_an_ephemeral_pair_vanishes_with_its_starter(directory: Path) -> None:
     with started(directory / "pair", "ephemeral") as starter:
         starter.kill()
         Deadline(60, "the directories are removed").wait(lambda: not list((directory / "pair").iterdir()))
+
+
+def test_whoever_lets_go_of_the_lifeline_is_on_its_way_though_it_is_still_there(directory: Path) -> None:
+    """A process that is killed closes its files before it has left; a quick server ends in between."""
+    swept = directory / "swept"
+    swept.mkdir()
+    sleep = shutil.which("sleep")
+    errand = keeper.Errand([str(sleep), "60"], os.getpid(), "stay", 0, 0, [signal.SIGKILL], [str(swept)])
+    command = [sys.executable, "-I", "-S", keeper.__file__, json.dumps(errand._asdict())]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as kept:
+        assert kept.stdin is not None
+        assert kept.stdout is not None
+        kept.stdout.readline()
+        kept.stdin.close()
+        kept.wait(60)
+
+    assert not swept.exists()
 
 
 def test_the_data_of_a_killed_starter_can_be_used_at_once(directory: Path) -> None:
