@@ -118,7 +118,7 @@ CENSUS = {
     "lost job: a cancel meets a reclaim": 15,
     "lost job: a cancel meets a reclaim of one": 12,
     "lost job: a cancel meets a takeover": 15,
-    "lost job: a cancel what runs meets a takeover": 15,
+    "lost job: a cancel of what runs meets a takeover": 15,
     "jobs: two submissions under one unique key": 12,
     "jobs: many submissions under unique keys in opposite orders": 12,
     "jobs: a submission meets the cancel of the live job": 15,

@@ -103,13 +103,13 @@ PAIRS = (
     # A takeover leaves another row: whoever waited for the old one looks again.
     *(
         Pair(
-            f"a {cancel.name} meets a takeover",
+            f"{title} meets a takeover",
             replace(LOST, left="running", state=ASKED),
             replace(cancel, leaves={"requested": "running, asked to stop"}),
             replace(TAKE_OVER_B, leaves={}),
             Second("requested"),
             Second(CANCELLED, while_open=NOT_OWNER),
         )
-        for cancel in (CANCEL, CANCEL_RUNNING)
+        for title, cancel in (("a cancel", CANCEL), ("a cancel of what runs", CANCEL_RUNNING))
     ),
 )

@@ -218,18 +218,18 @@ class _Run:
     def _make_lanes(self) -> list[Lane]:
         plan, parts = self._plan, self._parts.values()
         roles = [part.role(plan.points) for part in parts]
-        points = {role.name: role.points for role in roles if role.points} if plan.pace.evenly else {}
-        shares = {**{name: len(own) for name, own in points.items()}, **plan.pace.shares}
+        points = {role.name: role.points for role in roles if role.points}
+        rare = points if plan.pace.evenly else {}
         return [
             Lane(
-                Faults(self._ground, self._crew, self._tally, points),
+                Faults(self._ground, self._crew, self._tally, rare),
                 schedule(
                     plan.seed,
                     kinds,
                     roles,
                     gap_seconds=plan.gap_seconds,
                     weights=plan.pace.weights,
-                    shares=shares,
+                    shares=plan.pace.shares_of(points),
                 ),
                 self._done if plan.pace.rests else None,
             )

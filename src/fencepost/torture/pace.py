@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 OPEN_MAX = 60
@@ -27,3 +27,8 @@ class Pace:
     system is struck as often as it has crash points."""
     rests: bool = False
     """The next blow comes when the last is healed, every system has done something, and the gap is over."""
+
+    def shares_of(self, points: Mapping[str, Sequence[str]]) -> Mapping[str, int]:
+        """How often systems with these crash points are struck, of those for which it is not once."""
+        by_points = {name: len(own) for name, own in points.items()} if self.evenly else {}
+        return {**by_points, **self.shares}

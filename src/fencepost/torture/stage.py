@@ -23,8 +23,7 @@ T = TypeVar("T")
 
 LEASE_SECONDS = 2.0
 INSIST_SECONDS = 60.0
-"""So long, in time that the machine had for us, somebody is asked who does not answer."""
-"""For hangs only: a server that is killed or frozen is back long before."""
+"""In time that the machine had for us, and for hangs only: who is killed or frozen is back long before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,3 +102,14 @@ class Deaf(Forgetful):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         Path(errand.chronicle).touch()
         threading.Event().wait()
+
+
+class GivesUp(Forgetful):
+    """Whoever asks it for something has no answer, soon after the faults have begun."""
+
+    name = "gives-up"
+
+    def ask(self, stage: Stage, turn: int) -> None:
+        if turn > 20:
+            raise RuntimeError("nobody answers")
+        super().ask(stage, turn)

@@ -139,6 +139,20 @@ def test_what_is_lost_or_left_behind_is_seen_and_effects_of_the_calm_do_not_coun
     assert sum(outcome.effects.values()) == 1000 + 3
 
 
+@pytest.mark.timeout(120)
+def test_a_run_whose_asker_gives_up_ends_at_once_and_says_why() -> None:
+    plan = Plan(
+        7,
+        3600.0,
+        ["tests.acceptance.torture.broken:GivesUp"],
+        ["pause"],
+        server_settings={"fsync": "off"},
+    )
+
+    with pytest.raises(RuntimeError, match=r"(?s)The asker of .*GivesUp failed.*nobody answers"):
+        Ordeal(plan).run()
+
+
 @pytest.mark.full
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", [11, 12, 13])

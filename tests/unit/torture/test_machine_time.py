@@ -22,3 +22,14 @@ def test_where_others_want_to_run_a_second_counts_less(monkeypatch: pytest.Monke
 
     assert slowness() == 4
     assert 0 < clock.seconds <= 0.01
+
+
+def test_what_something_else_took_counts_less_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getloadavg", lambda: (8.0, 1.0, 1.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    clock = MachineTime()
+
+    clock.count(10)
+    clock.count(2)
+
+    assert clock.seconds == 3

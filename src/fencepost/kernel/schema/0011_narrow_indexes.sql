@@ -19,4 +19,4 @@ begin
   raise exception 'job % runs under attempt %, which never changes: another attempt is another row.', old.job_id, old.attempt;
 end $$;
 create trigger job_running_keeps_its_attempt before update of attempt on fencepost.job_running
-  for each row when (old.attempt <> new.attempt or old.job_id <> new.job_id) execute function fencepost._job_keeps_its_attempt();
+  for each row when (old.attempt <> new.attempt) execute function fencepost._job_keeps_its_attempt();
