@@ -117,8 +117,9 @@ async def test_what_a_handler_logs_carries_its_job(scene: Scene) -> None:
 
     seen: list[dict[str, object]] = []
     async with scene.fp.transaction() as tx:
-        jobs = [(await handler.submit(tx)).job_id for handler in (sync, on_loop)]
+        traced = [handler.options(headers={"trace_id": "of the caller"}) for handler in (sync, on_loop)]
+        jobs = [(await handler.submit(tx)).job_id for handler in traced]
     async with scene.working():
         await scene.until_all_ended()
     assert sorted(str(context["job_id"]) for context in seen) == sorted(map(str, jobs))
-    assert all(context["attempt"] == 1 for context in seen)
+    assert all((context["attempt"], context["trace_id"]) == (1, "of the caller") for context in seen)
