@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import traceback
@@ -20,13 +21,21 @@ REFUSALS_SECONDS = 1.0
 class Feeder:
     """Asks until it is told to stop; `account` is what it saw last."""
 
-    def __init__(self, system: System, stage: Stage, *, open_max: int = OPEN_MAX) -> None:
+    def __init__(
+        self,
+        system: System,
+        stage: Stage,
+        *,
+        open_max: int = OPEN_MAX,
+        helpings_per_second: float = math.inf,
+    ) -> None:
         self.account = Account(0, 0)
         self.refusals: Mapping[str, int] = {}
         self.failure: str | None = None
         self._system = system
         self._stage = stage
         self._open_max = open_max
+        self._helping_seconds = 1 / helpings_per_second
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"torture-{system.name}", daemon=True)
 
@@ -62,6 +71,7 @@ class Feeder:
                 if account.open < self._open_max:
                     self._system.ask(self._stage, turn)
                     turn += 1
+                    self._stopping.wait(began + self._helping_seconds - time.monotonic())
                 else:
                     self._stopping.wait(min(LOOK_SECONDS_MAX, max(LOOK_SECONDS, took / LOOKS_MAX)))
         except Exception:

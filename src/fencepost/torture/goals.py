@@ -78,8 +78,10 @@ MANY = Floors(effects_per_second=200.0)
 GOALS: Mapping[str, Goal] = {
     "crashes": Goal(
         ("jobs", "players", "orders", "flows", "leases", "nonces"),
-        ("crash", "kill"),
-        0.05,
+        # Where Redis is away jobs are claimed straight from PostgreSQL, and what it has lost is swept up:
+        # else nobody would come to those crash points.
+        ("crash", "kill", "redis-kill", "redis-wipe"),
+        0.02,
         (
             Size("crash injections", 100_000, ("crash", "kill")),
             Size(EFFECTS, 1_000_000),
@@ -88,10 +90,20 @@ GOALS: Mapping[str, Goal] = {
         lease_seconds=1.0,
         # Holders of leases and nonces have no crash points: they die anywhere, and are soon back.
         pace=Pace(
-            crowd=2,
+            # The system with the most crash points, of which some are seldom passed.
+            crowds={"jobs": 2, "flows": 2},
             open_max=400,
-            weights={"crash": 3, "kill": 7},
-            shares={"leases": 120, "nonces": 120},
+            # Ten effects for each crash: more of them would take the processor from the crashes.
+            helpings_per_second={
+                "jobs": 3,
+                "players": 0.7,
+                "orders": 1,
+                "flows": 8,
+                "leases": 6,
+                "nonces": 0.5,
+            },
+            weights={"crash": 60, "kill": 45, "redis-kill": 1, "redis-wipe": 2},
+            shares={"leases": 300, "nonces": 300},
             evenly=True,
         ),
     ),

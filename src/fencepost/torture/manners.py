@@ -11,7 +11,7 @@ from fencepost.settings import Settings
 
 # Short waits: a server that is away is asked again, instead of being waited for.
 PATIENT = Settings(
-    pool_min=0, pool_max=4, pool_wait_seconds=3.0, connect_seconds=3.0, redis_reply_seconds=2.0
+    pool_min=0, pool_max=2, pool_wait_seconds=3.0, connect_seconds=3.0, redis_reply_seconds=2.0
 )
 
 

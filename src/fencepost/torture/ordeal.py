@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -134,11 +135,13 @@ class Ordeal:
             pace = self.plan.pace
             for name in self.plan.systems:
                 system, stage = system_of(name), ground.stages[name]
-                system.processes *= pace.crowd
+                system.processes *= pace.crowds.get(name, pace.crowd)
                 more = stack.enter_context(system.open(stage))
                 self.plan.before(stage)
                 open_max = int(getattr(system, "open_max", pace.open_max))
-                parts.append(Part(system, stage, more, Feeder(system, stage, open_max=open_max)))
+                often = pace.helpings_per_second.get(name, math.inf)
+                feeder = Feeder(system, stage, open_max=open_max, helpings_per_second=often)
+                parts.append(Part(system, stage, more, feeder))
             yield parts
 
 

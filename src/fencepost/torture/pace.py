@@ -14,8 +14,12 @@ class Pace:
 
     crowd: int = 1
     """So many times the processes of each system: who sleeps costs nothing, and others go on."""
+    crowds: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The same of systems that have another."""
     open_max: int = OPEN_MAX
     """How much work lies ready for each system."""
+    helpings_per_second: Mapping[str, float] = field(default_factory=dict[str, float])
+    """How often systems are asked for work, where that is not as often as they get it done."""
     weights: Mapping[str, int] = field(default_factory=dict[str, int])
     """How often kinds come, where that is not as often as the table of the schedule says."""
     shares: Mapping[str, int] = field(default_factory=dict[str, int])

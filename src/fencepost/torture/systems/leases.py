@@ -29,6 +29,8 @@ from fencepost.torture.stage import Account, Errand, Stage
 RESOURCES = 3
 WRITES_MAX = 5
 HELPING = 20
+IDLE_SECONDS = 0.05
+"""Who has nothing to do leaves the machine to those who have."""
 NOTHING = "nothing was done"
 
 SCHEMA: LiteralString = """
@@ -150,12 +152,14 @@ class Holder:
         # A new name each time, as after a restart.
         lease = self._acquire(resource, f"holder-{self._errand.boot}-{turn}")
         if lease is None:
-            ending.wait(0.02)
+            ending.wait(IDLE_SECONDS)
             return
-        for _ in range(WRITES_MAX):
-            if ending.is_set() or not self._write(lease):
-                break
+        written = 0
+        while written < WRITES_MAX and not ending.is_set() and self._write(lease):
+            written += 1
         self._release(lease)
+        if not written:
+            ending.wait(IDLE_SECONDS)
 
     def _acquire(self, resource: str, owner: str) -> Lease | None:
         operation = self._chronicle.begin("acquire", resource, owner=owner)

@@ -33,6 +33,7 @@ from fencepost.torture.stage import Account, Errand, Stage
 CHAIN = 1
 GIVEN_BACK_EVERY = 10
 HOLD_SECONDS = 86_400.0
+IDLE_SECONDS = 0.05
 
 SCHEMA: LiteralString = """
     create table block (id bigint primary key, signer text not null, place int not null);
@@ -161,7 +162,7 @@ class Caller:
                 if block is not None and await self._serve(signer, block):
                     last = block
                     continue
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(IDLE_SECONDS)
 
     async def _next(self, signer: Signer, last: int) -> int | None:
         async with self._fp.transaction() as tx:

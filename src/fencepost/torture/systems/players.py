@@ -17,6 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, LiteralString, cast
 from urllib.parse import urlsplit
@@ -102,6 +103,8 @@ class Players:
     def load(self) -> None:
         """Making the routes takes longer than everything else that a node does before its first answer."""
         _house()
+        for protocol in ("uvicorn.lifespan.on", "uvicorn.protocols.http.h11_impl"):
+            import_module(protocol)
 
     @contextmanager
     def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:

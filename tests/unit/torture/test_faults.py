@@ -1,0 +1,49 @@
+"""Whom an order to crash is given to, where every crash point is to be hit often."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from fencepost.torture.crew import Crew, Process
+from fencepost.torture.faults import AHEAD_MAX, Faults, Tally
+from fencepost.torture.ground import Ground
+from fencepost.torture.schedule import Blow
+from fencepost.torture.stage import Errand
+
+POINTS = {"jobs": ["a", "b", "c"], "flows": ["d"]}
+
+
+class Listening:
+    """A crew of one process for each system, that notes its orders."""
+
+    def __init__(self) -> None:
+        victim = Process(1, cast("Errand", None))
+        self.places = dict.fromkeys([("jobs", 0), ("flows", 0)], victim)
+        self.ordered: list[str] = []
+
+    def order(self, _victim: object, point: str, *_how: object) -> None:
+        self.ordered.append(point)
+
+
+def ordered(tally: Tally, system: str, *, evenly: bool = True) -> list[str]:
+    crew = Listening()
+    stage = SimpleNamespace(lease_seconds=1.0)
+    ground = cast("Ground", SimpleNamespace(stages={"jobs": stage, "flows": stage}))
+    faults = Faults(ground, cast("Crew", cast("Any", crew)), tally, POINTS if evenly else None)
+    faults.strike(Blow(1, 0.1, "crash", system, 0, POINTS[system][0], 1, 1.5, at_redis=False))
+    faults.give_orders()
+    return crew.ordered
+
+
+def test_a_system_whose_points_were_hit_more_than_all_leaves_the_machine_to_the_slow_ones() -> None:
+    tally = Tally()
+    for _ in range(round(AHEAD_MAX) * 4):
+        tally.count("crash", "d")
+    assert ordered(tally, "flows") == []
+    assert ordered(tally, "jobs") == ["a"]
+
+
+def test_where_nobody_counts_the_points_everybody_gets_his_order() -> None:
+    tally = Tally()
+    for _ in range(round(AHEAD_MAX) * 4):
+        tally.count("crash", "d")
+    assert ordered(tally, "flows", evenly=False) == ["d"]
