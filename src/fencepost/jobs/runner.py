@@ -1,4 +1,4 @@
-"""Running the handlers of claimed jobs, each as a task, and handing on what came of it, once."""
+"""Running the handlers of claimed jobs in tasks, and handing on what came of each, once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextvars import copy_context
-from functools import partial
 
 from structlog.contextvars import bind_contextvars
 
@@ -42,6 +41,9 @@ class Runner:
         self._processes = processes
         self._on_outcome = on_outcome
         self._unbegun: deque[tuple[Active, Handler[...]]] = deque()
+        self._attendant: asyncio.Task[None] | None = None
+        """Who may go on to another handler."""
+        self._is_called = False
 
     @property
     def is_starting(self) -> bool:
@@ -51,28 +53,57 @@ class Runner:
     def start(self, claimed: Iterable[tuple[Active, Handler[...]]]) -> None:
         """Begin them in a moment: whoever called us asks for more first, so that PostgreSQL works while they
         do."""
-        if not self._unbegun:
-            asyncio.get_running_loop().call_soon(self._start_some)
         self._unbegun.extend(claimed)
+        # Its handler has waited, or we would not be here: it takes no other.
+        self._attendant = None
+        self._start_soon()
+
+    def _start_soon(self) -> None:
+        if self._unbegun and not self._is_called:
+            self._is_called = True
+            asyncio.get_running_loop().call_soon(self._start_some)
 
     def _start_some(self) -> None:
+        """One attendant for many, while handlers end at once; one for each, when the last has waited."""
+        self._is_called = False
         loop = asyncio.get_running_loop()
-        # Asked once for all of them: the question costs as much as an empty handler.
-        run = self._run_traced if is_traced() else self._run
-        for _ in range(min(AT_ONCE, len(self._unbegun))):
-            active, handler = self._unbegun.popleft()
-            active.task = loop.create_task(run(active, handler))
-            if active.job.stopped:
-                self.cancel(active)
-        if self._unbegun:
-            loop.call_soon(self._start_some)
+        waits = self._attendant is not None and not self._attendant.done()
+        places = min(AT_ONCE if waits else 1, len(self._unbegun))
+        for _ in range(places):
+            self._attendant = loop.create_task(self._attend())
+        if len(self._unbegun) > places:
+            # After the first step of those, and before anybody who waits goes on.
+            self._start_soon()
 
     def cancel(self, active: Active) -> None:
         active.job.stop()
-        if active.task is not None:
-            # A task that is cancelled before it has begun runs none of its code.
-            active.task.add_done_callback(partial(self._ended_unbegun, active))
+        # Its task may be at another job by now.
+        if active.task is not None and not active.outcome_known:
             active.task.cancel()
+
+    async def _attend(self) -> None:
+        """Run one handler after another as long as none has waited.
+
+        A task costs more than an empty handler. One that has waited is not used again, and neither is one
+        that was cancelled or whose context was changed: no handler sees anything of another.
+        """
+        attendant = asyncio.current_task()
+        assert attendant is not None
+        # Asked once for all of them: the question costs as much as an empty handler.
+        run = self._run_traced if is_traced() else self._run
+        for _ in range(AT_ONCE):
+            if not self._unbegun:
+                return
+            active, handler = self._unbegun.popleft()
+            if active.job.stopped:
+                self._hand_on(active, Lost() if active.lost else leave(active.running, "release"))
+                continue
+            active.task = attendant
+            _name(active)
+            before = copy_context()
+            await run(active, handler)
+            if self._attendant is not attendant or attendant.cancelling() or copy_context() != before:
+                return
 
     async def _run_traced(self, active: Active, handler: Handler[...]) -> None:
         running = active.running
@@ -87,28 +118,27 @@ class Runner:
             note(outcome=type(outcome).__name__.lower())
 
     async def _run(self, active: Active, handler: Handler[...]) -> Outcome:
-        running = active.running
-        # Not unbound: a task has a context of its own, which ends with it.
-        _JOB_ID.set(running.job_id)
-        _ATTEMPT.set(running.attempt)
-        _TRACE_ID.set(_trace_id(active))
         try:
             outcome = await execute(active, handler, self._threads, self._processes)
         except BaseException as error:
-            _log.error("execution_failed", job_id=running.job_id, error=describe(error))
+            _log.error("execution_failed", job_id=active.running.job_id, error=describe(error))
             # Left to its lease: nobody knows what state this process is in.
             self._hand_on(active, Lost())
             raise
         self._hand_on(active, outcome)
         return outcome
 
-    def _ended_unbegun(self, active: Active, _task: asyncio.Task[object]) -> None:
-        if not active.outcome_known:
-            self._hand_on(active, Lost() if active.lost else leave(active.running, "release"))
-
     def _hand_on(self, active: Active, outcome: Outcome) -> None:
         active.outcome_known = True
         self._on_outcome(active, outcome)
+
+
+def _name(active: Active) -> None:
+    """For whatever the handler logs. Not unbound: the next job has names of its own, and a context ends with
+    its task."""
+    _JOB_ID.set(active.running.job_id)
+    _ATTEMPT.set(active.running.attempt)
+    _TRACE_ID.set(_trace_id(active))
 
 
 def _trace_id(active: Active) -> str:
