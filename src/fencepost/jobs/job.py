@@ -37,6 +37,8 @@ class SyncDatabase(Protocol):
 class Job:
     """One attempt at a job. Every write through it is fenced by the attempt."""
 
+    __slots__ = ("_database", "_running", "_stopped", "_sync_database", "finished", "owner")
+
     def __init__(
         self,
         running: kernel_job.Running,

@@ -79,7 +79,8 @@ class Worker:
         self._metrics = metrics
         self._settings = settings
         self._gate = FloodGate()
-        self._active: dict[tuple[int, int], Active] = {}
+        self._active: dict[Active, None] = {}
+        """What is held here, in the order of the claims."""
         self._latest: dict[int, Active] = {}
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
@@ -215,7 +216,7 @@ class Worker:
         return bool(taken.claimed)
 
     def _held(self) -> list[Entry]:
-        return [active.entry for active in self._active.values() if active.entry is not None]
+        return [active.entry for active in self._active if active.entry is not None]
 
     async def _accept_beside(self, entries: Sequence[Entry]) -> None:
         """Let the next entries be read while a whole batch is claimed; a few are claimed at once."""
@@ -259,7 +260,8 @@ class Worker:
             older = self._latest.get(running.job_id)
             if older is not None and not older.ended:
                 self._lose([older])
-            self._latest[running.job_id] = self._active[running.job_id, running.attempt] = active
+            self._latest[running.job_id] = active
+            self._active[active] = None
             handler = self._handlers.get(running.kind)
             if handler is None:
                 self._give_up(active)
@@ -279,10 +281,10 @@ class Worker:
 
     def _settled(self, actives: Sequence[Active]) -> None:
         for active in actives:
-            running = active.running
-            self._active.pop((running.job_id, running.attempt), None)
-            if self._latest.get(running.job_id) is active:
-                del self._latest[running.job_id]
+            job_id = active.running.job_id
+            self._active.pop(active, None)
+            if self._latest.get(job_id) is active:
+                del self._latest[job_id]
             announce("worker.settled")
         self._metrics.active.set(len(self._active))
         self._room.set()
@@ -312,7 +314,7 @@ class Worker:
     async def _watch_leases(self) -> float:
         """On this clock, because a database that does not answer tells nobody that a lease has ended."""
         now = time.monotonic()
-        self._lose([a for a in self._active.values() if a.deadline <= now and not a.ended])
+        self._lose([a for a in self._active if a.deadline <= now and not a.ended])
         return min(1.0, self._settings.heartbeat_seconds / 2)
 
     async def _drain(self) -> None:
@@ -323,7 +325,7 @@ class Worker:
             # Entries that could not be claimed are pending for us: `leave` gives them back.
             await self._accepted()
         await self._wait_for_handlers(self._settings.drain_seconds)
-        for active in tuple(self._active.values()):
+        for active in tuple(self._active):
             self._runner.cancel(active)
         await self._wait_for_handlers(FAREWELL_SECONDS)
         with suppress(TimeoutError):
@@ -332,7 +334,7 @@ class Worker:
                 await self._intake.leave()
 
     async def _wait_for_handlers(self, seconds: float) -> None:
-        tasks = [active.task for active in self._active.values() if active.task is not None]
+        tasks = [active.task for active in self._active if active.task is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=seconds)
 
@@ -348,7 +350,7 @@ class Worker:
             self.owner,
             self._metrics,
             refresher,
-            held=lambda: tuple(self._active.values()),
+            held=lambda: tuple(self._active),
             on_beat=self._heard,
             alone=lambda: self._link.streams is None,
             interval_seconds=settings.heartbeat_seconds,

@@ -88,7 +88,7 @@ declare
   v_count integer := cardinality(p_payloads);
   v_ids   bigint[];
   v_won   bigint[];
-  v_kept  boolean[];
+  v_kept  boolean[];  -- Null where everybody is kept.
 begin
   perform fencepost._job_check_terms(p_queue, p_kind, p_lane, p_tries_max, p_lease);
   perform fencepost._queue_check_room(p_queue, v_count);
@@ -109,7 +109,6 @@ begin
   end if;
   v_now := fencepost.clock();
   v_ids := array(select nextval('fencepost.job_job_id_seq') from generate_series(1, v_count));
-  v_kept := array_fill(true, array[v_count]);
 
   -- Again while a key is neither ours nor anybody's: its job has left between the two statements.
   while p_unique_keys is not null and (v_won is null or array_position(v_won, null) is not null) loop
@@ -132,17 +131,17 @@ begin
                              concurrency_limit, submitted_at)
   select n.job_id, p_queue, p_kind, p_lane, n.payload, coalesce(n.headers, '{}'), p_tries_max, p_lease, n.unique_key,
          n.concurrency_key, case when n.concurrency_key is not null then p_concurrency_limit end, v_now
-  from unnest(v_ids, v_kept, p_payloads, p_headers, p_unique_keys, p_concurrency_keys)
-    n (job_id, kept, payload, headers, unique_key, concurrency_key)
-  where n.kept;
+  from unnest(v_ids, p_payloads, v_kept, p_headers, p_unique_keys, p_concurrency_keys)
+    n (job_id, payload, kept, headers, unique_key, concurrency_key)
+  where n.kept is not false;
   insert into fencepost.job_waiting (job_id, queue, lane, run_at, concurrency_key)
   select n.job_id, p_queue, p_lane, greatest(coalesce(p_run_at, v_now), v_now), n.concurrency_key
   from unnest(v_ids, v_kept, p_concurrency_keys) n (job_id, kept, concurrency_key)
-  where n.kept;
+  where n.kept is not false;
   if p_run_at is null or p_run_at <= v_now then
     perform fencepost._wake('job:' || p_queue);
   end if;
-  return query select n.job_id, n.kept from unnest(v_ids, v_kept) n (job_id, kept);
+  return query select n.job_id, n.kept is not false from unnest(v_ids, v_kept) n (job_id, kept);
 end $$;
 
 -- The pending jobs of one lane that are due, locked for this transaction: write their entries, then record them with
@@ -209,8 +208,28 @@ begin
   return v_parts;
 end $$;
 
--- The same for every lane of a queue, at most p_limit of each: one round trip where there would be four, most of them for
--- nothing. All lanes together stay inside the queue's rate, and share the room that it leaves.
+-- How many jobs of each lane are due, and no lane counted beyond p_limit; with p_dispatched also those whose entries lie
+-- in a Redis that cannot be reached. Served by job_waiting_pending and job_waiting_dispatched.
+create or replace function fencepost._lanes_due(p_queue text, p_limit integer, p_dispatched boolean, p_now timestamptz)
+returns integer[]
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off
+as $$
+begin
+  return array(
+    select (select count(*) from (
+              select 1 from fencepost.job_waiting w
+              where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.lane = l
+                and w.dispatched_at is null and w.run_at <= p_now limit p_limit) pending)
+         + (select count(*) from (
+              select 1 from fencepost.job_waiting w
+              where p_dispatched and hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue
+                and w.lane = l and w.dispatched_at is not null limit p_limit) dispatched)
+    from generate_series(0, 3) l order by l);
+end $$;
+
+-- What job_dispatch does for every lane of a queue, at most p_limit of each: one round trip where there would be four, most of
+-- them for nothing. All lanes together stay inside the queue's rate, and share the room that it leaves.
 create or replace function fencepost.job_dispatch_lanes(p_queue text, p_limit integer, p_patience interval default '30 seconds')
 returns table (lane integer, job_id bigint)
 language plpgsql volatile security definer
@@ -223,13 +242,7 @@ declare
   v_parts integer[] := array[p_limit, p_limit, p_limit, p_limit];
 begin
   if v_room is not null and p_limit >= 0 then
-    v_parts := fencepost._lane_parts(v_room, array(
-      select (select count(*) from (
-        select 1 from fencepost.job_waiting w
-        where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.lane = l
-          and w.dispatched_at is null and w.run_at <= v_now
-        limit least(p_limit, v_room)) due)::integer
-      from generate_series(0, 3) l order by l), null);
+    v_parts := fencepost._lane_parts(v_room, fencepost._lanes_due(p_queue, least(p_limit, v_room), false, v_now), null);
   end if;
   for v_lane in 0 .. 3 loop
     return query select v_lane, d.job_id from fencepost.job_dispatch(p_queue, v_lane, v_parts[v_lane + 1], p_patience) d;

@@ -316,17 +316,13 @@ begin
   if v_limit = 0 then
     return;
   end if;
-  v_due := array(
-    select (select count(*) from (
-              select 1 from fencepost.job_waiting w
-              where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.lane = l
-                and w.dispatched_at is null and w.run_at <= v_now limit v_limit) pending)
-         + (select count(*) from (
-              select 1 from fencepost.job_waiting w
-              where p_dispatched and hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue
-                and w.lane = l and w.dispatched_at is not null limit v_limit) dispatched)
-    from generate_series(0, 3) l order by l);
-  v_parts := fencepost._lane_parts(v_limit, v_due, p_turn);
+  -- Most queues use one lane. Whether a lane has any is soon seen; how many matters only where several share the places.
+  v_due := fencepost._lanes_due(p_queue, 1, p_dispatched, v_now);
+  if (select count(*) from unnest(v_due) d where d > 0) > 1 then
+    v_parts := fencepost._lane_parts(v_limit, fencepost._lanes_due(p_queue, v_limit, p_dispatched, v_now), p_turn);
+  else
+    v_parts := array(select case when d > 0 then v_limit else 0 end from unnest(v_due) with ordinality u (d, place) order by place);
+  end if;
   for v_lane in 0 .. 3 loop
     if v_parts[v_lane + 1] > 0 then
       select * into v from fencepost._job_due(p_queue, v_lane, v_parts[v_lane + 1], p_dispatched, v_now);
