@@ -23,6 +23,7 @@ from fencepost.crashpoints import crash_point
 from fencepost.drive.lanes import LANES, stream_of
 from fencepost.drive.stream import FIELDS, Entry, Streams, is_missing_group
 from fencepost.jobs.drive_link import DRIVE_ERRORS, DriveLink
+from fencepost.jobs.horizon import Horizon
 from fencepost.jobs.job import Database
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.jobs.policy import ACKNOWLEDGED, INVALID_FIELD, LANE_SHARES, MISSING_FIELD
@@ -86,6 +87,7 @@ class Intake:
         self._drawn = 0
         self._is_dry = False
         self._claim_turns = count()
+        self._horizons = {queue: Horizon() for queue in queues}
         self._idle: set[str] = set()
         self._unclaimed: list[Entry] = []
         # A name that was used before may have entries; one that carries a boot id has none yet.
@@ -259,12 +261,22 @@ class Intake:
         crash_point("jobs.claim_next.before_commit")
         # What lies in a Redis that answers has an entry that somebody reads.
         alone = self._link.streams is None
+        horizon = self._horizons[queue]
         answers = await self._database.run(
-            kernel_job.claim_lanes(queue, self._owner, limit, dispatched=alone, turn=next(self._claim_turns))
+            kernel_job.claim_lanes(
+                queue,
+                self._owner,
+                limit,
+                dispatched=alone,
+                turn=next(self._claim_turns),
+                since=horizon.since(time.monotonic()),
+            )
         )
         crash_point("jobs.claim_next.after_commit")
         self._count(answers)
-        return [answer.running for answer in answers if answer.running is not None]
+        claimed = [answer.running for answer in answers if answer.running is not None]
+        horizon.claimed(claimed)
+        return claimed
 
     async def _find_own(self, streams: Streams, held: Callable[[], Iterable[Entry]]) -> list[Entry]:
         """After a loss of Redis, and at the start: what was delivered to this consumer and never arrived."""

@@ -352,6 +352,32 @@ def test_lanes_are_claimed_with_what_redis_held_when_it_is_gone(app: Caller, clo
     assert app.column(lanes, OWNER, True) == [driven]
 
 
+def test_who_knows_where_to_begin_passes_over_what_was_due_before(app: Caller, clock: Clock) -> None:
+    in_lanes(app, 1, 1)
+    clock.advance(10)
+    beginning = clock.now()
+    in_lanes(app, 1, 1)
+    lanes = "select lane from fencepost.job_claim_lanes('mail', %s, 10, p_since => %s)"
+
+    # Of the urgent lane nobody knows anything, so all of it is due.
+    assert Counter(app.column(lanes, OWNER, [None, beginning, None, None])) == {0: 2, 1: 1}
+    assert app.column(lanes, OWNER, [None, beginning, None, None]) == []
+    assert app.column(lanes, OWNER, None) == [1]
+
+
+def test_where_one_lane_alone_is_claimed_from_a_moment_on_its_older_jobs_stay(
+    app: Caller, clock: Clock
+) -> None:
+    in_lanes(app, 0, 2)
+    clock.advance(10)
+    beginning = clock.now()
+    in_lanes(app, 0, 3)
+    lanes = "select lane from fencepost.job_claim_lanes('mail', %s, %s, p_since => %s)"
+
+    assert app.column(lanes, OWNER, 10, [beginning] * 4) == [1, 1, 1]
+    assert app.column(lanes, OWNER, 10, None) == [1, 1]
+
+
 def test_lanes_of_a_paused_queue_are_left_alone(app: Caller) -> None:
     in_lanes(app, 1, 1, 1, 1)
     app.execute("select fencepost.queue_pause('mail', 'carol')")

@@ -65,6 +65,12 @@ JOBS = (
         plain(BATCH),
     ),
     HotCall(
+        "job_claim_lanes from a moment on",
+        "select * from fencepost.job_claim_lanes('hot', 'owner', %s, p_since => array_fill("
+        "clock_timestamp() - interval '1 year', array[4]))",
+        plain(BATCH),
+    ),
+    HotCall(
         "job_claim_lanes of dispatched jobs",
         "select * from fencepost.job_claim_lanes('queue-10', 'owner', 20, null, true)",
         plain(),

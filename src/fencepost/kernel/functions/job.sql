@@ -209,9 +209,11 @@ begin
 end $$;
 
 -- How many jobs of each lane are due, and no lane counted beyond p_limit; with p_dispatched also those whose entries lie
--- in a Redis that cannot be reached. Served by job_waiting_pending and job_waiting_dispatched.
-create or replace function fencepost._lanes_due(p_queue text, p_limit integer, p_dispatched boolean, p_now timestamptz)
-returns integer[]
+-- in a Redis that cannot be reached. None of those that were due before p_since, if it is there for a lane. Served by
+-- job_waiting_pending and job_waiting_dispatched.
+create or replace function fencepost._lanes_due(
+  p_queue text, p_limit integer, p_dispatched boolean, p_now timestamptz, p_since timestamptz[]
+) returns integer[]
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off
 as $$
@@ -220,7 +222,8 @@ begin
     select (select count(*) from (
               select 1 from fencepost.job_waiting w
               where hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue and w.lane = l
-                and w.dispatched_at is null and w.run_at <= p_now limit p_limit) pending)
+                and w.dispatched_at is null and w.run_at <= p_now and w.run_at >= coalesce(p_since[l + 1], '-infinity')
+              limit p_limit) pending)
          + (select count(*) from (
               select 1 from fencepost.job_waiting w
               where p_dispatched and hashtext(w.queue) = hashtext(p_queue) and w.queue = p_queue
@@ -242,7 +245,7 @@ declare
   v_parts integer[] := array[p_limit, p_limit, p_limit, p_limit];
 begin
   if v_room is not null and p_limit >= 0 then
-    v_parts := fencepost._lane_parts(v_room, fencepost._lanes_due(p_queue, least(p_limit, v_room), false, v_now), null);
+    v_parts := fencepost._lane_parts(v_room, fencepost._lanes_due(p_queue, least(p_limit, v_room), false, v_now, null), null);
   end if;
   for v_lane in 0 .. 3 loop
     return query select v_lane, d.job_id from fencepost.job_dispatch(p_queue, v_lane, v_parts[v_lane + 1], p_patience) d;

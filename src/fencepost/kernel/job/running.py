@@ -164,13 +164,14 @@ def claim_lanes(
     lease_seconds: float | None = None,
     dispatched: bool = False,
     turn: int | None = None,
+    since: Sequence[datetime | None] | None = None,
 ) -> Call[list[ClaimAnswer]]:
     """The same for all lanes of a queue, which share the places. Whoever asks often counts his turns, and no
-    lane is left out for long."""
+    lane is left out for long. What was due `since` a moment of its lane, and nothing of before."""
     return Call(
         "select job_id, attempt, tries, queue, lane, kind, payload::text, headers::text, lease, expires_at,"
         " submitted_at, outcome, refusal from fencepost.job_claim_lanes"
-        "(%s::text, %s::text, %s::integer, %s::interval, %s::boolean, %s::bigint)",
+        "(%s::text, %s::text, %s::integer, %s::interval, %s::boolean, %s::bigint, %s::timestamptz[])",
         (
             text("queue", queue),
             text("owner", owner),
@@ -178,6 +179,7 @@ def claim_lanes(
             optional_duration("lease", lease_seconds),
             dispatched,
             turn,
+            None if since is None else list(since),
         ),
         _claim_answers,
     )
