@@ -55,13 +55,20 @@ def throughput(contestant: Contestant, kind: str, length: Length) -> Throughput:
 def by_turns(contestants: Sequence[Contestant], kind: str, length: Length) -> list[Throughput]:
     """The same of several, a round of one after a round of another, each with a worker of its own.
 
-    A machine that others use is another machine a minute later: so everybody has a bit of each.
+    A machine that others use is another machine a minute later: so everybody has a bit of each. Nobody always
+    follows the same neighbour, and nobody works while the server clears up behind one: each finds its own
+    database cleared up, however many jobs it has done there.
     """
     single = replace(length, rounds=1)
-    turns = [[throughput(one, kind, single) for one in contestants] for _ in range(length.rounds)]
+    turns: list[list[Throughput]] = [[] for _ in contestants]
+    for first in range(length.rounds):
+        for place in range(len(contestants)):
+            which = (first + place) % len(contestants)
+            contestants[which].clear_up()
+            turns[which].append(throughput(contestants[which], kind, single))
     return [
         Throughput(median(turn.jobs_per_second for turn in own), median(turn.commits_per_job for turn in own))
-        for own in zip(*turns, strict=True)
+        for own in turns
     ]
 
 

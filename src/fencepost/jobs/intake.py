@@ -15,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 
@@ -84,6 +85,7 @@ class Intake:
         self.drew = False
         """Whether we have drawn: until the worker has seen that we do not any more."""
         self._draws_until = 0.0
+        self._drawers = 0
         self._drawn = 0
         self._is_dry = False
         self._claim_turns = count()
@@ -101,7 +103,22 @@ class Intake:
     @property
     def draws(self) -> bool:
         """Whether so much comes that we claim it where it lies."""
-        return time.monotonic() < self._draws_until
+        return self._drawers > 0 or time.monotonic() < self._draws_until
+
+    @contextmanager
+    def drawing_on(self) -> Generator[None]:
+        """Whoever draws still does behind the block, for as long as before it: that he waits inside, for an
+        answer or for room, says nothing about how much comes."""
+        if not self.draws:
+            yield
+            return
+        began = time.monotonic()
+        self._drawers += 1
+        try:
+            yield
+        finally:
+            self._drawers -= 1
+            self._draws_until += time.monotonic() - began
 
     async def read(self, free: int, held: Callable[[], Iterable[Entry]]) -> list[Entry]:
         """Entries for up to `free` jobs; waits a while for the first, and hardly while we draw. None of those
@@ -148,7 +165,8 @@ class Intake:
         asked_at = time.monotonic()
         claimed: list[kernel_job.Running] = []
         try:
-            await self._claim_by_turns(limit, claimed)
+            with self.drawing_on():
+                await self._claim_by_turns(limit, claimed)
         except Exception as error:
             self._metrics.claims.labels(status="error", reason="db_error").inc()
             if not claimed:

@@ -167,7 +167,8 @@ class Worker:
             self._room.clear()
             self._called.clear()
             if self._free() <= 0:
-                await self._room.wait()
+                with self._intake.drawing_on():
+                    await self._room.wait()
                 continue
             try:
                 found = await self._take()

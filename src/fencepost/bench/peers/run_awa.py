@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from awa import AsyncClient
 from handlers import AsyncHandlers
-from runner import Order, play
+from runner import Order, by_batches, play
 
 QUEUE = "bench"
 BYSTANDER = "bystander"
@@ -112,10 +112,11 @@ class AwaClient:
 
     async def submit_many(self, kind: str, count: int) -> None:
         make = KINDS[kind]
-        for first in range(0, count, BATCH):
-            await self._client.enqueue_many_copy(
-                [make() for _ in range(min(BATCH, count - first))], queue=QUEUE
-            )
+
+        async def submit(size: int) -> None:
+            await self._client.enqueue_many_copy([make() for _ in range(size)], queue=QUEUE)
+
+        await by_batches(submit, count, BATCH)
 
     async def submit(self, kind: str, at: float) -> None:
         await self._client.insert(KINDS[kind](at), queue=QUEUE)

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import psycopg
 from handlers import WRITE, AsyncHandlers
 from redis.asyncio import Redis
-from runner import Order, play, run_until_told
+from runner import Order, by_batches, play, run_until_told
 
 from fencepost.collector import spare_the_collector
 from fencepost.drive.lanes import NORMAL, stream_of
@@ -111,18 +111,17 @@ class OurClient:
         self._order = order
 
     async def submit_many(self, kind: str, count: int) -> None:
-        handler = self._jobs[kind]
-        payload = handler.payload()
-        for first in range(0, count, BATCH):
+        payload = self._jobs[kind].payload()
+
+        async def submit(size: int) -> None:
             async with self._fp.transaction() as tx:
                 await tx.run(
                     kernel_job.submit_many(
-                        QUEUE,
-                        kind,
-                        [payload] * min(BATCH, count - first),
-                        lease_seconds=self._order.lease_seconds,
+                        QUEUE, kind, [payload] * size, lease_seconds=self._order.lease_seconds
                     )
                 )
+
+        await by_batches(submit, count, BATCH)
 
     async def submit(self, kind: str, at: float) -> None:
         arguments = {"at": at} if kind == "timed" else {}

@@ -15,7 +15,7 @@ import asyncpg
 import uvloop
 from handlers import AsyncHandlers
 from pgqueuer import AsyncpgPoolDriver, PgQueuer, Queries
-from runner import Order, play, run_until_told
+from runner import Order, by_batches, play, run_until_told
 
 BATCH = 500
 
@@ -73,9 +73,10 @@ class PgqueuerClient:
         self._queries = Queries(AsyncpgPoolDriver(pool))
 
     async def submit_many(self, kind: str, count: int) -> None:
-        for first in range(0, count, BATCH):
-            size = min(BATCH, count - first)
+        async def submit(size: int) -> None:
             await self._queries.enqueue([kind] * size, [b"{}"] * size, [0] * size)
+
+        await by_batches(submit, count, BATCH)
 
     async def submit(self, kind: str, at: float) -> None:
         await self._queries.enqueue(kind, json.dumps({"at": at}).encode())

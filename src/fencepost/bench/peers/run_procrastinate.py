@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 from handlers import AsyncHandlers
 from procrastinate import App, PsycopgConnector
-from runner import Order, play, run_until_told
+from runner import Order, by_batches, play, run_until_told
 
 BATCH = 500
 CONCURRENCY = 100
@@ -59,10 +59,10 @@ class ProcrastinateClient:
         self._app = app
 
     async def submit_many(self, kind: str, count: int) -> None:
-        for first in range(0, count, BATCH):
-            await self._app.configure_task(kind, queue=QUEUE).batch_defer_async(
-                *[{} for _ in range(min(BATCH, count - first))]
-            )
+        async def submit(size: int) -> None:
+            await self._app.configure_task(kind, queue=QUEUE).batch_defer_async(*[{} for _ in range(size)])
+
+        await by_batches(submit, count, BATCH)
 
     async def submit(self, kind: str, at: float) -> None:
         arguments = {"at": at} if kind == "timed" else {}

@@ -10,7 +10,7 @@ import asyncio
 from contextlib import asynccontextmanager
 
 from handlers import AsyncHandlers
-from runner import Order, play, run_until_told
+from runner import Order, by_batches, play, run_until_told
 from streaq import Worker
 
 BATCH = 500
@@ -54,10 +54,10 @@ class StreaqClient:
         self._order = order
 
     async def submit_many(self, kind: str, count: int) -> None:
-        for first in range(0, count, BATCH):
-            await self._worker.enqueue_many(
-                [self._tasks[kind].enqueue() for _ in range(min(BATCH, count - first))]
-            )
+        async def submit(size: int) -> None:
+            await self._worker.enqueue_many([self._tasks[kind].enqueue() for _ in range(size)])
+
+        await by_batches(submit, count, BATCH)
 
     async def submit(self, kind: str, at: float) -> None:
         task = self._tasks[kind].enqueue(*((at,) if kind == "timed" else ()))

@@ -43,7 +43,6 @@ class Order:
     seconds: float = 0
     deadline_seconds: float = 120
     lease_seconds: int = 60
-    submitters: int = 1
 
 
 class Client(Protocol):
@@ -183,6 +182,17 @@ async def _until(met: Callable[[], bool], deadline: float) -> None:
         if time.monotonic() > deadline:
             raise TimeoutError("the workers have not handled every job in time")
         await asyncio.sleep(POLL_SECONDS)
+
+
+async def by_batches(submit: Callable[[int], Awaitable[None]], count: int, batch: int) -> None:
+    """So many in batches, two of them under way: while one waits for the disk the next is written."""
+    sizes = iter([min(batch, count - first) for first in range(0, count, batch)])
+
+    async def submit_some() -> None:
+        for size in sizes:
+            await submit(size)
+
+    await asyncio.gather(submit_some(), submit_some())
 
 
 async def run_until_told(work: Awaitable[Any], stop: Callable[[], Any] | None = None) -> None:
