@@ -95,7 +95,7 @@ def torture(
     from fencepost.torture.schedule import unavailable  # noqa: PLC0415
 
     wanted = _goal(goal)
-    plan, disk = _plan(
+    plan, disk, faketime = _plan(
         seed,
         _seconds(minutes, seconds, math.inf if wanted else 60.0),
         _names(faults) or (wanted.faults if wanted else ()),
@@ -116,7 +116,7 @@ def torture(
         )
         if math.isinf(plan.seconds):
             plan = replace(plan, enough=score.enough())
-    outcome = _run(plan, disk)
+    outcome = _run(plan, disk, faketime)
     facts = facts_of(outcome, unavailable(plan.kinds), goal)
     page = write(facts, Settings.load().data_directory / "torture", report)
     if result is not None and score and is_part:
@@ -137,11 +137,12 @@ def _plan(
     systems: Sequence[str],
     points: Sequence[str],
     settings: Mapping[str, str],
-) -> tuple[Plan, Disk | None]:
+) -> tuple[Plan, Disk | None, Path | None]:
     from fencepost.torture.disk import choose_disk  # noqa: PLC0415
     from fencepost.torture.ordeal import Plan  # noqa: PLC0415
     from fencepost.torture.schedule import chosen_kinds  # noqa: PLC0415
     from fencepost.torture.systems import PLACES, system_of  # noqa: PLC0415
+    from fencepost.torture.wall_clocks import choose_clocks  # noqa: PLC0415
 
     # As `python -m` does: what lies in this directory can be imported, by the nursery too.
     sys.path.insert(0, str(Path.cwd()))
@@ -159,7 +160,8 @@ def _plan(
             ExitCode.USAGE,
         )
     disk, kinds = choose_disk(kinds, seconds)
-    return Plan(seed, seconds, names, kinds, points, server_settings=settings), disk
+    faketime, kinds = choose_clocks(kinds)
+    return Plan(seed, seconds, names, kinds, points, server_settings=settings), disk, faketime
 
 
 def _goal(name: str | None) -> Goal | None:
@@ -191,7 +193,7 @@ def _score(goal: str, result: Path | None, seed: int, *, is_part: bool) -> Score
     return score
 
 
-def _run(plan: Plan, disk: Disk | None) -> Outcome:
+def _run(plan: Plan, disk: Disk | None, faketime: Path | None) -> Outcome:
     from rich.console import Console  # noqa: PLC0415
 
     from fencepost.torture.ordeal import Ordeal  # noqa: PLC0415
@@ -200,7 +202,7 @@ def _run(plan: Plan, disk: Disk | None) -> Outcome:
     length = f"for {plan.seconds:g} s" if math.isfinite(plan.seconds) else "until the goal is reached"
     remark(f"Torture of {', '.join(plan.systems)} {length}, seed {plan.seed}.")
     with live_screen(plan, Console(stderr=True)) as watch:
-        return Ordeal(plan, disk, watch).run()
+        return Ordeal(plan, disk, faketime, watch).run()
 
 
 def _tell(outcome: Outcome, page: Path) -> None:

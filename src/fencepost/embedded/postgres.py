@@ -34,7 +34,8 @@ class PostgresServer(EmbeddedServer):
     """One PostgreSQL server in one directory, with a new data directory at the first start.
 
     `settings` are server settings by name; they win over postgresql.conf. `cache` is where the result of
-    initdb is kept for the next new data directory.
+    initdb is kept for the next new data directory. `environment` is what the server's processes see beside
+    what every server sees.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class PostgresServer(EmbeddedServer):
         binary: Found | None = None,
         identity: Identity | None = None,
         cache: Path | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(directory, socket_name=f".s.PGSQL.{PORT}", ephemeral=ephemeral)
         self.binary = binary or find_postgres()
@@ -53,6 +55,7 @@ class PostgresServer(EmbeddedServer):
         self._data = self.directory / "data"
         self._identity = identity
         self._cache = cache or cluster.default_cache()
+        self._environment = environment or {}
 
     def url(self, database: str = "postgres", user: str = cluster.SUPERUSER) -> str:
         host = quote(str(self._home.sockets), safe="")
@@ -78,6 +81,7 @@ class PostgresServer(EmbeddedServer):
             farewell=FAREWELL,
             sweep=self._stray_paths(),
             lock=self._home.lock,
+            environment=self._environment,
         )
 
     def _take_identity(self) -> Identity:

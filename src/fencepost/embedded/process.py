@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fencepost.embedded import keeper
@@ -31,6 +31,8 @@ class Plan:
     """What the keeper removes when we are killed and cannot."""
     lock: int | None = None
     """A descriptor for the server to hold as long as any of its processes lives."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What it sees beside what every server sees."""
 
 
 class KeptProcess:
@@ -53,7 +55,7 @@ class KeptProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=_environment(os.environ),
+                env={**_environment(os.environ), **plan.environment},
                 cwd="/",
                 pass_fds=() if plan.lock is None else (plan.lock,),
                 # A Ctrl-C in our terminal is for us; we then stop the server when its users are done.

@@ -21,6 +21,7 @@ from fencepost.torture.ordeal import Ordeal, Outcome, Plan
 from fencepost.torture.schedule import chosen_kinds
 from fencepost.torture.stage import Account, Errand, Stage, System
 from fencepost.torture.verdict import Floors
+from fencepost.torture.wall_clocks import choose_clocks
 
 __all__ = [
     "PATIENT",
@@ -58,8 +59,8 @@ def torment(
 
     A run below the floors has proved nothing, and a test that passed on it would say that it had.
     """
-    kinds = [kind for kind in chosen_kinds(faults) if kind != "disk-full"]
-    outcome = Ordeal(Plan(seed, seconds, systems, kinds, floors=floors)).run()
+    faketime, kinds = choose_clocks([kind for kind in chosen_kinds(faults) if kind != "disk-full"])
+    outcome = Ordeal(Plan(seed, seconds, systems, kinds, floors=floors), faketime=faketime).run()
     found = outcome.judgement.breaches
     if found:
         shown = "\n".join(f"  {system}: {breach}" for system, breach in found[:BREACHES_SHOWN])

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from pathlib import Path
@@ -67,8 +67,15 @@ class Crew:
     """
 
     def __init__(
-        self, log: Path, systems: Sequence[str], *, nursery: str = NURSERY, arguments: Sequence[str] = ()
+        self,
+        log: Path,
+        systems: Sequence[str],
+        *,
+        nursery: str = NURSERY,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        """`environment` is what every process sees beside ours."""
         self.places: dict[tuple[str, int], Process] = {}
         self.on_crash: Callable[[Process, str], None] = lambda process, point: None
         self.on_stall: Callable[[Process, str], None] = lambda process, point: None
@@ -87,7 +94,12 @@ class Crew:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1"},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(sys.path),
+                "PYTHONUNBUFFERED": "1",
+                **(environment or {}),
+            },
         )
         self._reader = threading.Thread(target=self._read, name="torture-crew", daemon=True)
 

@@ -7,11 +7,9 @@ and is not counted: only what happened makes a run hard.
 from __future__ import annotations
 
 import signal
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fencepost.embedded import EmbeddedError
 from fencepost.embedded.deadline import Deadline
@@ -21,51 +19,22 @@ from fencepost.torture.crew import Crew, Process
 from fencepost.torture.ground import Ground
 from fencepost.torture.schedule import Blow
 from fencepost.torture.stage import Stage
+from fencepost.torture.tally import Tally
+from fencepost.torture.wall_clocks import put
 
 DELAY_SECONDS = 0.2
+ASTRAY_SECONDS = 3600.0
+"""How far the clock of a node goes wrong for each lease period of its blow: by hours, as wrong clocks do."""
 REORDER_SECONDS = 0.3
 HEAL_AGAIN_SECONDS = 0.5
 HEAL_SECONDS_MAX = 180.0
 TROUBLE = (EmbeddedError, OSError, TimeoutError)
-BLOWS_MAX = 2000
-"""So many are kept for the report; a run of hours has a million."""
 ORDER_LEASES = 3
 """How long a process has to come to the place where it was told to end; then it may get another order."""
 AHEAD_MAX = 2.0
 """So many more hits than the mean the points of one system may have, where all are to be hit often."""
 RARE = 3
 """Out of so many points that were hit least one is chosen, where all are to be hit often."""
-
-
-@dataclass(frozen=True)
-class Struck:
-    """One blow that was struck, for the report."""
-
-    at: float
-    blow: Blow
-
-
-@dataclass
-class Tally:
-    """What was struck and what hit, from any thread."""
-
-    struck: Counter[str] = field(default_factory=Counter[str])
-    hit: Counter[str] = field(default_factory=Counter[str])
-    points: Counter[str] = field(default_factory=Counter[str])
-    blows: list[Struck] = field(default_factory=list[Struck])
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def strike(self, blow: Blow, at: float) -> None:
-        with self._lock:
-            self.struck[blow.kind] += 1
-            if len(self.blows) < BLOWS_MAX:
-                self.blows.append(Struck(at, blow))
-
-    def count(self, kind: str, point: str = "") -> None:
-        with self._lock:
-            self.hit[kind] += 1
-            if point:
-                self.points[point] += 1
 
 
 @dataclass
@@ -114,6 +83,8 @@ class Faults:
             "net-lost-commit": self._lose_commit,
             "net-reorder": self._reorder,
             "clock-jump": self._jump,
+            "node-clock-jump": self._jump_node,
+            "postgres-clock-jump": self._jump_postgres,
             "disk-full": self._fill_disk,
             "power-cut": self._cut_power,
             "restore": self._restore,
@@ -340,13 +311,33 @@ class Faults:
     # Clock and disk.
 
     def _jump(self, blow: Blow) -> bool:
-        """Forward past every lease, or back a little: both by the database's clock."""
-        stage = self._stage(blow)
-        leases = blow.leases if blow.nth < 5 else -0.5 * blow.leases
+        """Forward past every lease, or back a little: both by the clock of one system's database."""
         if self._postgres_is_away:
             return False
-        stage.clock.advance(leases * stage.lease_seconds)
+        self._stage(blow).clock.advance(self._leap_seconds(blow))
         return True
+
+    def _jump_postgres(self, blow: Blow) -> bool:
+        """The same by the clock of the whole server, its timeouts and its log."""
+        if self._postgres_is_away:
+            return False
+        stage, seconds = self._stage(blow), self._leap_seconds(blow)
+        before = stage.value("select clock_timestamp()")
+        self._ground.jump(seconds)
+        moved = (stage.value("select clock_timestamp()") - before).total_seconds()
+        return bool(moved >= seconds if seconds > 0 else moved < 0)
+
+    def _jump_node(self, blow: Blow) -> bool:
+        """By hours, and it stays so: nothing that a node does may depend on what its own clock says."""
+        clock = self._stage(blow).clock_of(blow.place)
+        if not clock.exists():
+            return False
+        put(clock, blow.leases * (ASTRAY_SECONDS if blow.nth < 5 else -ASTRAY_SECONDS))
+        return self._victim(blow).is_alive
+
+    def _leap_seconds(self, blow: Blow) -> float:
+        leases = blow.leases if blow.nth < 5 else -0.5 * blow.leases
+        return leases * self._stage(blow).lease_seconds
 
     def _fill_disk(self, blow: Blow) -> bool:
         if self._ground.disk is None:

@@ -17,6 +17,7 @@ from fencepost.kernel.migrate import migrate
 from fencepost.testing import Clock, Proxy
 from fencepost.torture.disk import Disk
 from fencepost.torture.stage import Stage
+from fencepost.torture.wall_clocks import environment, put
 
 TEMPLATE = "torture_template"
 SETTINGS: dict[str, str | int] = {
@@ -46,10 +47,14 @@ class Ground:
         server_settings: Mapping[str, str | int],
         disk: Disk | None,
         wired: bool = True,
+        faketime: Path | None = None,
     ) -> None:
-        """Without `wired` nobody comes through a proxy, and no fault of the network can be struck."""
+        """Without `wired` nobody comes through a proxy, and no fault of the network can be struck. With
+        `faketime` the wall clock of PostgreSQL can jump, which every system then has to bear."""
         self.directory = Path(tempfile.mkdtemp(prefix="fencepost-torture-"))
         self.disk = disk
+        self._faketime = faketime
+        self._ahead_seconds = 0.0
         self._systems = systems
         self._seed = seed
         self._lease_seconds = lease_seconds
@@ -71,11 +76,28 @@ class Ground:
     ) -> None:
         self._open.close()
 
+    def jump(self, seconds: float) -> None:
+        """PostgreSQL's own clock, from where it stands; nothing happens where it cannot jump."""
+        self._ahead_seconds += seconds
+        put(self._clock, self._ahead_seconds)
+
+    @property
+    def _clock(self) -> Path:
+        # Not on the disk that can be full, and on the way to it, where whoever the server is may pass.
+        return self.directory / "clock"
+
     def _start(self) -> None:
         place = self.directory / "postgres"
         if self.disk is not None:
             self._open.enter_context(self.disk.mounted(place))
-        self.postgres = self._open.enter_context(PostgresServer(place / "server", settings=self._settings))
+        put(self._clock, 0)
+        self.postgres = self._open.enter_context(
+            PostgresServer(
+                place / "server",
+                settings=self._settings,
+                environment=environment(self._faketime, self._clock) if self._faketime else {},
+            )
+        )
         self.valkey = self._open.enter_context(ValkeyServer(self.directory / "valkey"))
         self._open.callback(self._end_servers)
         template = Database(self.postgres, TEMPLATE)

@@ -35,6 +35,7 @@ from fencepost import crashpoints
 from fencepost.testing.child_main import die_with
 from fencepost.torture.stage import Errand
 from fencepost.torture.systems import system_of
+from fencepost.torture.wall_clocks import go_by
 
 CHUNK_BYTES = 65536
 TELL_WHERE = signal.SIGUSR1
@@ -181,6 +182,7 @@ def _live(parent: int, errand: Errand, slot: Slot) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         faulthandler.register(TELL_WHERE, file=sys.stderr)
         die_with(parent)
+        go_by(errand.clock)
         # What a service prints must not look like an event.
         os.dup2(2, 1)
         with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - A descriptor is wanted.

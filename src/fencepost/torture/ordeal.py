@@ -17,17 +17,19 @@ from fencepost.embedded.deadline import Deadline
 from fencepost.testing import Breach
 from fencepost.torture.crew import NURSERY, Crew, Process
 from fencepost.torture.disk import Disk
-from fencepost.torture.faults import Faults, Tally
+from fencepost.torture.faults import Faults
 from fencepost.torture.feeder import Feeder
 from fencepost.torture.ground import Ground
 from fencepost.torture.lane import TICK_SECONDS, Lane
 from fencepost.torture.machine_time import MachineTime
 from fencepost.torture.pace import Pace
 from fencepost.torture.part import Part
-from fencepost.torture.schedule import FAMILIES, abreast, schedule
+from fencepost.torture.schedule import FAMILIES, NODE_CLOCK, POSTGRES_CLOCK, abreast, schedule
 from fencepost.torture.stage import LEASE_SECONDS, Account, Errand, Stage
 from fencepost.torture.systems import system_of
+from fencepost.torture.tally import Tally
 from fencepost.torture.verdict import Floors, Hardness, Judgement, judge
+from fencepost.torture.wall_clocks import environment, put
 
 FIRST_EFFECT_SECONDS = 120.0
 FAREWELL_SECONDS = 60.0
@@ -101,6 +103,8 @@ class Ordeal:
 
     plan: Plan
     disk: Disk | None = None
+    faketime: Path | None = None
+    """The library by which wall clocks jump."""
     watch: Callable[[Moment, Tally], None] = lambda moment, tally: None
     moments: list[Moment] = field(default_factory=list[Moment])
 
@@ -115,6 +119,8 @@ class Ordeal:
                     server_settings=plan.server_settings,
                     disk=self.disk,
                     wired=not THROUGH_A_WIRE.isdisjoint(plan.kinds),
+                    # A server that reads a file at each look at the clock is slow: only where it may jump.
+                    faketime=self.faketime if self._servers_clock_jumps() else None,
                 )
             )
             parts = stack.enter_context(self._opened(ground))
@@ -124,9 +130,25 @@ class Ordeal:
                     plan.systems,
                     nursery=plan.nursery,
                     arguments=plan.nursery_arguments,
+                    environment=self._clocks(ground, parts),
                 )
             )
             return _Run(self, ground, crew, parts).through()
+
+    def _servers_clock_jumps(self) -> bool:
+        all_bear_it = all(system_of(name).bears_clock_jumps for name in self.plan.systems)
+        return POSTGRES_CLOCK in self.plan.kinds and all_bear_it
+
+    def _clocks(self, ground: Ground, parts: Sequence[Part]) -> Mapping[str, str]:
+        """A wall clock for each place, where they can jump, and what the processes must see to go by them."""
+        if self.faketime is None or NODE_CLOCK not in self.plan.kinds:
+            return {}
+        right = ground.directory / "right-clock"
+        put(right, 0)
+        for part in parts:
+            for place in range(part.system.processes):
+                put(part.stage.clock_of(place), 0)
+        return environment(self.faketime, right)
 
     @contextmanager
     def _opened(self, ground: Ground) -> Generator[list[Part]]:

@@ -49,6 +49,7 @@ class Part:
             str(self.stage.chronicle.path),
             self.stage.lease_seconds,
             self.more,
+            str(self.stage.clock_of(place)),
         )
 
 

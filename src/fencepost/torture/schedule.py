@@ -25,7 +25,7 @@ FAMILIES: Mapping[str, Mapping[str, int]] = {
         "net-lost-commit": 2,
         "net-reorder": 2,
     },
-    "clock": {"clock-jump": 2},
+    "clock": {"clock-jump": 2, "node-clock-jump": 2, "postgres-clock-jump": 1},
     "disk": {"disk-full": 1},
     "power": {"power-cut": 1},
     "backup": {"restore": 1},
@@ -34,6 +34,7 @@ FAMILIES: Mapping[str, Mapping[str, int]] = {
 # slow; the other loses commits, so that no answer of before it has to hold.
 BY_NAME_ONLY = ("power-cut", "restore")
 KINDS: Mapping[str, int] = {kind: weight for kinds in FAMILIES.values() for kind, weight in kinds.items()}
+NODE_CLOCK, POSTGRES_CLOCK = "node-clock-jump", "postgres-clock-jump"
 NTHS = (1, 1, 2, 3, 5, 10)
 
 
@@ -97,7 +98,7 @@ def schedule(
     # One draw is one draw whatever it is used for, so that a new system moves nothing but its own blows.
     chance = random.Random(seed)  # noqa: S311 - Repeatable, no secret.
     # What nobody of the cast can suffer never comes.
-    possible = [kind for kind in kinds if any(_bears(role, kind) for role in roles)]
+    possible = [kind for kind in kinds if _is_borne(kind, roles)]
     often = [weights.get(kind, KINDS[kind]) for kind in possible]
     # A short run has met every kind too.
     first = chance.sample(possible, len(possible))
@@ -134,7 +135,16 @@ def abreast(kinds: Sequence[str]) -> list[list[str]]:
 AT_EITHER = {"net-delay", "net-cut", "net-half-open", "net-refuse", "net-lost-reply", "net-reorder"}
 
 
+def _is_borne(kind: str, roles: Sequence[Role]) -> bool:
+    """PostgreSQL's own clock is everybody's; all else befalls one of them."""
+    borne = [_bears(role, kind) for role in roles]
+    return all(borne) if kind == POSTGRES_CLOCK else any(borne)
+
+
 def _bears(role: Role, kind: str) -> bool:
+    if kind == NODE_CLOCK:
+        # Nobody asks a node what time it is.
+        return True
     if kind in FAMILIES["clock"]:
         return role.bears_clock_jumps
     if kind in FAMILIES["backup"]:
@@ -146,9 +156,17 @@ def _bears(role: Role, kind: str) -> bool:
 
 def unavailable(kinds: Sequence[str]) -> dict[str, str]:
     """What a torture with these faults leaves out, with the reason."""
-    missing = {
-        "clocks of single nodes": "what jumps is the database's clock, by which every lease is judged",
-    }
+    missing: dict[str, str] = {}
+    if NODE_CLOCK not in kinds:
+        missing["clocks of nodes"] = (
+            "they jump by libfaketime, and this machine has none that works with its Python "
+            "(pip install libfaketime), or they were not asked for"
+        )
+    if POSTGRES_CLOCK not in kinds:
+        missing["PostgreSQL's own clock"] = (
+            "as the clocks of nodes, and only where every system bears it; "
+            "the clock by which leases are judged jumps for one system (clock-jump)"
+        )
     if "power-cut" not in kinds:
         missing["power-cut"] = (
             "it is slow, and so only done when asked for (--faults power); "

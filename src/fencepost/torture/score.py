@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from fencepost.torture.faults import Tally
 from fencepost.torture.goals import Goal, Size, Yield
+from fencepost.torture.tally import Tally
 from fencepost.torture.verdict import Verdict
 
 Run = Mapping[str, Any]

@@ -11,8 +11,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fencepost.torture.faults import Tally
 from fencepost.torture.ordeal import Moment, Plan
+from fencepost.torture.tally import Tally
 
 Watch = Callable[[Moment, Tally], None]
 

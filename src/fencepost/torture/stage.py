@@ -38,6 +38,8 @@ class Errand:
     chronicle: str
     lease_seconds: float
     more: Mapping[str, Any]
+    clock: str = ""
+    """The file of the wall clock that the process goes by; none for the machine's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,10 @@ class Stage:
         except (psycopg.OperationalError, psycopg.InterfaceError):
             asker.close()
             raise
+
+    def clock_of(self, place: int) -> Path:
+        """The file of the wall clock of whoever is at that place, where those can jump."""
+        return self.directory / f"clock-{place}"
 
     def hang_up(self) -> None:
         """Nobody asks any more."""

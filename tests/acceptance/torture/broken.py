@@ -1,7 +1,8 @@
-"""Systems of somebody's own: one that loses an effect, and one that leaves everything lying about."""
+"""Systems of somebody's own: each breaks a promise, or the run, in a way of its own."""
 
 import signal
 import threading
+import time
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,3 +114,45 @@ class GivesUp(Forgetful):
         if turn > 20:
             raise RuntimeError("nobody answers")
         super().ask(stage, turn)
+
+
+TAKE = "update wish set taken_until = %(until)s where taken_until < %(now)s returning id"
+DONE = "insert into effect values (%(id)s)"
+
+
+class GoesByItsWatch(Forgetful):
+    """Who judges by his own clock that another has had a wish for long enough, and does it again."""
+
+    name = "goes-by-its-watch"
+    processes = 2
+
+    @contextmanager
+    def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
+        with stage.database.connect_admin() as admin:
+            admin.execute("create table wish (id int, taken_until float8 default 0)")
+            admin.execute("create table effect (id int)")
+            admin.execute("grant select, insert, update on wish, effect to fencepost_app")
+        yield {}
+
+    def serve(self, errand: Errand) -> None:
+        stop = until_told_to_end()
+        with psycopg.connect(errand.database_url, autocommit=True) as connection:
+            while not stop.wait(0.01):
+                times = {"now": time.time(), "until": time.time() + 600}
+                for (wish,) in connection.execute(TAKE, times).fetchall():
+                    connection.execute(DONE, {"id": wish})
+
+    def ask(self, stage: Stage, turn: int) -> None:
+        super().ask(stage, turn)
+        with stage.asking() as connection:
+            connection.execute("insert into wish values (%s)", (turn,))
+
+    def account(self, stage: Stage) -> Account:
+        return Account(stage.value("select count(*) from wish"), stage.value("select count(*) from effect"))
+
+    def judge(self, stage: Stage) -> Iterable[Breach]:
+        asked, done = (
+            [str(number) for (number,) in stage.rows(rows)]
+            for rows in ("select id from wish", "select id from effect")
+        )
+        return exactly_once(asked, done)

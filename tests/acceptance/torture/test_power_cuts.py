@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fencepost.torture.disk import choose_disk
-from fencepost.torture.faults import Tally
 from fencepost.torture.ordeal import Ordeal, Outcome, Plan
 from fencepost.torture.stage import Stage
+from fencepost.torture.tally import Tally
 
 pytestmark = [
     pytest.mark.timeout(600),

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from fencepost.torture import backup
-from fencepost.torture.faults import Tally
 from fencepost.torture.ordeal import Ordeal, Outcome, Plan
+from fencepost.torture.tally import Tally
 
 
 def run(

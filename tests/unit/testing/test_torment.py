@@ -4,8 +4,8 @@ import pytest
 
 from fencepost.testing import Breach, HistoryBroken
 from fencepost.testing.torture import Floors, RunTooEasy, torment
-from fencepost.torture.faults import Tally
 from fencepost.torture.ordeal import Ordeal, Outcome
+from fencepost.torture.tally import Tally
 from fencepost.torture.verdict import Hardness, judge
 
 EASY = Hardness(10.0, {"shop": 100}, hits=0, ambiguous=0)

@@ -4,10 +4,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from fencepost.torture.crew import Crew, Process
-from fencepost.torture.faults import AHEAD_MAX, Faults, Tally
+from fencepost.torture.faults import AHEAD_MAX, Faults
 from fencepost.torture.ground import Ground
 from fencepost.torture.schedule import Blow
 from fencepost.torture.stage import Errand
+from fencepost.torture.tally import Tally
 
 POINTS = {"jobs": ["a", "b", "c"], "flows": ["d"]}
 

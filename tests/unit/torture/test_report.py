@@ -10,12 +10,12 @@ from typing import Any
 
 from fencepost.console.reports import read_reports
 from fencepost.testing import Breach
-from fencepost.torture.faults import Tally
 from fencepost.torture.goals import GOALS
 from fencepost.torture.ordeal import Moment, Outcome, Plan
 from fencepost.torture.report import facts_of, keep, replay_command, write
 from fencepost.torture.schedule import Role, chosen_kinds, schedule
 from fencepost.torture.systems import BULK, PLACES
+from fencepost.torture.tally import Tally
 from fencepost.torture.verdict import Hardness, judge
 
 HARDNESS = Hardness(10.0, {"jobs": 200}, hits=3, ambiguous=4)

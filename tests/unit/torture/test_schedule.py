@@ -8,6 +8,7 @@ import pytest
 from fencepost.torture.schedule import (
     FAMILIES,
     KINDS,
+    POSTGRES_CLOCK,
     Blow,
     Role,
     abreast,
@@ -33,10 +34,10 @@ def test_the_same_seed_has_the_same_blows_and_another_has_others() -> None:
 
 
 def test_every_kind_comes_once_before_any_comes_again() -> None:
-    first = [blow.kind for blow in blows(7)[: len(KINDS)]]
+    first, other = ([blow.kind for blow in blows(seed, roles=(JOBS, LEASES))] for seed in (7, 8))
 
-    assert sorted(first) == sorted(KINDS)
-    assert first != [blow.kind for blow in blows(8)[: len(KINDS)]]
+    assert sorted(first[: len(KINDS)]) == sorted(KINDS)
+    assert first[: len(KINDS)] != other[: len(KINDS)]
 
 
 def test_nobody_suffers_what_he_cannot() -> None:
@@ -44,6 +45,7 @@ def test_nobody_suffers_what_he_cannot() -> None:
 
     assert {blow.system for blow in found if blow.kind in ("crash", "stall")} == {"jobs", "orders"}
     assert {blow.system for blow in found if blow.kind == "clock-jump"} == {"jobs", "leases"}
+    assert {blow.system for blow in found if blow.kind == "node-clock-jump"} == {"jobs", "leases", "orders"}
     assert {blow.system for blow in found if blow.kind in FAMILIES["redis"]} == {"jobs"}
     assert {blow.system for blow in found if blow.at_redis} == {"jobs"}
     assert {blow.system for blow in found if blow.kind == "restore"} == {"leases"}
@@ -51,6 +53,11 @@ def test_nobody_suffers_what_he_cannot() -> None:
 
 def test_a_kind_that_nobody_can_suffer_never_comes() -> None:
     assert blows(7, ["crash", "redis-wipe"], (LEASES,)) == []
+
+
+def test_the_clock_that_all_have_jumps_only_where_all_bear_it() -> None:
+    assert blows(7, [POSTGRES_CLOCK]) == []
+    assert {blow.system for blow in blows(7, [POSTGRES_CLOCK], (JOBS, LEASES))} == {"jobs", "leases"}
 
 
 def test_a_pause_is_longer_than_a_lease() -> None:
@@ -111,9 +118,12 @@ def test_what_befalls_redis_does_not_wait_for_the_rest() -> None:
 
 
 def test_what_is_left_out_is_said() -> None:
-    assert set(unavailable([])) == {"clocks of single nodes", "power-cut", "disk-full"}
-    assert set(unavailable(["power-cut"])) == {"clocks of single nodes", "disk-full"}
-    assert set(unavailable(["disk-full"])) == {"clocks of single nodes", "power-cut"}
+    every = {"clocks of nodes", "PostgreSQL's own clock", "power-cut", "disk-full"}
+    assert set(unavailable([])) == every
+    assert set(unavailable(["power-cut"])) == every - {"power-cut"}
+    assert set(unavailable(["disk-full"])) == every - {"disk-full"}
+    assert set(unavailable(["node-clock-jump"])) == every - {"clocks of nodes"}
+    assert set(unavailable(["postgres-clock-jump"])) == every - {"PostgreSQL's own clock"}
 
 
 def test_a_kind_without_a_weight_of_its_own_comes_as_often_as_always() -> None:

@@ -12,8 +12,8 @@ from fencepost.cli import torture as command
 from fencepost.cli.app import run
 from fencepost.cli.exits import ExitCode
 from fencepost.testing import Breach
-from fencepost.torture.faults import Tally
 from fencepost.torture.ordeal import Outcome, Plan
+from fencepost.torture.tally import Tally
 from fencepost.torture.verdict import Floors, judge
 from tests.unit.torture.test_report import HARDNESS, outcome
 
@@ -42,7 +42,7 @@ def test_each_verdict_has_its_exit_code(
 ) -> None:
     told: Outcome = outcome(judgement=judgement)
 
-    def ran(_plan: Plan, _disk: object) -> Outcome:
+    def ran(_plan: Plan, _disk: object, _faketime: object) -> Outcome:
         return told
 
     monkeypatch.setattr(command, "_run", ran)
@@ -60,7 +60,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """What would have been run; each run passes."""
     found: list[Plan] = []
 
-    def ran(plan: Plan, _disk: object) -> Outcome:
+    def ran(plan: Plan, _disk: object, _faketime: object) -> Outcome:
         found.append(plan)
         tally = Tally(hit=Counter(pause=12_000))
         return outcome(plan=plan, tally=tally, judgement=judge([], HARDNESS, NONE))

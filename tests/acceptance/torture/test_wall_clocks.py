@@ -1,0 +1,53 @@
+"""Clocks that jump: of nodes, which nobody may go by, and PostgreSQL's own, by which everybody goes."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from fencepost.torture.ordeal import Ordeal, Outcome, Plan
+from fencepost.torture.schedule import NODE_CLOCK, POSTGRES_CLOCK
+from fencepost.torture.tally import Tally
+from fencepost.torture.wall_clocks import choose_clocks
+
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(sys.platform != "linux", reason="wall clocks jump by libfaketime, on Linux"),
+]
+WATCH = "tests.acceptance.torture.broken:GoesByItsWatch"
+
+
+def run(*systems: str, kind: str, hits: int = 3, **how: Any) -> Outcome:
+    def enough(tally: Tally, _effects: Mapping[str, int]) -> bool:
+        return tally.hit[kind] >= hits
+
+    faketime, kinds = choose_clocks([kind])
+    assert kinds == [kind], "the wheel of libfaketime is among what we develop with"
+    settings: dict[str, str | int] = {"fsync": "off", "full_page_writes": "off"}
+    plan = Plan(5, 60, systems, kinds, enough=enough, server_settings=settings, **how)
+    return Ordeal(plan, faketime=faketime).run()
+
+
+def rules(outcome: Outcome) -> set[str]:
+    return {breach.rule for _, breach in outcome.judgement.breaches}
+
+
+def test_who_goes_by_the_clock_of_a_node_is_found_out() -> None:
+    assert "doubled" in rules(run(WATCH, kind=NODE_CLOCK, liveness_leases=0, patience_seconds=0))
+
+
+def test_a_clock_of_postgres_that_jumps_is_no_clock_of_a_node() -> None:
+    """So each of the two is moved by itself, and what is found out above was found out by the node's."""
+    outcome = run(WATCH, kind=POSTGRES_CLOCK)
+
+    assert outcome.judgement.breaches == []
+    assert outcome.tally.hit[POSTGRES_CLOCK] >= 3
+
+
+@pytest.mark.parametrize("kind", [NODE_CLOCK, POSTGRES_CLOCK])
+def test_holders_and_workers_bear_clocks_that_jump(kind: str) -> None:
+    outcome = run("leases", "jobs", "nonces", kind=kind, hits=6, liveness_leases=30)
+
+    assert outcome.judgement.breaches == [], outcome.log
+    assert outcome.tally.hit[kind] >= 6
