@@ -100,18 +100,16 @@ class Migrated:
     version: int
 
 
-@cache
 def components() -> tuple[Component, ...]:
     """Everything that has a schema: the kernel, then each package beside it that brings schema files."""
-    folders = sorted(folder.parent for folder in _HERE.parent.glob("*/schema") if folder.parent != _HERE)
-    return (
-        Component.read(KERNEL, _HERE),
-        *(Component.read(folder.name, folder) for folder in folders),
-    )
+    names = sorted(folder.parent.name for folder in _HERE.parent.glob("*/schema") if folder.parent != _HERE)
+    return tuple(component(name) for name in (KERNEL, *names))
 
 
+@cache
 def component(name: str) -> Component:
-    return next(known for known in components() if known.name == name)
+    """One of them. Read by itself: whoever opens a client asks for the kernel's, and for nothing else."""
+    return Component.read(name, _HERE if name == KERNEL else _HERE.parent / name)
 
 
 def kernel() -> Component:

@@ -32,6 +32,7 @@ from types import FrameType
 from typing import Any
 
 from fencepost import crashpoints
+from fencepost.kernel.migrate import kernel
 from fencepost.testing.child_main import die_with
 from fencepost.torture.stage import Errand
 from fencepost.torture.systems import system_of
@@ -210,6 +211,8 @@ def main(systems: Sequence[str]) -> None:
     """Load what the systems need, say so, and serve."""
     for name in systems:
         system_of(name).load()
+    # What a client that opens compares the database with: else each child reads the same files.
+    kernel()
     wake, alarm = os.pipe()
     os.set_blocking(alarm, False)
     os.set_blocking(wake, False)
