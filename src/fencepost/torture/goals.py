@@ -110,7 +110,7 @@ GOALS: Mapping[str, Goal] = {
     "pauses": Goal(
         ("leases", "jobs", "nonces", "flows"),
         ("pause", "stall"),
-        0.05,
+        0.02,
         (Size("pauses beyond the lease", 20_000, ("pause", "stall")),),
         # Whoever sleeps loses no reply.
         Floors(ambiguous_per_second=0),
