@@ -29,7 +29,7 @@ LIVES_PER_SECOND_MIN = 18_000
 CONNECTIONS = 4
 
 # Ids of our own making lie above whatever the sequences hand out.
-_FIRST_ID = 10**12
+FIRST_ID = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Arena:
 
     database: Database
     scripts: Path
-    bases: count[int] = field(default_factory=lambda: count(_FIRST_ID, 10**8))
+    bases: count[int] = field(default_factory=lambda: count(FIRST_ID, 10**8))
 
     def measure(self, load: Load, rounds: int) -> Rates:
         """The median rates, after a few calls that nobody counts."""
@@ -115,7 +115,7 @@ class Arena:
 
     def _by_python(self, load: Load) -> float:
         base = self._stock(load)
-        return load.rows / asyncio.run(_run_python(self.database.url, load, base))
+        return load.rows / seconds_of(self.database, load, base)
 
     def _by_pgbench(self, load: Load) -> float:
         variables = {"base": self._stock(load), "span": load.span, "batch": load.batch, "i": 0}
@@ -134,8 +134,12 @@ class Arena:
         return base
 
 
-async def _run_python(url: str, load: Load, base: int) -> float:
+def seconds_of(database: Database, load: Load, base: int) -> float:
     """Seconds that all workers took together."""
+    return asyncio.run(_run_python(database.url, load, base))
+
+
+async def _run_python(url: str, load: Load, base: int) -> float:
     connections = [await _connect(url) for _ in range(load.connections)]
     try:
         begun = time.perf_counter()

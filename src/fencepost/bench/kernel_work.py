@@ -13,6 +13,7 @@ from typing import Any
 import psycopg
 
 from fencepost.kernel import checkpoint, job, lease, marker, outbox
+from fencepost.kernel.call import Json
 from fencepost.kernel.drivers import run
 
 Connection = psycopg.AsyncConnection[Any]
@@ -54,7 +55,7 @@ def _claim(connection: Connection, turn: Turn) -> Awaitable[object]:
     return run(connection, marker.claim("bench", f"key-{turn.first}", digest="digest", response={"ok": True}))
 
 
-def _claim_many(connection: Connection, turn: Turn) -> Awaitable[object]:
+def claim_many(connection: Connection, turn: Turn) -> Awaitable[object]:
     return run(connection, marker.claim_many("bench", [f"key-{number}" for number in turn.ids]))
 
 
@@ -71,7 +72,7 @@ async def _outbox_deliver(connection: Connection, _: Turn) -> None:
     await run(connection, outbox.settle(outbox.Settlement(message.id, message.take, "sent"), OWNER))
 
 
-async def _outbox_deliver_many(connection: Connection, turn: Turn) -> None:
+async def outbox_deliver_many(connection: Connection, turn: Turn) -> None:
     messages = await run(connection, outbox.take("bench", OWNER, LEASE_SECONDS, turn.batch))
     sent = [outbox.Settlement(message.id, message.take, "sent") for message in messages]
     await run(connection, outbox.settle_many(sent, OWNER))
@@ -119,7 +120,8 @@ def _job_finish_many(connection: Connection, turn: Turn) -> Awaitable[object]:
     return run(connection, job.finish_many([job.Finish(i, 1, result=PAYLOAD) for i in turn.ids], OWNER))
 
 
-def _lease(number: int) -> lease.Lease:
+def held_lease(number: int) -> lease.Lease:
+    """As whoever holds it knows it."""
     return lease.Lease(f"lease-{number}", OWNER, 1, _LONG_AGO, _LONG_AGO, _LONG_AGO)
 
 
@@ -132,11 +134,12 @@ def _lease_acquire_many(connection: Connection, turn: Turn) -> Awaitable[object]
 
 
 def _lease_renew(connection: Connection, turn: Turn) -> Awaitable[object]:
-    return run(connection, lease.renew(_lease(turn.first), LEASE_SECONDS))
+    return run(connection, lease.renew(held_lease(turn.first), LEASE_SECONDS))
 
 
 def _lease_renew_many(connection: Connection, turn: Turn) -> Awaitable[object]:
-    return run(connection, lease.renew_many([_lease(number) for number in turn.ids], OWNER, LEASE_SECONDS))
+    held = [held_lease(number) for number in turn.ids]
+    return run(connection, lease.renew_many(held, OWNER, LEASE_SECONDS))
 
 
 async def _checkpoint(connection: Connection, turn: Turn) -> None:
@@ -164,22 +167,27 @@ async def _job_life(connection: Connection, turn: Turn) -> None:
     await run(connection, job.finish(job.Finish(running.job_id, running.attempt, result=PAYLOAD), OWNER))
 
 
-async def _job_life_many(connection: Connection, turn: Turn) -> None:
-    queue = f"life-{turn.worker}"
-    await run(connection, job.submit_many(queue, "kind", [PAYLOAD] * turn.batch))
-    async with connection.transaction():
-        due = [found.job_id for found in await run(connection, job.dispatch(queue, 1, turn.batch))]
-        await run(connection, job.dispatched(due, ["1-1"] * len(due), "life"))
-    claims = await run(connection, job.claim_many(due, OWNER))
-    running = [claim.running for claim in claims if claim.running is not None]
-    done = [job.Finish(held.job_id, held.attempt, result=PAYLOAD) for held in running]
-    await run(connection, job.finish_many(done, OWNER))
+def lives_with(payload: Json) -> Step:
+    """Whole lives of jobs that bring this along, and leave as much as their result."""
+
+    async def live(connection: Connection, turn: Turn) -> None:
+        queue = f"life-{turn.worker}"
+        await run(connection, job.submit_many(queue, "kind", [payload] * turn.batch))
+        async with connection.transaction():
+            due = [found.job_id for found in await run(connection, job.dispatch(queue, 1, turn.batch))]
+            await run(connection, job.dispatched(due, ["1-1"] * len(due), "life"))
+        claims = await run(connection, job.claim_many(due, OWNER))
+        running = [claim.running for claim in claims if claim.running is not None]
+        done = [job.Finish(held.job_id, held.attempt, result=payload) for held in running]
+        await run(connection, job.finish_many(done, OWNER))
+
+    return live
 
 
 FUNCTIONS = (
-    Work("claim", _claim, _claim_many),
+    Work("claim", _claim, claim_many),
     Work("outbox_put", _outbox_put, _outbox_put_many),
-    Work("outbox_deliver", _outbox_deliver, _outbox_deliver_many, stock="messages"),
+    Work("outbox_deliver", _outbox_deliver, outbox_deliver_many, stock="messages"),
     Work("job_submit", _job_submit, _job_submit_many),
     Work("job_claim", _job_claim, _job_claim_many, stock="waiting_jobs"),
     Work("job_dispatch", _job_dispatch, _job_dispatch, stock="waiting_jobs"),
@@ -191,4 +199,4 @@ FUNCTIONS = (
     Work("checkpoint", _checkpoint, stock="leases"),
     Work("checkpoint_restore", _checkpoint_restore, stock="checkpoints"),
 )
-LIFE = Work("job_life", _job_life, _job_life_many)
+LIFE = Work("job_life", _job_life, lives_with(PAYLOAD))
