@@ -30,6 +30,9 @@ class Operation:
     ended: float
     question: dict[str, Any]
     answer: Any = None
+    gave_up: float = math.inf
+    """When the caller of an unknown one was told something that proves nothing: as a rule it has happened by
+    then, or never does."""
 
     @property
     def is_unknown(self) -> bool:

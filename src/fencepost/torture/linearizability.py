@@ -5,7 +5,9 @@ it leaves, and never visit a configuration twice. A configuration is which calls
 done ones are kept as a prefix and a few exceptions, so that long histories stay small.
 
 A call whose outcome is unknown may come at any time after its beginning, or never. Of unknown calls that are
-alike only the first is tried: while both may come, it does not matter which does.
+alike only the first is tried: while both may come, it does not matter which does. A caller who gave up is
+believed at first to have been right: a call that may come at any time makes every wrong guess a long one. An
+order that is found so is an order; that none is found so proves nothing, and all of them are tried.
 
 - J. M. Wing, C. Gong: Testing and verifying concurrent objects (1993)
 - G. Lowe: Testing for linearizability (2017)
@@ -13,6 +15,7 @@ alike only the first is tried: while both may come, it does not matter which doe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
@@ -74,14 +77,21 @@ def linearize(
         configurations_max = CONFIGURATIONS_MAX + CONFIGURATIONS_PER_CALL * len(operations)
     answered = sorted((o for o in operations if not o.is_unknown), key=lambda o: o.begun)
     unknown = sorted((o for o in operations if o.is_unknown), key=lambda o: o.begun)
-    search = _Search(answered, unknown, model)
-    start = Place(0, frozenset[int](), frozenset[int](), model.start())
+    if any(operation.gave_up < math.inf for operation in unknown):
+        finding = _find(_Search(answered, unknown, model, hasty=True), model.start(), configurations_max)
+        if finding.holds and finding.decided:
+            return finding
+    return _find(_Search(answered, unknown, model), model.start(), configurations_max)
+
+
+def _find(search: _Search[S], state: S, configurations_max: int) -> Finding:
+    start = Place(0, frozenset[int](), frozenset[int](), state)
     came: dict[Place[S], tuple[Place[S], Operation] | None] = {start: None}
     stack = [start]
     furthest = start
     while stack:
         place = stack.pop()
-        if place.prefix == len(answered):
+        if search.is_over(place):
             return Finding(holds=True, decided=True, order=_order(came, place))
         if place.prefix + len(place.beyond) > furthest.prefix + len(furthest.beyond):
             furthest = place
@@ -119,14 +129,26 @@ def _order(came: Mapping[Place[S], tuple[Place[S], Operation] | None], last: Pla
 
 
 class _Search(Generic[S]):
-    def __init__(self, answered: Sequence[Operation], unknown: Sequence[Operation], model: Model[S]) -> None:
+    def __init__(
+        self,
+        answered: Sequence[Operation],
+        unknown: Sequence[Operation],
+        model: Model[S],
+        *,
+        hasty: bool = False,
+    ) -> None:
+        """A hasty one has unknown calls come before their callers gave up, or never."""
         self._answered = answered
         self._unknown = unknown
         self._model = model
+        self._hasty = hasty
         groups: dict[Hashable, list[int]] = {}
         for index, operation in enumerate(unknown):
             groups.setdefault(model.alike(operation), []).append(index)
         self._groups = list(groups.values())
+
+    def is_over(self, place: Place[S]) -> bool:
+        return place.prefix == len(self._answered)
 
     def following(self, place: Place[S]) -> Iterator[tuple[Operation, Place[S]]]:
         """Every call that may come next, and where it leads: answered calls first, by their ends."""
@@ -135,8 +157,10 @@ class _Search(Generic[S]):
             for state in self._model.after(place.state, self._answered[index]):
                 prefix, beyond = self._advance(place, index)
                 yield self._answered[index], Place(prefix, beyond, place.guessed, state)
+        latest = self._latest(place) if self._hasty else -math.inf
         for group in self._groups:
-            first = next((index for index in group if index not in place.guessed), None)
+            left = (index for index in group if index not in place.guessed)
+            first = next((index for index in left if self._unknown[index].gave_up >= latest), None)
             if first is None or self._unknown[first].begun > horizon:
                 continue
             for state in self._model.after(place.state, self._unknown[first]):
@@ -162,6 +186,11 @@ class _Search(Generic[S]):
                 found.append(index)
                 horizon = min(horizon, operation.ended)
         return [index for index in found if self._answered[index].begun <= horizon], horizon
+
+    def _latest(self, place: Place[S]) -> float:
+        """When the last of those that are done began."""
+        last = max(place.beyond, default=place.prefix - 1)
+        return self._answered[last].begun if last >= 0 else -math.inf
 
     def _advance(self, place: Place[S], index: int) -> tuple[int, frozenset[int]]:
         done = place.beyond | {index}

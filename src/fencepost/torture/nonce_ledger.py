@@ -168,7 +168,9 @@ def _numbered(operation: Operation) -> Iterable[tuple[int, int, int, int]]:
 def doubted(operation: Operation) -> Operation:
     """A node tries three times. The refusal is of the last try, and an earlier one may have been lost after
     its commit: so a refusal proves nothing here."""
-    return replace(operation, ended=math.inf, answer=None) if operation.answer == REFUSED else operation
+    if operation.answer != REFUSED:
+        return operation
+    return replace(operation, ended=math.inf, answer=None, gave_up=operation.ended)
 
 
 def settled(operations: Sequence[Operation]) -> list[Operation]:

@@ -227,6 +227,44 @@ def test_a_long_history_with_many_unknown_calls_is_decided() -> None:
     assert not finding.holds
 
 
+def gave_up(begun: float, at: float) -> Operation:
+    """Somebody asked, and was told something that proves nothing."""
+    return Operation("reserve", "s", begun, math.inf, {"count": 1}, gave_up=at)
+
+
+def test_a_call_may_come_after_its_caller_gave_up() -> None:
+    late, never = gave_up(0, 1), gave_up(2, 3)
+    history = [late, never, reserve(4, 5, (0, 1)), reserve(6, 7, (2, 1)), reserve(8, 9, (3, 1))]
+
+    finding = linearize(history, NonceModel())
+
+    assert (finding.holds, finding.decided) == (True, True)
+    assert [operation for operation in finding.order if operation.is_unknown] == [late]
+    assert not holds(late, reserve(4, 5, (2, 1)))
+
+
+def test_a_call_that_came_before_its_caller_gave_up_is_found_at_once() -> None:
+    history = [reserve(0, 1, (0, 1)), gave_up(2, 6), reserve(3, 5, (2, 1)), reserve(7, 8, (3, 1))]
+
+    assert linearize(history, NonceModel(), configurations_max=5).decided
+
+
+def test_callers_who_gave_up_do_not_make_the_search_longer() -> None:
+    """Each gap is given back while another reserves behind it: taken in the wrong order, it could have been
+    taken by any of those who gave up long ago, and that is found out only when somebody is told it."""
+    gaps = 12
+    history: list[Operation] = [gave_up(0.01 * n, 0.01 * n + 0.005) for n in range(gaps)]
+    history += [reserve(1 + n, 1.5 + n, (n, 1)) for n in range(gaps)]
+    for n in range(gaps):
+        now = 100 + 10 * n
+        history += [give_back(now, now + 1, (n, 1)), reserve(now, now + 2, (gaps + n, 1))]
+        history.append(reserve(now + 4, now + 5, (n, 1)))
+
+    finding = linearize(history, NonceModel(), configurations_max=len(history) + 2 * gaps)
+
+    assert (finding.holds, finding.decided) == (True, True)
+
+
 def test_a_search_that_gives_up_says_so() -> None:
     history = [acquire(n, n + 1, f"o{n}", n + 1) for n in range(10)]
 
