@@ -17,6 +17,27 @@ POLITE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SAME_WISH_SECONDS = 1.0
 
 
+@contextmanager
+def interrupted_by_all() -> Generator[None]:
+    """For a command that tidies up wherever Ctrl-C finds it: every other polite wish is one to it."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    with _hearing(interrupt):
+        yield
+
+
+@contextmanager
+def _hearing(hear: Callable[[int, FrameType | None], None]) -> Generator[None]:
+    before = {number: signal.signal(number, hear) for number in POLITE}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 class Ending:
     """The first wish is remembered until the command looks; a second one leaves at once.
 
@@ -41,12 +62,8 @@ class Ending:
 
     @contextmanager
     def listening(self) -> Generator[None]:
-        before = {number: signal.signal(number, self._hear) for number in POLITE}
-        try:
+        with _hearing(self._hear):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _hear(self, _number: int, _frame: FrameType | None) -> None:
         now = self._clock()

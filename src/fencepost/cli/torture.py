@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fencepost.cli.ending import interrupted_by_all
 from fencepost.cli.exits import Complaint, ExitCode
 from fencepost.cli.terminal import JsonOption, answer, answer_json, remark
 
@@ -201,7 +202,7 @@ def _run(plan: Plan, disk: Disk | None, faketime: Path | None) -> Outcome:
 
     length = f"for {plan.seconds:g} s" if math.isfinite(plan.seconds) else "until the goal is reached"
     remark(f"Torture of {', '.join(plan.systems)} {length}, seed {plan.seed}.")
-    with live_screen(plan, Console(stderr=True)) as watch:
+    with interrupted_by_all(), live_screen(plan, Console(stderr=True)) as watch:
         return Ordeal(plan, disk, faketime, watch).run()
 
 

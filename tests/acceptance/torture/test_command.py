@@ -3,12 +3,16 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fencepost.cli.exits import ExitCode
+from fencepost.embedded.deadline import Deadline
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "how-to" / "torture-your-own-application.md"
@@ -27,6 +31,25 @@ def torture(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     )
     last = folder / ".fencepost" / "torture" / "last.json"
     return done.returncode, json.loads(last.read_text()) if last.exists() else {"output": done.stderr}
+
+
+@pytest.mark.parametrize("wish", [signal.SIGTERM, signal.SIGINT])
+def test_one_that_is_asked_to_end_leaves_nothing_behind(tmp_path: Path, wish: signal.Signals) -> None:
+    arguments = ("--seconds", "3600", "--systems", "leases", "--faults", "kill")
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "torture", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stderr=subprocess.DEVNULL,
+    )
+    with process:
+        Deadline(120, "its holders write").wait(
+            lambda: any(path.stat().st_size for path in tmp_path.glob("*/stage-0/chronicle.jsonl"))
+        )
+        process.send_signal(wish)
+
+    assert process.returncode == ExitCode.INTERRUPTED
+    assert [path.name for path in tmp_path.iterdir() if path.name != ".fencepost"] == []
 
 
 def test_the_documented_system_runs_as_it_stands_and_an_easy_run_is_void(tmp_path: Path) -> None:
