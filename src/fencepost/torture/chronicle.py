@@ -1,8 +1,10 @@
 """What callers asked and were told, written down outside of the system under test.
 
-A file of JSON lines; an append is one write, so all processes of a run share it, and a process that is killed
-has written a line or not. An operation has two lines: that it begins, and what it was answered. One that has
-no second line is *unknown*: it may have happened, at any time since, or never.
+A file of JSON lines; an append is one write, so all processes of a run share it. A process that is killed has
+written a line, none, or, where a page of the file ends, half of one: so everybody begins on a new line, and
+half a line is none. An operation has two lines: that it begins, and what it was answered. One
+that has no second line is *unknown*: it may have happened, at any time since, or never. One that has no first
+line was never asked.
 
 Times are of CLOCK_MONOTONIC, which is one clock for all processes of a machine.
 """
@@ -77,11 +79,15 @@ class Chronicle:
         os.close(self._descriptor)
 
     def _write(self, line: dict[str, Any]) -> None:
-        data = json.dumps(line).encode() + b"\n"
+        data = b"\n" + json.dumps(line).encode() + b"\n"
         written = os.write(self._descriptor, data)
         assert written == len(data), "the disk of the chronicle is full"
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         with self.path.open(encoding="utf-8") as lines:
             for line in lines:
-                yield json.loads(line)
+                try:
+                    yield json.loads(line)
+                except json.JSONDecodeError:
+                    # Nothing, or the beginning of what somebody wrote when he was killed.
+                    continue

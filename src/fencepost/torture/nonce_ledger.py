@@ -42,8 +42,8 @@ ANALYZE: LiteralString = "analyze told, block, fencepost.nonce_allocation, fence
 ONCE: LiteralString = """
     select coalesce(a.signer, d.signer), coalesce(a.request, d.request), a.request is not null,
            coalesce(d.times, 0)
-    from (select b.signer, (b.id * %(size)s + i)::text as request
-          from block b, generate_series(0, %(size)s - 1) i) a
+    from (select 's' || n / %(size)s %% %(signers)s as signer, n::text as request
+          from generate_series(0, %(blocks)s::bigint * %(size)s - 1) n) a
     full join (select s.signer, n.request_id as request, count(*) as times
                from fencepost.nonce_allocation n join fencepost.nonce_signer s using (signer_id)
                where n.status = 'CONSUMED' group by 1, 2) d
@@ -87,9 +87,12 @@ TWICE: LiteralString = """
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The books of one stage. A block has `size` requests, numbered from its own number times `size`."""
+    """The books of one stage: `blocks` were asked for, of the signers by turns. A block has `size` requests,
+    numbered from its own number times `size`."""
 
     stage: Stage
+    blocks: int
+    signers: int
     size: int
 
     def judge(self, operations: Iterable[Operation]) -> Iterable[Breach]:
@@ -114,7 +117,8 @@ class Ledger:
 
     def _once(self, admin: psycopg.Connection[Any]) -> Iterable[Breach]:
         """Everything that was asked for used one nonce, and nothing else did."""
-        rows = admin.execute(ONCE, {"size": self.size, "most": BREACHES_MAX})
+        asked = {"blocks": self.blocks, "signers": self.signers, "size": self.size}
+        rows = admin.execute(ONCE, {**asked, "most": BREACHES_MAX})
         for signer, request, asked, times in rows.fetchall():
             if not asked:
                 yield Breach("out of nowhere", f"{signer} {request}", "took effect, and nobody asked for it")

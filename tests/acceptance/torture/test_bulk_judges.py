@@ -22,6 +22,8 @@ from fencepost.torture import meter
 from fencepost.torture.chronicle import Chronicle, Operation
 from fencepost.torture.stage import Account, Stage
 from fencepost.torture.systems.flows import BulkFlows
+from fencepost.torture.systems.jobs import Jobs
+from fencepost.torture.systems.leases import Leases
 from fencepost.torture.systems.nonces import CHAIN, BulkNonces, Caller
 
 PLACES, SIGNERS, SIZE, BLOCKS = 2, 2, 10, 24
@@ -152,9 +154,21 @@ async def test_a_nonce_that_was_never_used_is_seen(stage: Stage, nonces: FewNonc
 
 
 async def test_a_nonce_that_nobody_asked_for_is_seen(stage: Stage, nonces: FewNonces) -> None:
-    wreck(stage, "delete from block where id = 5")
+    wreck(
+        stage,
+        """update fencepost.nonce_allocation set request_id = '9999', tx_hash = 'tx-9999'
+           where nonce = 7 and signer_id = 1""",
+    )
 
-    assert rules(nonces, stage) == {"out of nowhere"}
+    # His whose it was is without one, and was told that it is his.
+    assert rules(nonces, stage) == {"out of nowhere", "lost", "doubled"}
+
+
+async def test_blocks_that_the_database_has_forgotten_are_lost(stage: Stage, nonces: FewNonces) -> None:
+    await asyncio.to_thread(nonces.ask, stage, 1)
+    wreck(stage, "delete from block where id >= 24")
+
+    assert rules(nonces, stage) == {"lost"}
 
 
 async def test_a_nonce_that_somebody_else_used_is_seen(stage: Stage, nonces: FewNonces) -> None:
@@ -204,11 +218,18 @@ OUT: LiteralString = """
 """
 
 
+class FewFlows(BulkFlows):
+    """The bulk form with one helping, which a test has written down in a moment."""
+
+    size = replace(BulkFlows.size, keys=7, helping=RECORDS)
+
+
 @pytest.fixture
-def flows(stage: Stage) -> Iterator[BulkFlows]:
-    system = BulkFlows()
+def flows(stage: Stage) -> Iterator[FewFlows]:
+    system = FewFlows()
     with system.open(stage):
-        wreck(stage, "insert into arrival select n, 'k' || n % 7 from generate_series(1, 500) n", OUT)
+        system.ask(stage, 0)
+        wreck(stage, OUT)
         yield system
 
 
@@ -219,6 +240,10 @@ RECORD_DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
         {"doubled"},
     ),
     "a record is lost": ("delete from effect where arrival = 250", {"lost"}),
+    "the last records are forgotten as if they had never come": (
+        "with gone as (delete from arrival where id > 490) delete from effect where arrival > 490",
+        {"lost"},
+    ),
     "a record came out and never came in": (
         "insert into effect (value, arrival) values ('k1-73', 501)",
         {"out of nowhere"},
@@ -237,7 +262,7 @@ RECORD_DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
 
 @pytest.mark.parametrize(("damage", "seen"), RECORD_DAMAGES.values(), ids=RECORD_DAMAGES)
 def test_one_wrong_record_is_seen(
-    stage: Stage, flows: BulkFlows, damage: LiteralString, seen: set[str]
+    stage: Stage, flows: FewFlows, damage: LiteralString, seen: set[str]
 ) -> None:
     wreck(stage, damage)
 
@@ -245,7 +270,7 @@ def test_one_wrong_record_is_seen(
 
 
 def test_rows_are_counted_once_whatever_is_rolled_back_and_however_many_lines_there_are(
-    stage: Stage, flows: BulkFlows, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, flows: FewFlows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(meter, "LINES_MAX", 3)
     reading = meter.Meter()
@@ -256,3 +281,15 @@ def test_rows_are_counted_once_whatever_is_rolled_back_and_however_many_lines_th
 
     assert [reading.read(stage) for _ in range(3)] == [RECORDS + 20] * 3
     assert stage.value("select count(*) from meter") == 1
+
+
+@pytest.mark.parametrize(("system", "table"), [(Jobs(), "asked"), (Leases(), "wish")], ids=["jobs", "leases"])
+def test_what_the_database_has_forgotten_whole_is_lost(
+    stage: Stage, system: Jobs | Leases, table: LiteralString
+) -> None:
+    """Whoever asked was told that it is there: that no trace of it is left is no excuse."""
+    with system.open(stage):
+        system.ask(stage, 0)
+        wreck(stage, "delete from " + table)
+
+        assert rules(system, stage) == {"lost"}

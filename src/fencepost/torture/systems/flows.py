@@ -45,10 +45,12 @@ ARRIVE: LiteralString = """
     insert into arrival select n, 'k' || n %% %(keys)s
     from generate_series(%(first)s::bigint, %(last)s::bigint) n on conflict do nothing
 """
-# What a run without faults gives: of each key the first, the second, and so on.
+# What a run without faults gives of all that was asked for: of each key the first, the second, and so on.
 COMPARED: LiteralString = """
     select coalesce(a.id, f.arrival), a.value, coalesce(f.times, 0), f.value
-    from (select id, key || '-' || row_number() over (partition by key order by id) as value from arrival) a
+    from (select id, key || '-' || row_number() over (partition by key order by id) as value
+          from (select n as id, 'k' || n %% %(keys)s as key
+                from generate_series(1, %(asked)s::bigint) n) asked) a
     full join (select arrival, count(*) as times, min(value) as value from effect group by arrival) f
       on f.arrival = a.id
     where a.id is null or f.times is distinct from 1 or f.value <> a.value limit %(most)s
@@ -112,7 +114,8 @@ class Flows:
         with stage.database.connect_admin() as admin:
             admin.execute("select set_config('work_mem', %s, false)", (WORK_MEM,))
             admin.execute("analyze arrival, effect")
-            compared = admin.execute(COMPARED, {"most": BREACHES_MAX}).fetchall()
+            asked = {"asked": self._asked, "keys": self.size.keys}
+            compared = admin.execute(COMPARED, {**asked, "most": BREACHES_MAX}).fetchall()
             backwards = admin.execute(BACKWARDS, {"most": BREACHES_MAX}).fetchall()
         for arrival, expected, times, found in compared:
             yield _breach(f"record {arrival}", expected, int(times), found)

@@ -88,7 +88,7 @@ class Jobs:
     def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
         with stage.database.connect_admin() as admin:
             admin.execute(SCHEMA)
-        self._asked = 0
+        self._asked: list[str] = []
         yield {}
 
     def serve(self, errand: Errand) -> None:
@@ -101,14 +101,16 @@ class Jobs:
         fail = int(stage.chance.random() < 0.15)
         linger = stage.chance.choice(LINGER_LEASES) * stage.lease_seconds
         stage.insist(lambda: _submit(stage, kind, keys, fail, linger))
-        self._asked += HELPING
+        self._asked += keys
 
     def account(self, stage: Stage) -> Account:
-        asked = int(stage.value("select count(*) from asked")) if stage.restored else self._asked
+        asked = int(stage.value("select count(*) from asked")) if stage.restored else len(self._asked)
         return Account(asked, int(stage.value("select count(*) from finishing")))
 
     def judge(self, stage: Stage) -> Iterable[Breach]:
-        asked = [key for (key,) in stage.rows("select key from asked")]
+        # What the asker was told is certain. The database may have forgotten it together with the effect: a
+        # restored backup may, and nothing else.
+        asked = [key for (key,) in stage.rows("select key from asked")] if stage.restored else self._asked
         done = stage.rows(DONE)
         yield from exactly_once(asked, [key for key, _ in done])
         for key, finishes in stage.rows(OTHERWISE):

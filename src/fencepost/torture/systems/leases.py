@@ -69,7 +69,7 @@ class Leases:
     def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
         with stage.database.connect_admin() as admin:
             admin.execute(SCHEMA)
-        self._asked = 0
+        self._asked: list[int] = []
         yield {}
 
     def serve(self, errand: Errand) -> None:
@@ -84,16 +84,17 @@ class Leases:
         resource = f"printer-{stage.chance.randrange(RESOURCES)}"
         ids = list(range(turn * HELPING + 1, (turn + 1) * HELPING + 1))
         stage.insist(lambda: _wish(stage, resource, ids))
-        self._asked += HELPING
+        self._asked += ids
 
     def account(self, stage: Stage) -> Account:
-        asked = int(stage.value("select count(*) from wish")) if stage.restored else self._asked
+        asked = int(stage.value("select count(*) from wish")) if stage.restored else len(self._asked)
         return Account(asked, int(stage.value("select count(*) from effect")))
 
     def judge(self, stage: Stage) -> Iterable[Breach]:
-        asked = [str(wish) for (wish,) in stage.rows("select id from wish")]
+        # What the asker was told is certain. Only a restored backup may have forgotten it.
+        asked = [wish for (wish,) in stage.rows("select id from wish")] if stage.restored else self._asked
         done = stage.rows("select wish, resource, token from effect order by id")
-        yield from exactly_once(asked, [str(wish) for wish, _, _ in done])
+        yield from exactly_once(map(str, asked), [str(wish) for wish, _, _ in done])
         yield from in_order("tokens grow", [(resource, token) for _, resource, token in done])
         yield from in_order("order of a key", [(resource, wish) for wish, resource, _ in done])
         operations = list(stage.chronicle.operations())

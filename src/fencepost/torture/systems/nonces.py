@@ -98,7 +98,7 @@ class Nonces:
 
     def judge(self, stage: Stage) -> Iterable[Breach]:
         operations = stage.chronicle.operations()
-        yield from Ledger(stage, self.size).judge(operations)
+        yield from Ledger(stage, self._asked, self.signers, self.size).judge(operations)
         known = [doubted(operation) for operation in operations]
         for signer in sorted({operation.subject for operation in operations}):
             history = settled([operation for operation in known if operation.subject == signer])
