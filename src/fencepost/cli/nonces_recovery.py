@@ -124,12 +124,12 @@ async def _receipt(one: Signer, tx_hash: str) -> dict[str, Any]:
         receipt = await chain.receipt(tx_hash)
     finally:
         await chain.close()
-    if receipt is None or str(receipt["from"]).lower() != one.name:
+    if receipt is None or str(receipt.get("from")).lower() != one.name:
         raise Complaint(
             f"Chain {one.chain_id} knows no transaction {tx_hash} of {one.name}.", ExitCode.NOT_FOUND
         )
     return {
-        "status": int(receipt.get("status", "0x1"), 16),
+        "status": int(receipt.get("status") or "0x1", 16),
         "block_number": int(receipt["blockNumber"], 16),
         "block_hash": receipt["blockHash"],
     }

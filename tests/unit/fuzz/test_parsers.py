@@ -6,9 +6,7 @@ import json
 import tempfile
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,11 +30,10 @@ from fencepost.outbox.http import Reply
 from fencepost.redaction import redact_named, redact_text, redact_url
 from fencepost.sentinel_url import SentinelUrl
 from fencepost.whereabouts import read_note
+from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed, refusal
 from tests.unit.fuzz.hostile import DOCUMENTS, TEXTS, bodies, fuzzed, wrong_bytes, wrong_documents, wrong_text
 from tests.unit.judge.test_packages import LEGACY
 from tests.unit.judge.test_packages import write as write_package
-
-QUICK, LONG = 30, 3000
 
 RUN = {
     "schema_version": protocol.SCHEMA_VERSION,
@@ -67,15 +64,6 @@ REPLY = (
     b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n"
 )
 SENTINELS = "redis+sentinel://user:hunter2@a:1,b/primary/3?sentinel_password=hunter2"
-
-
-@dataclass(frozen=True)
-class Parser:
-    """What it is fed with, and the errors that are its answer."""
-
-    read: Callable[[Any], object]
-    fed: st.SearchStrategy[Any]
-    refuses_with: tuple[type[Exception], ...] = ()
 
 
 def read_request(body: bytes) -> None:
@@ -181,24 +169,6 @@ PARSERS = {
     "a URL to hide from": Parser(redact_url, wrong_text(SENTINELS)),
     "a value to hide from": Parser(lambda value: redact_named("x", value), DOCUMENTS),
 }
-
-
-def feed(parser: Parser, examples: int) -> None:
-    @fuzzed(examples)
-    @given(parser.fed)
-    def swallow(food: Any) -> None:
-        assert "hunter2" not in refusal(lambda: parser.read(food), parser.refuses_with)
-
-    swallow()
-
-
-def refusal(read: Callable[[], object], refuses_with: tuple[type[Exception], ...]) -> str:
-    """What was said instead of an answer."""
-    try:
-        read()
-    except refuses_with as error:
-        return str(error)
-    return ""
 
 
 @pytest.mark.parametrize("name", PARSERS)

@@ -92,8 +92,13 @@ class Keystore:
                 continue
             try:
                 account = eth.from_key(eth.decrypt(json.loads(file.read_text()), password))
-            except (ValueError, KeyError, TypeError):
-                # Not the error's own text: it may quote what it could not read.
+            except OSError as error:
+                raise SettingsError(
+                    f"NONCES_KEYSTORE: {file.name} cannot be read: {error.strerror}."
+                ) from None
+            except Exception:
+                # Whatever a file that is none does to the decoder. Not the error's own text: it may quote
+                # what it could not read.
                 raise SettingsError(
                     f"NONCES_KEYSTORE: {file.name} is no keystore file, or NONCES_KEYSTORE_PASSWORD is wrong."
                 ) from None
@@ -131,14 +136,13 @@ class RemoteSigner:
             if not self._known:
                 raise
         else:
-            self._known = frozenset(str(address).lower() for address in named)
+            self._known = addresses_of(named)
         return self._known
 
     async def sign(self, address: str, fields: Fields) -> Signed:
         wire = {name: hex(value) if isinstance(value, int) else value for name, value in fields.items()}
         answer = await self._ask("eth_signTransaction", {"from": address, **wire})
-        raw: Any = cast("dict[str, Any]", answer).get("raw") if isinstance(answer, dict) else answer
-        return await asyncio.to_thread(verified, address, fields, _bytes(raw))
+        return await asyncio.to_thread(verified, address, fields, bytes_of(answer))
 
     async def close(self) -> None:
         if self._session is not None:
@@ -150,14 +154,30 @@ class RemoteSigner:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
         try:
             async with self._session.post(self._url, json=body) as answer:
-                read: Any = await answer.json(content_type=None)
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+                text = await answer.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
             raise SigningFailed(f"The remote signer does not answer: {type(error).__name__}.") from None
-        reply = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
-        if reply.get("result") is None:
-            # Not what it says: that may quote what it was asked to keep.
-            raise SigningFailed("The remote signer refused; its own log says why.")
-        return reply["result"]
+        return result_of(text)
+
+
+def result_of(text: bytes) -> Any:
+    """What the remote signer answered."""
+    try:
+        read: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SigningFailed(f"The remote signer does not answer: {type(error).__name__}.") from None
+    reply = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
+    if reply.get("result") is None:
+        # Not what it says: that may quote what it was asked to keep.
+        raise SigningFailed("The remote signer refused; its own log says why.")
+    return reply["result"]
+
+
+def addresses_of(named: object) -> frozenset[str]:
+    """Those that it says it signs for."""
+    if not isinstance(named, list):
+        raise SigningFailed("The remote signer does not name the addresses that it signs for.")
+    return frozenset(str(address).lower() for address in cast("list[object]", named))
 
 
 def verified(address: str, fields: Fields, raw: bytes) -> Signed:
@@ -182,11 +202,12 @@ def verified(address: str, fields: Fields, raw: bytes) -> Signed:
     return Signed("0x" + keccak256(raw).hex(), raw)
 
 
-def _bytes(given: Any) -> bytes:
+def bytes_of(answer: Any) -> bytes:
     """What a remote signer calls bytes; nothing that can be read is no signed transaction."""
+    raw: Any = cast("dict[str, Any]", answer).get("raw") if isinstance(answer, dict) else answer
     try:
-        return bytes(HexBytes(given))
-    except (TypeError, ValueError):
+        return bytes(HexBytes(raw)) if isinstance(raw, str) else b""
+    except ValueError:
         return b""
 
 

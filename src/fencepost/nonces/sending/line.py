@@ -247,10 +247,10 @@ class Line:
             await self._write(lambda lease: tx_calls.mined(self._signer, lease, tx, tx_hash, number, block))
             return
         kept = {
-            "status": int(receipt.get("status", "0x1"), 16),
+            "status": int(receipt.get("status") or "0x1", 16),
             "block_number": number,
             "block_hash": block,
-            "gas_used": int(receipt.get("gasUsed", "0x0"), 16),
+            "gas_used": int(receipt.get("gasUsed") or "0x0", 16),
         }
         state = await self._write(lambda lease: tx_calls.confirm(self._signer, lease, tx, tx_hash, kept))
         self._metrics.transactions.labels(state=state).inc()

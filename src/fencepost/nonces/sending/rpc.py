@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -23,6 +24,8 @@ REST_SECONDS = 5.0
 # How an endpoint says that it has no more time for us: by HTTP, or by EIP-1474's "limit exceeded".
 TOO_MANY_REQUESTS = 429
 LIMIT_EXCEEDED = -32005
+# A meaning stands at the beginning of an error; nobody searches through what has no end.
+ERROR_CHARACTERS_MAX = 10_000
 
 
 class RpcError(Exception):
@@ -30,11 +33,15 @@ class RpcError(Exception):
 
     def __init__(self, method: str, message: str) -> None:
         super().__init__(f"{method}: {message[:300]}")
-        self.meaning: Meaning = classify(message)
+        self.meaning: Meaning = classify(message[:ERROR_CHARACTERS_MAX])
 
 
 class WrongChain(Exception):
-    """An endpoint that serves another chain than its setting says."""
+    """An endpoint that serves another chain than its setting says, or does not say which."""
+
+
+class Unreadable(ValueError):
+    """What an endpoint sent is no answer to the question: the next one may give one."""
 
 
 class Overloaded(Exception):
@@ -149,7 +156,11 @@ class Chain:
         return None
 
     async def _check(self, endpoint: Endpoint) -> None:
-        served = int(await self._ask(endpoint, "eth_chainId", ()), 16)
+        try:
+            served = int(await self._ask(endpoint, "eth_chainId", ()), 16)
+        except RpcError as error:
+            # Not the answer to what the caller asked, and not to be taken for one.
+            raise WrongChain from error
         if served != self.chain_id:
             raise WrongChain
         endpoint.checked = True
@@ -159,20 +170,80 @@ class Chain:
             self._session = aiohttp.ClientSession(timeout=self._timeout)
         body = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(params)}
         async with self._session.post(endpoint.url, json=body) as answer:
-            text = await answer.text()
+            text = await answer.read()
             if answer.status == TOO_MANY_REQUESTS:
                 raise Overloaded
         # Some nodes answer an error with 400 or 500 and a good body; without one it is no answer.
+        return read_answer(method, text)
+
+
+def read_answer(method: str, text: bytes) -> Any:
+    """The result, of the shape that the method has. RpcError is the node's no; Unreadable is no answer."""
+    try:
         read: Any = json.loads(text)
         reply = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
-        if "result" not in reply and "error" not in reply:
-            raise ValueError(method)
         error: Any = reply.get("error")
-        if isinstance(error, dict) and cast("dict[str, Any]", error).get("code") == LIMIT_EXCEEDED:
-            raise Overloaded
-        if error is not None:
-            raise RpcError(method, json.dumps(error))
-        return reply["result"]
+        said = json.dumps(error)
+    except (ValueError, RecursionError) as unread:
+        raise Unreadable(method) from unread
+    if isinstance(error, dict) and cast("dict[str, Any]", error).get("code") == LIMIT_EXCEEDED:
+        raise Overloaded
+    if error is not None:
+        raise RpcError(method, said)
+    has_shape = _SHAPES.get(method)
+    if "result" not in reply or (has_shape is not None and not has_shape(reply["result"])):
+        raise Unreadable(method)
+    return reply["result"]
+
+
+def _is_number(result: object) -> bool:
+    """A quantity that fits a column of PostgreSQL: an id of a chain, a block, a count."""
+    return _is_quantity(result) and int(cast("str", result), 16) < 1 << 63
+
+
+def _is_quantity(result: object) -> bool:
+    """Up to 256 bits, as EIP-1474 writes them; zeros in front do no harm."""
+    return isinstance(result, str) and _QUANTITY.fullmatch(result) is not None
+
+
+def _is_hash(result: object) -> bool:
+    return isinstance(result, str) and _HASH.fullmatch(result) is not None
+
+
+def _is_receipt(result: object) -> bool:
+    """None, or one with a block. Of the rest a chain may say nothing: before Byzantium it has no status."""
+    if not isinstance(result, dict):
+        return result is None
+    fields = cast("dict[str, Any]", result)
+    return (
+        _is_hash(fields.get("transactionHash"))
+        and _is_hash(fields.get("blockHash"))
+        and _is_number(fields.get("blockNumber"))
+        and all(fields.get(name) is None or _is_number(fields[name]) for name in ("status", "gasUsed"))
+    )
+
+
+def _is_block(result: object) -> bool:
+    if not isinstance(result, dict):
+        return False
+    base_fee = cast("dict[str, Any]", result).get("baseFeePerGas")
+    return base_fee is None or _is_quantity(base_fee)
+
+
+_QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}")
+_HASH = re.compile(r"0x[0-9a-fA-F]{64}")
+# What a result looks like. Checked before it is an answer, so that the next endpoint is asked otherwise.
+_SHAPES: Mapping[str, Callable[[object], bool]] = {
+    "eth_chainId": _is_number,
+    "eth_blockNumber": _is_number,
+    "eth_getTransactionCount": _is_number,
+    "eth_gasPrice": _is_quantity,
+    "eth_maxPriorityFeePerGas": _is_quantity,
+    "eth_getBlockByNumber": _is_block,
+    "eth_getTransactionReceipt": _is_receipt,
+    "eth_getTransactionByHash": lambda result: result is None or isinstance(result, dict),
+    "eth_sendRawTransaction": lambda result: isinstance(result, str),
+}
 
 
 class Chains:
