@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fencepost.embedded.deadline import Deadline
@@ -23,12 +23,12 @@ from fencepost.torture.ground import Ground
 from fencepost.torture.lane import TICK_SECONDS, Lane
 from fencepost.torture.machine_time import MachineTime
 from fencepost.torture.pace import Pace
-from fencepost.torture.part import Part
+from fencepost.torture.part import Part, tokens_grew, watch_tokens
 from fencepost.torture.schedule import FAMILIES, NODE_CLOCK, POSTGRES_CLOCK, abreast, schedule
 from fencepost.torture.stage import LEASE_SECONDS, Account, Errand, Stage
 from fencepost.torture.systems import system_of
 from fencepost.torture.tally import Tally
-from fencepost.torture.verdict import Floors, Hardness, Judgement, judge
+from fencepost.torture.verdict import Floors, Hardness, Judgement, Verdict, judge
 from fencepost.torture.wall_clocks import environment, put
 
 FIRST_EFFECT_SECONDS = 120.0
@@ -77,6 +77,9 @@ class Moment:
     effects: Mapping[str, int]
     hits: int
     refusals: Mapping[str, int]
+    phase: str = "faults"
+    verdict: Verdict = "void"
+    """As it would be if it were over, and what nobody has judged yet were right."""
 
 
 @dataclass
@@ -159,6 +162,7 @@ class Ordeal:
                 system, stage = system_of(name), ground.stages[name]
                 system.processes *= pace.crowds.get(name, pace.crowd)
                 more = stack.enter_context(system.open(stage))
+                watch_tokens(stage)
                 self.plan.before(stage)
                 open_max = int(getattr(system, "open_max", pace.open_max))
                 often = pace.helpings_per_second.get(name, math.inf)
@@ -191,6 +195,7 @@ class _Run:
         self._calm: Mapping[str, int] = {}
         """The effects of each system before the first fault: they prove nothing."""
         self._began = time.monotonic()
+        self._phase, self._seconds = "faults", math.inf
         self._looked = 0.0
         self._look_seconds = 0.5
         self._lanes = self._make_lanes()
@@ -199,7 +204,8 @@ class _Run:
 
     def through(self) -> Outcome:
         self._begin()
-        seconds = self._rage()
+        seconds = self._seconds = self._rage()
+        self._phase = "settling"
         # What is made up for in the calm behind the faults proves nothing, as what was made before them.
         under_faults = self._under_faults()
         for lane in self._lanes:
@@ -349,7 +355,8 @@ class _Run:
         for name, part in self._parts.items():
             part.feeder.look()
             part.feeder.look_at_refusals()
-            self._breaches += [(name, breach) for breach in part.system.judge(part.stage)]
+            found = [*part.system.judge(part.stage), *tokens_grew(part.stage)]
+            self._breaches += [(name, breach) for breach in found]
             self._plan.after(part.stage)
 
     def _tend(self) -> None:
@@ -359,13 +366,21 @@ class _Run:
         now = time.monotonic()
         if now - self._looked > self._look_seconds:
             self._looked = now
-            moment = Moment(now - self._began, self._done(), self._tally.hit.total(), self._refusals())
+            moment = self._moment(now - self._began)
             self._ordeal.moments.append(moment)
             self._ordeal.watch(moment, self._tally)
         if len(self._ordeal.moments) > MOMENTS_MAX:
             # A run of hours has a chart of as many points, which are further apart.
             del self._ordeal.moments[::2]
             self._look_seconds *= 2
+
+    def _moment(self, at: float) -> Moment:
+        hits, done = self._tally.hit.total(), self._done()
+        # How much is ambiguous is told by everything that was written down: nobody reads that twice a second.
+        floors = replace(self._plan.floors, ambiguous_per_second=0.0)
+        hardness = Hardness(min(at, self._seconds), self._under_faults(), hits, 0)
+        verdict = judge(self._breaches, hardness, floors).verdict
+        return Moment(at, done, hits, self._refusals(), self._phase, verdict)
 
     def _under_faults(self) -> Mapping[str, int]:
         return {name: done - self._calm[name] for name, done in self._done().items()}

@@ -53,6 +53,31 @@ class Part:
         )
 
 
+# A lease's token only grows, and no lease is ever deleted: whatever a system does with its leases.
+TOKENS: LiteralString = """
+    create table token_breach (resource text, what text);
+    create function note_token() returns trigger language plpgsql security definer as $f$
+    begin
+      insert into public.token_breach values (old.resource, case tg_op
+        when 'DELETE' then 'the lease was deleted' else old.token || ' was followed by ' || new.token end);
+      return null;
+    end $f$;
+    create trigger token_went_back after update on fencepost.lease for each row
+      when (new.token < old.token) execute function note_token();
+    create trigger lease_deleted after delete on fencepost.lease for each row execute function note_token();
+"""
+
+
+def watch_tokens(stage: Stage) -> None:
+    with stage.database.connect_admin() as admin:
+        admin.execute(TOKENS)
+
+
+def tokens_grew(stage: Stage) -> list[Breach]:
+    rows = stage.rows("select resource, what from token_breach")
+    return [Breach("tokens grow", resource, what) for resource, what in rows]
+
+
 LEFT_BEHIND: LiteralString = """
     select 'connections', (select count(*) from pg_stat_activity where datname = current_database()
       and pid <> pg_backend_pid() and backend_type = 'client backend')

@@ -13,7 +13,9 @@ from rich.text import Text
 
 from fencepost.torture.ordeal import Moment, Plan
 from fencepost.torture.tally import Tally
+from fencepost.torture.verdict import Verdict
 
+STYLES: Mapping[Verdict, str] = {"passed": "green", "void": "yellow", "violated": "red"}
 Watch = Callable[[Moment, Tally], None]
 
 
@@ -33,11 +35,12 @@ def live_screen(plan: Plan, console: Console) -> Generator[Watch]:
 
 def screen_of(plan: Plan, moment: Moment, tally: Tally) -> RenderableType:
     at = max(0.0, moment.at)
-    phase = "faults" if at < plan.seconds else "settling"
     head = Text.assemble(
         ("torture", "bold"),
-        f"  seed {plan.seed}  {phase}  {min(at, plan.seconds):.0f} s"
-        + (f" of {plan.seconds:.0f}" if math.isfinite(plan.seconds) else ""),
+        f"  seed {plan.seed}  {moment.phase}  {min(at, plan.seconds):.0f} s"
+        + (f" of {plan.seconds:.0f}" if math.isfinite(plan.seconds) else "")
+        + "  so far ",
+        (moment.verdict, STYLES[moment.verdict]),
     )
     side_by_side = Table.grid(padding=(0, 4))
     side_by_side.add_row(

@@ -87,27 +87,39 @@ class Stage:
         self.url = self.postgres_wire.url if self.redis_address is None else self.database.url
         self.redis_url = self.redis_address or self.redis_wire.url
         self._looking = threading.Lock()
+        self._reached = False
         self._admin: psycopg.Connection[tuple[Any, ...]] | None = None
         self._asker: psycopg.Connection[tuple[Any, ...]] | None = None
         self.chronicle = Chronicle(self.directory / "chronicle.jsonl")
 
     def rows(self, query: LiteralString, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """What the database holds, read past the wire. Waits for a server that is away."""
-        return self.insist(lambda: self._rows(query, parameters))
+        return self._insist(lambda: self._rows(query, parameters), lambda: False)
 
     def value(self, query: LiteralString, parameters: Sequence[Any] = ()) -> Any:
         return self.rows(query, parameters)[0][0]
 
     def insist(self, act: Callable[[], T]) -> T:
-        """Again and again until the server answers. Only for what may be done twice."""
+        """Again and again until the server answers. Only for what may be done twice.
+
+        Where the server was reached, nobody knows what became of a try that failed. In flight: one that
+        looked lost is still open.
+        """
+
+        def attempt() -> T:
+            self._reached = False
+            return act()
+
+        return self._insist(attempt, lambda: self._reached)
+
+    def _insist(self, act: Callable[[], T], was_ambiguous: Callable[[], bool]) -> T:
         clock = MachineTime()
         while True:
             began = time.monotonic()
             try:
                 return act()
             except (psycopg.OperationalError, psycopg.InterfaceError, InFlight):
-                # In flight: a try of ours that looked lost is still open.
-                self.ambiguous += 1
+                self.ambiguous += was_ambiguous()
                 clock.count(time.monotonic() - began)
                 if clock.seconds > INSIST_SECONDS:
                     raise
@@ -115,16 +127,19 @@ class Stage:
 
     def connect(self) -> psycopg.Connection[tuple[Any, ...]]:
         """As an asker, by the wire. A half-open wire answers nothing, so nobody waits for ever."""
-        return psycopg.connect(self.url, connect_timeout=3, application_name="torture-asker")
+        connection = psycopg.connect(self.url, connect_timeout=3, application_name="torture-asker")
+        self._reached = True
+        return connection
 
     @contextmanager
     def asking(self) -> Generator[psycopg.Connection[tuple[Any, ...]]]:
         """One transaction of the asker, on a connection that is kept as long as it is good."""
         if self._asker is None or self._asker.closed:
             self._asker = self.connect()
-        asker = self._asker
+        asker, self._reached = self._asker, False
         try:
             with asker.transaction():
+                self._reached = True
                 yield asker
         except (psycopg.OperationalError, psycopg.InterfaceError):
             asker.close()

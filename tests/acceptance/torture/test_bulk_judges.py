@@ -2,22 +2,18 @@
 
 import asyncio
 import json
-import random
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, LiteralString
 
 import psycopg
 import pytest
 
 from fencepost import Fencepost
-from fencepost.embedded import Database
 from fencepost.nonces.node import Node
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer
-from fencepost.testing import Clock, Proxy
 from fencepost.torture import meter
 from fencepost.torture.chronicle import Chronicle, Operation
 from fencepost.torture.stage import Account, Stage
@@ -27,16 +23,6 @@ from fencepost.torture.systems.leases import Leases
 from fencepost.torture.systems.nonces import CHAIN, BulkNonces, Caller
 
 PLACES, SIGNERS, SIZE, BLOCKS = 2, 2, 10, 24
-
-
-@pytest.fixture
-def stage(database: Database, clock: Clock, tmp_path: Path) -> Iterator[Stage]:
-    # Nobody comes by the wires: what is judged is what lies there.
-    with Proxy.for_postgres(database.url) as wire:
-        chance = random.Random(1)  # noqa: S311 - Repeatable, no secret.
-        stage = Stage("bulk", database, wire, wire, clock, tmp_path, chance, redis_address="nowhere")
-        yield stage
-        stage.close()
 
 
 class FewNonces(BulkNonces):
