@@ -48,13 +48,13 @@ coverage: $(READY) ## lines and branches of the kernel's Python and of what is d
 specs: $(READY) ## the TLA+ specifications, and their broken twins, with TLC
 	@$(BIN)/python -m pytest -n 2 -v tests/specs $(PYTEST_ARGS)
 
-check: $(READY) ## ruff (with bandit's rules), mypy, pyright, import contracts, the tidy test, a search for secrets
+check: $(READY) ## ruff (with bandit's rules), mypy, pyright, import contracts, the tidy test, a search for secrets, the bill of materials
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_secrets.py
+	@$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_secrets.py tests/unit/test_bill_of_materials.py
 
 bench: $(READY) ## every benchmark; QUICK=1 for under a minute each
 	@$(BIN)/python -m fencepost.bench all $(if $(QUICK),--quick,)

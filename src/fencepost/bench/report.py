@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from rich.console import Console, ConsoleOptions
 from rich.table import Table
 
 from fencepost.bench.page import page_of
+from fencepost.revision import revision
 
 Cell = str | int | float
 Row = Mapping[str, Cell]
@@ -77,7 +77,7 @@ def machine(**more: Cell) -> Row:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
         "psycopg": f"{psycopg.__version__} ({psycopg.pq.__impl__})",
-        "commit": _commit(),
+        "commit": revision(),
         **more,
     }
 
@@ -127,16 +127,6 @@ def _figure(value: Cell) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.2f}"
     return f"{value:,}" if isinstance(value, int) else value
-
-
-def _commit() -> str:
-    """Of the code that is measured, if it lies in a repository: `+` for changes that are not committed."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--exclude=*"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except OSError:
-        return "unknown"
-    return done.stdout.strip() or "unknown"
 
 
 def _processor() -> str:

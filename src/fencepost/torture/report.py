@@ -6,12 +6,12 @@ import json
 import math
 import os
 import platform
-import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fencepost.revision import revision
 from fencepost.torture.goals import GOALS
 from fencepost.torture.ordeal import Outcome
 from fencepost.torture.page import page_of
@@ -56,7 +56,7 @@ def facts_of(outcome: Outcome, not_available: Mapping[str, str], goal: str | Non
         "not_available": dict(not_available),
         "replay": replay_command(outcome, goal),
         "machine": _machine(),
-        "commit": _commit(),
+        "commit": revision(),
         "rows": _rows(outcome),
         "goals": _goals(outcome),
         "moments": [[round(moment.at, 1), sum(moment.effects.values())] for moment in outcome.moments],
@@ -167,13 +167,3 @@ def _machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
     }
-
-
-def _commit() -> str:
-    """Of the code that was tortured, if it lies in a repository: `+` for changes that are not committed."""
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--exclude=*"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return "unknown"
-    return done.stdout.strip() or "unknown"

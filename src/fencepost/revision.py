@@ -1,0 +1,27 @@
+"""Which code this is, for figures that somebody wants to have again."""
+
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).parent
+SECONDS_MAX = 10
+
+
+def revision() -> str:
+    """The commit, if it lies in a repository: `+` for changes of the package that are not committed."""
+    commit = _git("rev-parse", "--short", "HEAD")
+    return commit + ("+" if commit and _git("status", "--porcelain", "--", ".") else "") or "unknown"
+
+
+def _git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(HERE), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
