@@ -57,6 +57,9 @@ TORTURE = {
     "replay": "fencepost torture --seed 7",
     "goals": [{"name": "violations", "measured": 1.0, "goal": 0.0, "met": False, "at_most": True}],
     "rows": [],
+    "faults_by_kind": {"kill": 3, "crash": 9},
+    "refusals_by_reason": {"stale_attempt": 2},
+    "crash_points": {"jobs.ack.before": 9},
 }
 
 
