@@ -32,6 +32,8 @@ from fencepost.judge.comparison import Answer, Comparison, compare
         (b"nan", b"1.0", "float_tolerance 1e-3", "WA"),
         (b"inf", b"1.0", "float_tolerance 1e-3", "WA"),
         (b"1_0", b"10", "float_tolerance 1e-3", "WA"),
+        (b"1e", b"1", "float_tolerance 1e-3", "WA"),
+        (b"+-1", b"1", "float_tolerance 1e-3", "WA"),
         (b"nan", b"nan", "float_tolerance 1e-3", "AC"),
         (b"\xff\xfe", b"1", "", "WA"),
     ],

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.judge.grading import CaseResult, best, grade, is_lost
+from fencepost.judge.grading import CaseResult, best, grade, is_lost, points_by_group
 from fencepost.judge.problem import Aggregation, Group, Problem, TestCase
 
 DIGEST = "0" * 64
@@ -117,3 +117,28 @@ def test_all_or_nothing_is_the_groups_score_once() -> None:
     assert grade(whole, results(a="AC", b="AC")).score == 40
     assert best(whole) == 40
     assert is_lost(whole.data.groups[0], results(a="PA"))
+
+
+def test_points_by_group_add_up_to_the_score() -> None:
+    found = results(a="AC", b="AC", c="AC", d="WA")
+    mixed = Group(name="data", groups=[*SUBTASKS.data.groups], cases=[case("e")], score=7)
+
+    assert points_by_group(SUBTASKS, found) == {"one": 30, "two": 0}
+    assert points_by_group(PLAIN, found) == {}
+    whole = Problem(slug="p", title="P", scoring=True, data=mixed)
+    with_own = {**found, "e": CaseResult(name="e", verdict="AC")}
+    assert sum(points_by_group(whole, with_own).values()) == grade(whole, with_own).score
+    assert points_by_group(whole, with_own)["data"] > 0
+
+
+def test_groups_that_are_not_added_up_are_one() -> None:
+    least = Problem(
+        slug="p",
+        title="P",
+        scoring=True,
+        data=Group(name="data", groups=SUBTASKS.data.groups, aggregation=Aggregation.MIN),
+    )
+    alone = Problem(slug="p", title="P", scoring=True, data=Group(name="data", cases=[case("a")], score=5))
+
+    assert points_by_group(least, results(a="AC", b="AC", c="AC", d="WA")) == {"data": 0}
+    assert points_by_group(alone, results(a="AC")) == {"data": 5}
