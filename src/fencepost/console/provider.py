@@ -14,13 +14,14 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self, cast
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 import jwt
 
 from fencepost.console.role import Role
 from fencepost.console.settings import ConsoleSettings
+from fencepost.web.forms import readable
 
 ANSWER_SECONDS = 10.0
 ANSWER_BYTES_MAX = 1 << 20
@@ -29,6 +30,8 @@ KNOWN_SECONDS = 3600.0
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 LEEWAY_SECONDS = 60
 SCOPE = "openid email profile"
+DOORS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+SHOWN_MAX = 200
 
 
 class NotVouched(Exception):
@@ -79,7 +82,7 @@ class Provider:
         self.issuer = settings.oidc_issuer
         self._settings = settings
         self._back = f"{settings.public_url}{back}"
-        self._doors: Mapping[str, Any] = {}
+        self._doors: Mapping[str, str] = {}
         self._known_until = 0.0
 
     async def address(self, errand: Errand) -> str:
@@ -106,12 +109,11 @@ class Provider:
             keys = await _ask(session, "GET", doors["jwks_uri"])
         return person_of(believed(token, keys, self._settings, self.issuer, errand), self._settings)
 
-    async def _find(self, session: aiohttp.ClientSession) -> Mapping[str, Any]:
+    async def _find(self, session: aiohttp.ClientSession) -> Mapping[str, str]:
         if time.monotonic() > self._known_until:
             doors = await _ask(session, "GET", f"{self.issuer}/.well-known/openid-configuration")
-            if str(doors.get("issuer", "")).rstrip("/") != self.issuer:
-                raise NotVouched(f"{self.issuer} calls itself {doors.get('issuer')!r}.")
-            self._doors, self._known_until = doors, time.monotonic() + KNOWN_SECONDS
+            self._doors = doors_of(doors, self.issuer)
+            self._known_until = time.monotonic() + KNOWN_SECONDS
         return self._doors
 
     async def _redeem(self, session: aiohttp.ClientSession, url: str, code: str, errand: Errand) -> str:
@@ -129,6 +131,16 @@ class Provider:
         if not isinstance(token, str):
             raise NotVouched("The provider answered without an ID token.")
         return token
+
+
+def doors_of(said: Mapping[str, Any], issuer: str) -> Mapping[str, str]:
+    """Where the provider is asked what, by its own description."""
+    if str(said.get("issuer", "")).rstrip("/") != issuer:
+        raise NotVouched(f"{issuer} calls itself {_shown(said.get('issuer'))!r}.")
+    for name in DOORS:
+        if not _is_address(said.get(name)):
+            raise NotVouched(f"{issuer} does not say its {name}.")
+    return {name: str(said[name]) for name in DOORS}
 
 
 def person_of(claims: Mapping[str, Any], settings: ConsoleSettings) -> Person:
@@ -151,27 +163,59 @@ def believed(
     token: str, keys: Mapping[str, Any], settings: ConsoleSettings, issuer: str, errand: Errand
 ) -> Mapping[str, Any]:
     """The claims of an ID token that answers this errand; NotVouched says what is wrong with any other."""
+    claims = _verified(token, keys, settings.oidc_client_id)
+    if str(claims["iss"]).rstrip("/") != issuer:
+        raise NotVouched("The ID token is from somebody else.")
+    if not secrets.compare_digest(
+        str(claims.get("nonce", "")).encode(errors="replace"), errand.nonce.encode()
+    ):
+        raise NotVouched("The ID token answers another login.")
+    return claims
+
+
+def _verified(token: str, keys: Mapping[str, Any], audience: str | None) -> Mapping[str, Any]:
+    """The claims, if a key of the provider signed them for us, and they are fresh."""
     try:
         header = jwt.get_unverified_header(token)
         known = jwt.PyJWKSet.from_dict(dict(keys)).keys
         fitting = [key for key in known if header.get("kid") in (None, key.key_id)]
-        if header.get("alg") not in ALGORITHMS or not fitting:
-            raise NotVouched("The ID token is not signed by a key of the provider.")
         claims: Mapping[str, Any] = jwt.decode(
             token,
-            fitting[0],
+            _trusted(header.get("alg"), fitting),
             algorithms=[header["alg"]],
-            audience=settings.oidc_client_id,
+            audience=audience,
             leeway=LEEWAY_SECONDS,
             options={"require": ["exp", "iat", "iss", "aud", "sub"], "verify_iss": False},
         )
+    except NotVouched:
+        raise
     except jwt.PyJWTError as error:
-        raise NotVouched(f"The ID token is not valid: {error}.") from error
-    if str(claims["iss"]).rstrip("/") != issuer:
-        raise NotVouched("The ID token is from somebody else.")
-    if not secrets.compare_digest(str(claims.get("nonce", "")).encode(), errand.nonce.encode()):
-        raise NotVouched("The ID token answers another login.")
+        raise NotVouched(f"The ID token is not valid: {_shown(error)}.") from error
+    except Exception as error:
+        # Whatever a token or a key that is none does to the library: it is not what vouches for anybody.
+        raise NotVouched("The ID token, or a key of the provider, cannot be read.") from error
     return claims
+
+
+def _trusted(algorithm: object, fitting: list[jwt.PyJWK]) -> jwt.PyJWK:
+    if algorithm not in ALGORITHMS or not fitting:
+        raise NotVouched("The ID token is not signed by a key of the provider.")
+    return fitting[0]
+
+
+def _is_address(said: object) -> bool:
+    if not isinstance(said, str) or not (said.isascii() and said.isprintable()):
+        return False
+    try:
+        parts = urlsplit(said)
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.hostname)
+
+
+def _shown(said: object) -> str:
+    """Words of the provider on a page of ours: not without end."""
+    return readable(str(said)[:SHOWN_MAX])
 
 
 def _session() -> aiohttp.ClientSession:
@@ -182,9 +226,11 @@ async def _ask(session: aiohttp.ClientSession, method: str, url: str, **more: An
     """A document, not too large. Redirections are not followed: a secret may be in the request."""
     try:
         async with session.request(method, url, allow_redirects=False, **more) as response:
-            body = await response.content.read(ANSWER_BYTES_MAX + 1)
-            if response.status != 200 or len(body) > ANSWER_BYTES_MAX:
+            body = await _body(response)
+            if response.status != 200:
                 raise NotVouched(f"The provider answered {response.status}.")
+            if len(body) > ANSWER_BYTES_MAX:
+                raise NotVouched(f"The provider's answer is larger than {ANSWER_BYTES_MAX} bytes.")
             answer = json.loads(body)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise NotVouched(f"The provider does not answer: {type(error).__name__}.") from error
@@ -193,3 +239,13 @@ async def _ask(session: aiohttp.ClientSession, method: str, url: str, **more: An
     if not isinstance(answer, dict):
         raise NotVouched("The provider's answer is not a document.")
     return cast("Mapping[str, Any]", answer)
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """In as many pieces as it comes; no more than shows that it is too large."""
+    body = bytearray()
+    async for piece in response.content.iter_any():
+        body += piece
+        if len(body) > ANSWER_BYTES_MAX:
+            break
+    return bytes(body)
