@@ -1,0 +1,175 @@
+"""What a provider of single sign-on sends is believed, or not vouched for: no answer of it is an error."""
+
+import base64
+import json
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import jwt
+import pytest
+from aiohttp import web
+from hypothesis import strategies as st
+
+from fencepost.console.provider import NotVouched, Provider, believed, doors_of, person_of
+from tests.unit.console.test_provider import ERRAND, ISSUER, KEY, SETTINGS, claims, keys
+from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
+from tests.unit.fuzz.hostile import DEEP, DOCUMENTS, wrong_documents, wrong_text
+
+PERSON = claims(email="a@b.example", email_verified=True, groups=["ops"])
+TOKEN = jwt.encode(PERSON, KEY, "RS256", headers={"kid": "1"})
+DOORS = {
+    "issuer": ISSUER,
+    "authorization_endpoint": f"{ISSUER}/ask",
+    "token_endpoint": f"{ISSUER}/token",
+    "jwks_uri": f"{ISSUER}/keys",
+}
+
+
+def believe(token: str, known: Any = None) -> None:
+    with shown():
+        person_of(believed(token, known or keys(), SETTINGS, ISSUER, ERRAND), SETTINGS)
+
+
+def describe(doors: Any) -> None:
+    with shown():
+        found = doors_of(doors, ISSUER)
+        assert all(urlsplit(found[name]).hostname for name in DOORS if name != "issuer")
+
+
+@contextmanager
+def shown() -> Generator[None]:
+    """Why somebody is not vouched for stands on a page."""
+    why = ""
+    try:
+        yield
+    except NotVouched as error:
+        why = str(error)
+        raise
+    finally:
+        assert len(why.encode()) < 2000
+
+
+def with_part(place: int, document: Any) -> str:
+    """The token with another head, or with other claims under the old signature."""
+    parts = TOKEN.split(".")
+    parts[place] = base64.urlsafe_b64encode(json.dumps(document).encode()).decode().rstrip("=")
+    return ".".join(parts)
+
+
+def signed(document: Any) -> str:
+    return jwt.api_jws.encode(json.dumps(document).encode(), KEY, "RS256", headers={"kid": "1"})
+
+
+HEADS = st.one_of(wrong_documents({"alg": "RS256", "kid": "1", "typ": "JWT"}), DOCUMENTS)
+PARSERS = {
+    "where its doors are": Parser(
+        describe, wrong_documents(DOORS).filter(lambda doors: hasattr(doors, "get")), (NotVouched,)
+    ),
+    "an ID token": Parser(believe, wrong_text(TOKEN), (NotVouched,)),
+    "its head": Parser(believe, HEADS.map(lambda head: with_part(0, head)), (NotVouched,)),
+    "its claims": Parser(believe, st.one_of(wrong_documents(PERSON), DOCUMENTS).map(signed), (NotVouched,)),
+    "keys": Parser(
+        lambda known: believe(TOKEN, known),
+        st.one_of(wrong_documents(keys()), wrong_documents({"keys": [DOORS]})).filter(bool),
+        (NotVouched,),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_whatever_a_provider_says_is_believed_or_not(name: str) -> None:
+    feed(PARSERS[name], QUICK)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", PARSERS)
+def test_whatever_a_provider_says_is_believed_or_not_at_length(name: str) -> None:
+    feed(PARSERS[name], LONG)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"exp": float("inf")},
+        {"iat": float("inf")},
+        {"nonce": "\ud800"},
+        {"iss": ["\ud800"]},
+    ],
+    ids=repr,
+)
+def test_claims_that_no_clock_and_no_alphabet_has_vouch_for_nobody(wrong: dict[str, Any]) -> None:
+    with pytest.raises(NotVouched):
+        believe(signed(PERSON | wrong))
+
+
+@pytest.mark.parametrize(
+    "known",
+    [{"keys": 7}, {"keys": [7]}, {"keys": [{"kty": "RSA", "kid": "1", "n": 7, "e": "AQAB"}]}],
+    ids=repr,
+)
+def test_keys_that_are_none_vouch_for_nobody(known: Any) -> None:
+    with pytest.raises(NotVouched):
+        believe(TOKEN, known)
+
+
+@asynccontextmanager
+async def provider(answers: dict[str, bytes]) -> AsyncGenerator[Provider]:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=answers[request.path])
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        doors = {
+            "issuer": url,
+            "authorization_endpoint": f"{url}/ask",
+            "token_endpoint": f"{url}/token",
+            "jwks_uri": f"{url}/keys",
+        }
+        answers.setdefault(FOUND, json.dumps(doors | {"more": "x" * 600_000}).encode())
+        yield Provider(SETTINGS.model_copy(update={"oidc_issuer": url}), "/back")
+    finally:
+        await runner.cleanup()
+
+
+FOUND = "/.well-known/openid-configuration"
+
+
+async def test_an_answer_that_comes_in_pieces_is_read_to_its_end() -> None:
+    async with provider({}) as asked:
+        assert "/ask?response_type=code" in await asked.address(ERRAND)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"authorization_endpoint": 7},
+        {"authorization_endpoint": "javascript:alert(1)"},
+        {"authorization_endpoint": "https://[a"},
+        {"authorization_endpoint": "https://a/\ud800"},
+        {"authorization_endpoint": "https://a", "token_endpoint": {}},
+    ],
+    ids=repr,
+)
+def test_a_provider_that_does_not_say_where_its_doors_are_is_not_asked(wrong: dict[str, Any]) -> None:
+    with pytest.raises(NotVouched, match=r"does not say its (authorization|token)_endpoint"):
+        describe({"issuer": ISSUER} | wrong)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/token", b"7"), ("/token", b'{"id_token": 7}'), ("/keys", DEEP[0].encode()), ("/keys", b"[]")],
+)
+async def test_an_answer_that_is_no_document_vouches_for_nobody(path: str, body: bytes) -> None:
+    right = {"/token": json.dumps({"id_token": TOKEN}).encode(), "/keys": json.dumps(keys()).encode()}
+    async with provider(right | {path: body}) as asked:
+        with pytest.raises(NotVouched, match="The provider"):
+            await asked.person("code", ERRAND)
