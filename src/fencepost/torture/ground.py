@@ -7,14 +7,15 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from fencepost.drive.connection import connect_sync
 from fencepost.embedded import Database, PostgresServer, ValkeyServer
 from fencepost.kernel.migrate import migrate
-from fencepost.testing import Clock, Proxy
+from fencepost.testing import Breach, Clock, Proxy
 from fencepost.torture.disk import Disk
 from fencepost.torture.stage import Stage
 from fencepost.torture.wall_clocks import environment, put
@@ -80,6 +81,13 @@ class Ground:
         """PostgreSQL's own clock, from where it stands; nothing happens where it cannot jump."""
         self._ahead_seconds += seconds
         put(self._clock, self._ahead_seconds)
+
+    def left_behind(self) -> list[Breach]:
+        """Whoever is still connected to Redis, but for the one who asks."""
+        client: Any = connect_sync(self.valkey.url, reply_seconds=5)
+        with closing(client):
+            others = len(client.client_list()) - 1
+        return [Breach("left behind", "connections to Redis", f"{others} are still there")] if others else []
 
     @property
     def _clock(self) -> Path:

@@ -340,6 +340,8 @@ class _Run:
         for name, part in self._parts.items():
             remains = self._still_there(part.left_behind)
             self._breaches += [(name, breach) for breach in remains]
+        remains = self._still_there(self._ground.left_behind)
+        self._breaches += [("redis", breach) for breach in remains]
 
     def _still_there(self, look: Callable[[], Sequence[Breach]]) -> Sequence[Breach]:
         """What is there even after the time in which a dead holder's lease runs out."""

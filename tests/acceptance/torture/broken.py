@@ -4,12 +4,13 @@ import signal
 import threading
 import time
 from collections.abc import Generator, Iterable, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 
+from fencepost.drive.connection import connect_sync
 from fencepost.testing import Breach
 from fencepost.torture.effects import exactly_once
 from fencepost.torture.manners import until_told_to_end
@@ -71,7 +72,9 @@ class Untidy:
         with stage.database.connect_admin() as admin:
             admin.execute(LITTER)
             admin.execute("begin; insert into litter values (1); prepare transaction 'litter'")
-        with psycopg.connect(stage.admin_url, autocommit=True) as forgotten:
+        client: Any = connect_sync(stage.redis_url, reply_seconds=5)
+        with closing(client), psycopg.connect(stage.admin_url, autocommit=True) as forgotten:
+            client.ping()
             forgotten.execute("select 1")
             self._calm = False
             yield {}

@@ -135,7 +135,13 @@ def test_what_is_lost_or_left_behind_is_seen_and_effects_of_the_calm_do_not_coun
     outcome = Ordeal(plan).run()
 
     left = {breach.key for _, breach in outcome.judgement.breaches if breach.rule == "left behind"}
-    assert left == {"connections", "leases", "running jobs", "prepared transactions"}
+    assert left == {
+        "connections",
+        "connections to Redis",
+        "leases",
+        "running jobs",
+        "prepared transactions",
+    }
     assert (outcome.judgement.verdict, outcome.judgement.lost) == ("violated", 1)
     assert "0 effects, at least" in str(outcome.judgement.too_easy)
     assert sum(outcome.effects.values()) == 1000 + 3
