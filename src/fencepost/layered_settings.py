@@ -23,7 +23,7 @@ import annotated_types
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fencepost.errors import SettingsError
-from fencepost.redaction import HIDDEN, redact_text, redact_url
+from fencepost.redaction import HIDDEN, redact_named, redact_text, redact_url
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -113,7 +113,9 @@ class LayeredSettings(BaseModel):
         sources = self.sources()
         for name, value in super().__repr_args__():
             source = sources.get(name or "")
-            yield name, _shown(source, value) if source and source.secret and value is not None else value
+            hides = source is not None and source.secret and value is not None
+            # What is no secret as a whole may hold one: the address of a broker, with a password in it.
+            yield name, _shown(source, value) if hides else redact_named(name or "", value)
 
 
 def _source(cls: type[LayeredSettings], name: str, field: FieldInfo) -> From:

@@ -10,189 +10,244 @@ import io
 import json
 import random
 import re
+import zipfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
+import psycopg
 import pytest
 from psycopg import sql
 
-from fencepost.cli.web_service import web_service
+from fencepost.bench.report import machine
+from fencepost.cli.app import run
+from fencepost.console.entrance import BACK, SIGN_ON
 from fencepost.drive.connection import connect_sync
-from fencepost.embedded import Database
+from fencepost.embedded import Database, ValkeyServer
 from fencepost.embedded.deadline import Deadline
-from fencepost.logs import configure_logging
-from fencepost.metrics import Metrics
-from fencepost.settings import Settings
-from fencepost.whereabouts import Whereabouts
+from fencepost.errors import SettingsError
+from fencepost.logs import get_logger
+from fencepost.torture import report as torture_report
+from tests.security.canary import (
+    NOWHERE,
+    PLANTS,
+    Ground,
+    canary_of,
+    heard,
+    parrot,
+    planted,
+    readers,
+    secret_settings,
+)
+from tests.security.canary_house import BY_SESSION, House, open_house, walk
+from tests.unit.torture.test_report import outcome
 
-CANARY = "canary-7f3a9c1e5b2d"
-# Nobody listens there; the errors of whoever tries are what might sing.
-NOWHERE = f"http://parrot:{CANARY}@127.0.0.1:9"
-ORDER: dict[str, Any] = {
-    "idempotency_key": "k1",
-    "broker": "paper",
-    "account": "a",
-    "symbol": "ABC",
-    "intent": "BUY",
-    "qty": "1",
-    "time_in_force": "DAY",
-}
+BROKERS = ("paper", "echo", "alpaca", "oanda")
+CHANNELS = ("gone", "shop")
 VALUES: list[Any] = [
     *(None, True, -1, 2**63, 1.5, "", "x", "\0", "ü", "x" * 600, [], {}, ["x"], {"a": {"b": 1}}),
     *("0x" + "ab" * 20, "1970-01-01T00:00:00Z", "../..", "null"),
 ]
 FIELDS = (
-    *(
-        "name",
-        "request_id",
-        "player_id",
-        "resources",
-        "items",
-        "broker",
-        "account",
-        "problem",
-        "language",
-        "source",
-    ),
-    *(
-        "signer",
-        "chain_id",
-        "count",
-        "nonce",
-        "hold",
-        "reason",
-        "actor",
-        "expected",
-        "slug",
-        "password",
-        "role",
-    ),
-    *("starts_at", "to", "value", "data", "submissions", "state", "limit", "request_ids", "idempotency_key"),
+    *("name", "request_id", "player_id", "resources", "items", "broker", "account", "problem", "language"),
+    *("source", "signer", "chain_id", "count", "nonce", "hold", "reason", "actor", "expected", "slug"),
+    *("password", "role", "starts_at", "to", "value", "data", "submissions", "state", "limit"),
+    *("request_ids", "idempotency_key"),
 )
 
 
-@dataclass
-class House:
-    client: httpx.Client
-    logs: io.StringIO
-    database: Database
-    redis_url: str
-
-    def rows(self) -> str:
-        """Everything that is stored, as text."""
-        with self.database.connect_admin() as admin:
-            tables = admin.execute(
-                "select schemaname, tablename from pg_tables where schemaname in ('fencepost', 'public')"
-            ).fetchall()
-            statement = sql.SQL("select t::text from {} t")
-            return "\n".join(
-                str(row[0])
-                for table in tables
-                for row in admin.execute(statement.format(sql.Identifier(*table)))
-            )
-
-    def keys(self) -> str:
-        store: Any = connect_sync(self.redis_url, reply_seconds=10)
-        with contextlib.closing(store):
-            return repr([(key, store.dump(key)) for key in store.scan_iter()])
+@pytest.fixture
+def ground(database: Database, redis_url: str) -> Iterator[Ground]:
+    with parrot() as address:
+        yield Ground(database, redis_url, address)
 
 
 @pytest.fixture
 def house(
-    database: Database, redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ground: Ground, valkey: ValkeyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[House]:
-    logs = io.StringIO()
-    for name, value in {
-        "DATABASE_URL": database.url.replace("@/", f":{CANARY}@/"),
-        "REDIS_URL": redis_url,
-        "HTTP_TOKEN": CANARY,
-        "NONCES_CHAINS": f"1={NOWHERE}/{CANARY}",
-        "NONCES_KEYSTORE_PASSWORD": CANARY,
-        "BROKER_KEY": CANARY,
-        "ORDERS_BROKERS": json.dumps(
-            {
-                "paper": {
-                    "base_url": NOWHERE,
-                    "headers": {"Authorization": "Bearer ${BROKER_KEY}"},
-                    "promise": "nothing",
-                    "connect_seconds": 1,
-                }
-            }
-        ),
-        "FENCEPOST_DATA_DIR": str(tmp_path),
-    }.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(tmp_path)
-    configure_logging(level="debug", form="json", stream=logs)
-    settings = Settings.load()
-    assert settings.database_url is not None
-    place = Whereabouts(
-        "the test", "", database.admin_url, settings.database_url, database.viewer_url, redis_url
-    )
-    server = web_service(settings, place, Metrics())
-    server.start()
-    try:
-        with httpx.Client(base_url=server.url, timeout=60) as client:
-            yield House(client, logs, database, redis_url)
-    finally:
-        server.stop()
+    with open_house(ground, valkey, tmp_path, monkeypatch) as house:
+        yield house
 
 
-def test_no_secret_is_sung_and_no_request_is_a_failure_of_ours(house: House) -> None:
-    chance = random.Random(7)  # noqa: S311 - Repeatable garbage, no secret.
-    client = house.client
-    authorized = {"authorization": f"Bearer {CANARY}"}
-    # Its errors speak of the broker's address, and are stored.
-    placed = client.post("/orders", json=ORDER, headers={**authorized, "idempotency-key": "k1"})
-    assert placed.status_code == 202, placed.text
-    answers = [placed, *hostile_requests(client, authorized, chance)]
-    strangers = [
-        client.get("/orders"),
-        client.get("/console/jobs", headers={"authorization": f"Bearer x{CANARY}"}),
-    ]
-    Deadline(60, "the order was tried").wait(lambda: tried(house))
+def test_every_secret_setting_has_a_song() -> None:
+    assert set(PLANTS) == secret_settings()
 
+
+def test_settings_tell_no_secret_when_they_are_printed_or_wrong(ground: Ground, tmp_path: Path) -> None:
+    environ = planted(ground, tmp_path)
+    for reader in readers():
+        assert heard(repr(reader.load(environ))) == [], reader
+        for name in secret_settings():
+            song = canary_of(name)
+            # Of a URL only the password is hidden: settings say so.
+            for wrong in (song, f"\n{song}", f"=;{song}", f"http://u:{song}@[::1", f"etcd://u:{song}@h", "\0"):
+                try:
+                    shown = repr(reader.load({**environ, name: wrong}))
+                except SettingsError as error:
+                    shown = str(error)
+                assert heard(shown) == [], (name, wrong)
+
+
+def test_no_secret_is_sung_and_no_request_is_a_failure_of_ours(
+    house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leave_reports(house)
+    messages = send_messages(house)
+    with house.program() as program, house.admin() as admin, house.stranger() as stranger:
+        answers = [*ask_for_secrets(program), *sign_on(stranger), *hostile_requests(house, admin, program)]
+        # What they said is stored, and shown on pages.
+        Deadline(60, "every message was tried").wait(lambda: tried(house, messages))
+        walked = list(walk(house, admin, program))
+        strangers = [
+            stranger.get("/orders"),
+            stranger.get("/console/jobs", headers={"authorization": f"Bearer x{canary_of('HTTP_TOKEN')}"}),
+        ]
     failures = [
         f"{a.request.method} {a.request.url.path}: {a.status_code} {a.text[:200]}"
-        for a in answers
+        for a in (*answers, *(answer for _, answer in walked))
         if a.status_code == 500
     ]
     assert failures == []
     assert {answer.status_code for answer in strangers} <= {401, 303, 403}
-    pages = "\n".join(f"{answer.headers}{answer.text}" for answer in [*answers, *strangers])
-    found = {"a page": pages, "a row": house.rows(), "Redis": house.keys(), "a log": house.logs.getvalue()}
-    assert [place for place, text in found.items() if CANARY in text] == []
+    shut = {route.path for route, answer in walked if answer.status_code in {401, 403}}
+    assert shut == {BACK, "/console/enter"}, "an administrator comes in wherever no ticket is asked for"
+    pages = [answer for _, answer in walked if answer.headers.get("content-type", "").startswith("text/html")]
+    assert len({answer.url.path for answer in pages if answer.status_code == 200}) > 40
+
+    found = {f"GET {answer.url.path}": told(answer) for _, answer in walked}
+    found |= {f"{a.request.method} {a.url.path} {number}": told(a) for number, a in enumerate(answers)}
+    found |= commands(house, messages, capsys)
+    found |= house.places()
+    leaks = [f"{place}: {', '.join(names)}" for place, text in found.items() if (names := heard(text))]
+    assert not leaks, "\n".join(leaks)
+
     # What was looked through is where it would have been.
-    assert '"k1"' in pages
-    assert "k1" in found["a row"]
-    assert found["a log"]
+    assert "key-alpaca" in found["GET /orders"]
+    assert "torture, seed 7" in found["GET /console/reports"]
+    assert heard_where_it_is_planted(house, capsys) == []
 
 
-def tried(house: House) -> bool:
+def told(answer: httpx.Response) -> str:
+    return f"{answer.headers}{answer.text}"
+
+
+def leave_reports(house: House) -> None:
+    """As runs leave them that were started where these secrets are."""
+    torture_report.write(torture_report.facts_of(outcome(), {}), house.folder / "torture")
+    bench = {"name": "kernel", "machine": machine(), "rows": [], "goals": []}
+    (house.folder / "bench").mkdir()
+    (house.folder / "bench" / "kernel.json").write_text(json.dumps(bench))
+
+
+def send_messages(house: House) -> list[int]:
+    """To receivers who are away, and to one who repeats what he is told."""
+    with psycopg.connect(house.database.url, autocommit=True) as connection:
+        put = "select fencepost.outbox_put(%s, 'k1', '{}'::jsonb)"
+        rows = [connection.execute(put, (channel,)).fetchone() for channel in CHANNELS]
+    return [int(row[0]) for row in rows if row is not None]
+
+
+def ask_for_secrets(program: httpx.Client) -> Iterator[httpx.Response]:
+    """Requests that make the house use its secrets; errors speak of where they led."""
+    for broker in BROKERS:
+        order = {"broker": broker, "account": "a", "symbol": "ABC", "intent": "BUY", "qty": "1"}
+        body = {**order, "idempotency_key": f"key-{broker}", "time_in_force": "DAY"}
+        placed = program.post("/orders", json=body, headers={"idempotency-key": f"key-{broker}"})
+        assert placed.status_code == 202, placed.text
+        yield placed
+    for chain in (1, 2):
+        body = {"chain_id": chain, "signer": "0x" + "ab" * 20, "to": "0x" + "cd" * 20}
+        yield program.post("/transactions", json=body, headers={"idempotency-key": f"{chain}"})
+        yield program.post(f"/nonces/{chain}/0x{'ab' * 20}/reserve", json={"count": 1})
+    yield program.put("/problems/echo", content=package())
+    yield program.get("/judge/workers")
+
+
+def package() -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("1.in", "1\n")
+        archive.writestr("1.ans", "1\n")
+    return content.getvalue()
+
+
+def sign_on(stranger: httpx.Client) -> Iterator[httpx.Response]:
+    """Up to the point where our secret goes to the provider, who repeats it."""
+    sent = stranger.get(SIGN_ON)
+    assert sent.status_code == 303, sent.text
+    state = parse_qs(urlsplit(sent.headers["location"]).query)["state"][0]
+    back = stranger.get(BACK, params={"state": state, "code": "x"})
+    assert back.status_code in {401, 403}, back.text
+    yield from (sent, back)
+
+
+def tried(house: House, messages: list[int]) -> bool:
+    """Whether every message has an error, and every order too."""
     with house.database.connect_admin() as admin:
-        row = admin.execute("select count(*) from fencepost.outbox where last_error is not null").fetchone()
-    return row is not None and row[0] > 0
+        row = admin.execute(
+            "select count(*) from fencepost.outbox_messages where last_error is not null and"
+            " (id = any(%s) or channel like 'orders:%%')",
+            (messages,),
+        ).fetchone()
+    return row is not None and row[0] >= len(BROKERS) + len(CHANNELS)
 
 
-def hostile_requests(
-    client: httpx.Client, headers: dict[str, str], chance: random.Random
-) -> Iterator[httpx.Response]:
-    described = client.get("/openapi.json", headers=headers).json()
-    for path, methods in described["paths"].items():
+def commands(house: House, messages: list[int], capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+    """What the command line says of this house, and of one that is not there."""
+    subjects = [f"outbox:{message}" for message in messages]
+    asked = [("doctor",), ("doctor", "--json"), ("status",), ("status", "--json")]
+    asked += [("explain", subject) for subject in subjects]
+    capsys.readouterr()
+    found = {" ".join(words): said(words, capsys) for words in asked}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DATABASE_URL", f"postgresql://ada:{canary_of('DATABASE_URL')}@{NOWHERE}/x")
+        patch.setenv("REDIS_URL", f"redis://ada:{canary_of('REDIS_URL')}@{NOWHERE}/0")
+        for words in (("doctor",), ("status",), ("explain", "outbox:1")):
+            found[f"{' '.join(words)}, servers away"] = said(words, capsys)
+    return found
+
+
+def said(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> str:
+    run(words)
+    captured = capsys.readouterr()
+    assert captured.out or captured.err, words
+    return captured.out + captured.err
+
+
+def heard_where_it_is_planted(house: House, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """A leak in every place is noticed there: the places where it was not."""
+    song = canary_of("HTTP_TOKEN")
+    with house.database.connect_admin() as admin:
+        admin.execute("create table public.leak as select %s::bytea as leak", (song.encode(),))
+        with pytest.raises(psycopg.errors.UndefinedFunction):
+            admin.execute(sql.SQL("select leak({})").format(song))
+        admin.execute("select fencepost.job_submit(%s, 'leak', '{}')", (song,))
+    get_logger("leak").warning("leak", what=song)
+    with contextlib.closing(connect_sync(house.redis_url, reply_seconds=10)) as store:
+        store.set("leak", song)
+    (house.folder / "leak").write_text(song)
+    with house.admin() as browser:
+        found = {**house.places(), "a page": browser.get("/console/queues").text}
+    found["the command line"] = said(("status",), capsys)
+    return [place for place, text in found.items() if "HTTP_TOKEN" not in heard(text)]
+
+
+def hostile_requests(house: House, admin: httpx.Client, program: httpx.Client) -> Iterator[httpx.Response]:
+    chance = random.Random(7)  # noqa: S311 - Repeatable garbage, no secret.
+    for path, methods in house.app.openapi()["paths"].items():
         for method in methods:
-            for _ in range(3):
+            for _ in range(2):
                 where = re.sub(
                     r"\{\w+\}", lambda _: chance.choice(["1", "x", "-1", "ü", "9" * 25, "0x1"]), path
                 )
-                yield send(client, method, where, headers, chance)
+                if not where.endswith("/events"):
+                    yield send(admin if BY_SESSION.match(path) else program, method, where, chance)
 
 
-def send(
-    client: httpx.Client, method: str, path: str, headers: dict[str, str], chance: random.Random
-) -> httpx.Response:
+def send(client: httpx.Client, method: str, path: str, chance: random.Random) -> httpx.Response:
     query = {chance.choice(FIELDS): str(chance.choice(VALUES))[:50] for _ in range(2)}
     content = chance.choice(
         [
@@ -208,5 +263,5 @@ def send(
         path,
         params={name: value.replace("\0", "") for name, value in query.items()},
         content=None if method in {"get", "head"} else content,
-        headers={**headers, "content-type": "application/json", "idempotency-key": "x"},
+        headers={"content-type": "application/json", "idempotency-key": "x"},
     )

@@ -27,7 +27,7 @@ from fencepost.orders.broker import (
     Sight,
     Verdict,
 )
-from fencepost.orders.http_rules import by_status, moment, verdict
+from fencepost.orders.http_rules import by_status, moment, text, verdict
 from fencepost.outbox.backoff import retry_after_seconds
 from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Reply, Request
 
@@ -135,7 +135,7 @@ def read_order(answer: Json) -> BrokerOrder | None:
     if "id" not in fields or "status" not in fields:
         return None
     return BrokerOrder(
-        client_id=fields.get("client_order_id"),
+        client_id=text(fields.get("client_order_id")),
         broker_order_id=str(fields["id"]),
         status=str(fields["status"]),
         live=fields["status"] != "rejected",
@@ -161,7 +161,8 @@ def read_finding(reply: Reply, order: BrokerOrder | None) -> Found:
 
 def _fills(fields: Mapping[str, Any]) -> Sequence[Json]:
     quantity = fields.get("filled_qty")
-    if quantity in {None, "0", ""}:
+    # Not a set: what came may be anything, and not everything has a hash.
+    if quantity in (None, "0", ""):
         return ()
     return ({"qty": quantity, "price": fields.get("filled_avg_price"), "at": fields.get("filled_at")},)
 

@@ -118,8 +118,8 @@ def order_of(config: HttpBrokerConfig, answer: Json) -> BrokerOrder | None:
         return None
     fills = _at(fields, config.fields.fills)
     return BrokerOrder(
-        client_id=_text(_at(fields, config.fields.client_id)),
-        broker_order_id=_text(_at(fields, config.fields.broker_order_id)),
+        client_id=text(_at(fields, config.fields.client_id)),
+        broker_order_id=text(_at(fields, config.fields.broker_order_id)),
         status=status,
         live=status not in config.rejected_statuses,
         is_open=status in config.open_statuses,
@@ -198,7 +198,8 @@ def _at(fields: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def _text(value: object) -> str | None:
+def text(value: object) -> str | None:
+    """What the broker calls a thing, by whatever kind of value."""
     return None if value is None else str(value)
 
 

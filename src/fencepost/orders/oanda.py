@@ -31,7 +31,7 @@ from fencepost.orders.broker import (
     Sight,
     Verdict,
 )
-from fencepost.orders.http_rules import by_status, moment, verdict
+from fencepost.orders.http_rules import by_status, moment, text, verdict
 from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Reply, Request
 
 PRACTICE_URL = "https://api-fxpractice.oanda.com"
@@ -124,7 +124,9 @@ class OandaBroker:
         filling = fields.get("fillingTransactionID")
         if found.order is None or filling is None:
             return found
-        reply = await self._get(order, f"transactions/{quote(str(filling), safe='')}")
+        if not (str(filling).isascii() and str(filling).isdigit()):
+            return Found(Finding.NO_ANSWER, code=Code.UNKNOWN, detail="a transaction id that cannot be read")
+        reply = await self._get(order, f"transactions/{filling}")
         fill = _fields(_fields(reply.json()).get("transaction"))
         if reply.status != 200 or "units" not in fill:
             return read_finding(reply, None)
@@ -197,7 +199,7 @@ def created_order(answer: Mapping[str, Any]) -> BrokerOrder | None:
     fill, cancel = _fields(answer.get("orderFillTransaction")), _fields(answer.get("orderCancelTransaction"))
     status = "FILLED" if fill else "CANCELLED" if cancel else PENDING
     return BrokerOrder(
-        client_id=_fields(created.get("clientExtensions")).get("id"),
+        client_id=text(_fields(created.get("clientExtensions")).get("id")),
         broker_order_id=str(created["id"]),
         status=status,
         is_open=status == PENDING,
@@ -213,7 +215,7 @@ def read_order(answer: Json) -> BrokerOrder | None:
     if "id" not in fields or "state" not in fields:
         return None
     return BrokerOrder(
-        client_id=_fields(fields.get("clientExtensions")).get("id"),
+        client_id=text(_fields(fields.get("clientExtensions")).get("id")),
         broker_order_id=str(fields["id"]),
         status=str(fields["state"]),
         is_open=fields["state"] == PENDING,

@@ -34,6 +34,10 @@ from fencepost.orders.resend import (
 from fencepost.outbox.backoff import Backoff
 
 DETAIL_CHARACTERS_MAX = 1000
+# Of a broker's word about an order: far more than any needs, far less than holds up whoever stores it.
+DEPTH_MAX = 100
+TOO_DEEP = "(too deep to be kept)"
+ZEROS_MAX = 1000
 EXPIRED = "EXPIRED"
 RESULT_CHARACTERS_MAX = 16_000
 
@@ -276,14 +280,22 @@ def _short(detail: str | None) -> str | None:
     return None if detail is None else _clean(detail[:DETAIL_CHARACTERS_MAX])
 
 
-def _storable(value: Json) -> Json:
+def _storable(value: Json, depth: int = 0) -> Json:
     if isinstance(value, str):
         return _clean(value)
+    if isinstance(value, dict | list) and depth == DEPTH_MAX:
+        return TOO_DEEP
     if isinstance(value, dict):
-        return {_clean(name): _storable(item) for name, item in cast("dict[str, Json]", value).items()}
+        items = cast("dict[str, Json]", value).items()
+        return {_clean(name): _storable(item, depth + 1) for name, item in items}
     if isinstance(value, list):
-        return [_storable(item) for item in cast("Sequence[Json]", value)]
-    return plain(value) if isinstance(value, Decimal) else value
+        return [_storable(item, depth + 1) for item in cast("Sequence[Json]", value)]
+    return _number(value) if isinstance(value, Decimal) else value
+
+
+def _number(value: Decimal) -> str:
+    """Written out; but 1E999999999 would be a gigabyte of zeros, and stays as it came."""
+    return plain(value) if abs(value.adjusted()) <= ZEROS_MAX else str(value)
 
 
 def _clean(text: str) -> str:

@@ -35,7 +35,7 @@ def retry_after_seconds(value: str | None, now: datetime | None = None) -> float
         return min(float(value), RETRY_AFTER_SECONDS_MAX)
     try:
         moment = parsedate_to_datetime(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
