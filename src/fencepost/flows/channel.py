@@ -3,7 +3,7 @@
 An entry is everything that one sender has for one group between two offsets, `after` and `to`. What lies
 between them is a function of the source, so an entry is true whoever sent it, and how often. The receiver
 takes an entry only if it continues what was taken before, and drops what it has already: gaps and repeats are
-harmless. A gap is answered by asking the sender to rewind.
+harmless. A gap is answered by asking the sender to rewind. What is no entry is removed, and is a gap at most.
 """
 
 from __future__ import annotations
@@ -15,21 +15,40 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from fencepost.flows.frontier import Frontier, Mark
 from fencepost.flows.intake import Arrival
 from fencepost.flows.program import Head, Program
-from fencepost.flows.record import END, Offset, is_after
+from fencepost.flows.record import END, Offset, is_after, order
 from fencepost.flows.redis_link import entries_of
-from fencepost.flows.state import as_key, pack, unpack
+from fencepost.flows.state import as_key, pack
 from fencepost.flows.steps import Batch
 from fencepost.flows.trail import Traces
 from fencepost.flows.units import Sender
+from fencepost.logs import get_logger
 
+_log = get_logger(__name__)
 _SEND = (Path(__file__).parent / "channel.lua").read_text(encoding="utf-8")
 LOOK_AGAIN_SECONDS = 1.0
 Runs = Sequence[tuple[int, Batch]]
+
+
+EntryHead = tuple[Offset | None, Offset | None, int | float | None, bool, int | float | None, int]
+"""After, to, the watermark now; whether the sender has ended, its watermark at `to`, and its count there."""
+Parts = list[tuple[int, list[tuple[Any, Any, Any, Offset]]]]
+"""By entrance: values with their keys, moments and offsets."""
+Places = list[tuple[Offset, str]]
+_read_head = msgspec.msgpack.Decoder(EntryHead).decode
+_read_parts = msgspec.msgpack.Decoder(Parts).decode
+_read_places = msgspec.msgpack.Decoder(Places).decode
+M = TypeVar("M", bound=tuple[Any, ...])
+
+
+class NoEntry(Exception):
+    """Somebody else wrote it into the channel, or it is damaged."""
 
 
 class ChannelLost(Exception):
@@ -220,7 +239,11 @@ class ChannelIntake:
             for entry_id, fields in entries:
                 self._looked_at = time.monotonic()
                 self._last[name] = entry_id.decode()
-                arrival = await self._take(name, entry_id.decode(), fields)
+                try:
+                    arrival = await self._take(name, entry_id.decode(), fields)
+                except NoEntry:
+                    await self._remove(name, entry_id.decode())
+                    continue
                 if arrival is not None:
                     arrivals.append(arrival)
                 repeated = repeated or arrival is None
@@ -264,8 +287,15 @@ class ChannelIntake:
             self._looked_at = time.monotonic()
             self._last = dict.fromkeys(self._last, "0")
 
+    async def _remove(self, name: str, entry_id: str) -> None:
+        """It would be met again after every start, and nobody would get past it."""
+        _log.warning("channel_entry_unreadable", stream=self._keys[name].stream, entry_id=entry_id)
+        await self._redis.xdel(self._keys[name].stream, entry_id)
+
     async def _take(self, name: str, entry_id: str, fields: Sequence[bytes]) -> Arrival | None:
-        after, to, watermark, ended, at_watermark, count = unpack(fields[1])
+        (after, to, watermark, ended, at_watermark, count), parts, placed = read_entry(
+            fields, len(self._revive)
+        )
         mark = self._marks.of(name)
         if after is not None and is_after(after, mark.at):
             await self._redis.set(self._keys[name].rewind, "1")
@@ -274,12 +304,9 @@ class ChannelIntake:
         if not ended and (to is None or not is_after(to, mark.at)):
             return None
         runs = [
-            (int(entrance), _records(members, after, mark, self._revive[int(entrance)]))
-            for entrance, members in unpack(fields[3])
+            (entrance, _records(members, after, mark, self._revive[entrance])) for entrance, members in parts
         ]
-        traces = (
-            [place for at, place in unpack(fields[5]) if is_after(at, mark.at)] if len(fields) > 5 else []
-        )
+        traces = [place for _, place in _behind(placed, mark.at, 0)]
         self._marks[name] = Mark(to if to is not None else mark.at, at_watermark, ended, count)
         records = sum(len(records) for _, records in runs)
         return Arrival(name, runs, self._marks[name], watermark, records, traces)
@@ -288,8 +315,29 @@ class ChannelIntake:
 def _records(members: Sequence[Any], after: Offset | None, mark: Mark, revive: Callable[[Any], Any]) -> Batch:
     """The members of an entry; if it overlaps what was taken, those behind it."""
     overlaps = mark.at is not None and after != mark.at
-    return [
-        (revive(value), as_key(key), moment, 0)
-        for value, key, moment, offset in members
-        if not overlaps or is_after(offset, mark.at)
-    ]
+    kept = _behind(members, mark.at, 3) if overlaps else members
+    return [(revive(value), as_key(key), moment, 0) for value, key, moment, _ in kept]
+
+
+def _behind(members: Sequence[M], at: Offset | None, place: int) -> Sequence[M]:
+    """Those whose offset, which stands at `place` in each, lies behind `at`."""
+    try:
+        return [member for member in members if is_after(member[place], at)]
+    except ValueError as error:
+        raise NoEntry from error
+
+
+def read_entry(fields: Sequence[bytes], entrances: int) -> tuple[EntryHead, Parts, Places]:
+    """What `entries_for` made. NoEntry for anything else: whoever can write to Redis may have left it."""
+    if list(fields[::2]) not in ([b"h", b"d"], [b"h", b"d", b"t"]) or len(fields) % 2:
+        raise NoEntry
+    try:
+        head, parts = _read_head(fields[1]), _read_parts(fields[3])
+        for offset in head[:2]:
+            order(offset if offset is not None else 0)
+        placed = _read_places(fields[5]) if len(fields) > 4 else []
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise NoEntry from error
+    if any(not 0 <= entrance < entrances for entrance, _ in parts):
+        raise NoEntry
+    return head, parts, placed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -46,7 +47,9 @@ class IdempotentRecord(msgspec.Struct, Generic[T], frozen=True, tag_field="fence
         if isinstance(plain, cls):
             return plain
         if isinstance(plain, dict) and plain.keys() == {"fencepost", "id", "value"}:  # pyright: ignore[reportUnknownMemberType]
-            return msgspec.convert(plain, IdempotentRecord[Any])
+            # Somebody's own document may have these names too, and other things under them.
+            with suppress(msgspec.ValidationError):
+                return msgspec.convert(plain, IdempotentRecord[Any])
         return None
 
 

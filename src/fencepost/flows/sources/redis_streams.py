@@ -261,4 +261,7 @@ def _readable(fields: dict[bytes, bytes]) -> dict[str, str]:
 
 
 def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+    """What is no text, or none that can be stored, is spelled out: two ids that differ go on differing."""
+    if not isinstance(value, bytes):
+        return str(value)
+    return value.decode(errors="backslashreplace").replace("\0", "\\x00")
