@@ -113,9 +113,11 @@ class LayeredSettings(BaseModel):
         sources = self.sources()
         for name, value in super().__repr_args__():
             source = sources.get(name or "")
-            hides = source is not None and source.secret and value is not None
-            # What is no secret as a whole may hold one: the address of a broker, with a password in it.
-            yield name, _shown(source, value) if hides else redact_named(name or "", value)
+            if source and source.secret and value is not None:
+                yield name, _shown(source, value)
+            else:
+                # What is no secret as a whole may hold one: the address of a broker, with a password in it.
+                yield name, redact_named(name or "", value)
 
 
 def _source(cls: type[LayeredSettings], name: str, field: FieldInfo) -> From:

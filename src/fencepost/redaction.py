@@ -7,7 +7,7 @@ the name `token` stays, and a text there goes.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -33,6 +33,14 @@ def redact_text(text: str) -> str:
     if "://" in text:
         text = _URL_PASSWORD.sub(rf"\g<1>{HIDDEN}@", text)
     return _NAMED_SECRET.sub(rf"\g<1>{HIDDEN}", text)
+
+
+def redact_words(text: str, secrets: Iterable[str | None]) -> str:
+    """The text without these: whoever was told a secret may repeat it, under whatever name."""
+    # The longest first: one may be a part of another.
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        text = text.replace(secret, HIDDEN)
+    return text
 
 
 def redact_url(url: str) -> str:

@@ -19,7 +19,7 @@ from obstore.exceptions import BaseError
 from obstore.store import LocalStore, ObjectStore, S3Store
 
 from fencepost.errors import InvalidInput, ServerUnavailable
-from fencepost.redaction import redact_text
+from fencepost.redaction import redact_text, redact_words
 
 REASON_MAX = 300
 S3 = "s3://"
@@ -89,7 +89,9 @@ class Store:
         except FileNotFoundError:
             raise
         except (BaseError, OSError) as error:
-            why = redact_text(str(error).splitlines()[0] if str(error) else type(error).__name__)
+            said = str(error).splitlines()[0] if str(error) else type(error).__name__
+            # A bucket that refuses a key names it.
+            why = redact_text(redact_words(said, (self._keys.access_key, self._keys.secret_key)))
             raise StoreUnavailable(
                 f"JUDGE_STORE {redact_text(self.place)} cannot be reached: {why[:REASON_MAX]}"
             ) from None

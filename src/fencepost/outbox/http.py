@@ -10,19 +10,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import ssl
-from collections.abc import Mapping
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from fencepost.errors import FencepostError
 from fencepost.outbox import wire
-from fencepost.redaction import redact_text
+from fencepost.redaction import redact_text, redact_words
 
 # Longer than most servers keep an idle connection is of no use, and each that they close costs a doubt.
 IDLE_SECONDS_MAX = 15.0
 HAPPY_EYEBALLS_SECONDS = 0.25
+EXCERPT_MAX = 300
+# Shorter words are in every text, and a path has names of its own.
+SECRET_MIN = 4
+SECRET_OPTION_MIN = 8
+SECRET_SEGMENT_MIN = 16
+_SECRET_HEADER = re.compile(
+    r"auth|cookie|secret|token|pass|credential|sign|(?<!idempotency-)key", re.IGNORECASE
+)
 
 
 class NotSent(FencepostError):
@@ -48,6 +59,7 @@ class Reply:
     status: int
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: bytes = b""
+    asked: Request | None = field(default=None, repr=False, compare=False)
 
     def json(self) -> Any:
         """The body as a document with exact numbers, or None when it is none."""
@@ -57,8 +69,12 @@ class Reply:
             return None
 
     def excerpt(self) -> str:
-        """The beginning of the body, for a log or an error, without secrets."""
-        return redact_text(self.body[:300].decode(errors="replace").replace("\0", "\ufffd"))
+        """The beginning of the body, for a log or an error, without secrets: also without those that were
+        sent, which some servers repeat when they refuse."""
+        text = self.body[: 8 * EXCERPT_MAX].decode(errors="replace").replace("\0", "\ufffd")
+        # Cut afterwards: half of a secret would not be known for one.
+        sent = () if self.asked is None else _secrets_of(self.asked)
+        return redact_text(redact_words(text, sent))[:EXCERPT_MAX]
 
 
 class HttpClient:
@@ -126,7 +142,7 @@ class HttpClient:
                 self._keep(address, connection)
             else:
                 connection.close()
-        return Reply(reply.status, reply.headers, reply.body)
+        return Reply(reply.status, reply.headers, reply.body, request)
 
     def _rested(self, address: wire.Address) -> _Connection | None:
         """The connection that was used last, if one is fit."""
@@ -243,7 +259,27 @@ class _Connection(asyncio.Protocol):
 
 
 def _name(request: Request) -> str:
-    return f"{request.method} {redact_text(request.url)}"
+    """Without path and query: the key of a webhook stands there."""
+    scheme, _, rest = request.url.partition("://")
+    return f"{request.method} {scheme}://{re.split('[/?#]', rest, maxsplit=1)[0].rpartition('@')[2]}"
+
+
+def _secrets_of(request: Request) -> Iterator[str]:
+    """What may be a secret in a request: in its headers, or wherever a URL can hold a key."""
+    for name, value in request.headers.items():
+        if _SECRET_HEADER.search(name):
+            yield from (word for word in value.split() if len(word) >= SECRET_MIN)
+    try:
+        parts = urlsplit(request.url)
+    except ValueError:
+        return
+    if parts.password is not None and len(parts.password) >= SECRET_MIN:
+        basic = f"{unquote(parts.username or '')}:{unquote(parts.password)}"
+        yield from (parts.password, unquote(parts.password), b64encode(basic.encode()).decode())
+    options = [value for _, value in parse_qsl(parts.query) if len(value) >= SECRET_OPTION_MIN]
+    segments = [segment for segment in parts.path.split("/") if len(segment) >= SECRET_SEGMENT_MIN]
+    for part in (*options, *segments):
+        yield from (part, unquote(part))
 
 
 def _refuse(name: str) -> None:
