@@ -10,6 +10,7 @@ import io
 import json
 import random
 import re
+import traceback
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from fencepost.bench import report as bench_report
 from fencepost.bench.report import machine
 from fencepost.cli.app import run
 from fencepost.console.entrance import BACK, SIGN_ON
@@ -29,6 +31,8 @@ from fencepost.embedded import Database, ValkeyServer
 from fencepost.embedded.deadline import Deadline
 from fencepost.errors import SettingsError
 from fencepost.logs import get_logger
+from fencepost.nonces.sending.keys import keys_of
+from fencepost.nonces.settings import NoncesSettings
 from fencepost.torture import report as torture_report
 from tests.security.canary import (
     NOWHERE,
@@ -83,12 +87,31 @@ def test_settings_tell_no_secret_when_they_are_printed_or_wrong(ground: Ground, 
         for name in secret_settings():
             song = canary_of(name)
             # Of a URL only the password is hidden: settings say so.
-            for wrong in (song, f"\n{song}", f"=;{song}", f"http://u:{song}@[::1", f"etcd://u:{song}@h", "\0"):
+            for wrong in (
+                song,
+                f"\n{song}",
+                f"=;{song}",
+                f"http://u:{song}@[::1",
+                f"etcd://u:{song}@h",
+                "\0",
+            ):
                 try:
                     shown = repr(reader.load({**environ, name: wrong}))
                 except SettingsError as error:
                     shown = str(error)
                 assert heard(shown) == [], (name, wrong)
+
+
+async def test_a_keystore_that_cannot_be_opened_does_not_tell_its_password(
+    ground: Ground, tmp_path: Path
+) -> None:
+    (tmp_path / "key.json").write_text(json.dumps({"crypto": {}, "version": 3}))
+    environ = planted(ground, tmp_path) | {"NONCES_REMOTE_SIGNER": "", "NONCES_KEYSTORE": str(tmp_path)}
+
+    with pytest.raises(SettingsError) as failure:
+        await keys_of(NoncesSettings.load(environ))
+
+    assert heard("".join(traceback.format_exception(failure.value))) == []
 
 
 def test_no_secret_is_sung_and_no_request_is_a_failure_of_ours(
@@ -117,7 +140,7 @@ def test_no_secret_is_sung_and_no_request_is_a_failure_of_ours(
     pages = [answer for _, answer in walked if answer.headers.get("content-type", "").startswith("text/html")]
     assert len({answer.url.path for answer in pages if answer.status_code == 200}) > 40
 
-    found = {f"GET {answer.url.path}": told(answer) for _, answer in walked}
+    found = {f"GET {answer.url.raw_path.decode()}": told(answer) for _, answer in walked}
     found |= {f"{a.request.method} {a.url.path} {number}": told(a) for number, a in enumerate(answers)}
     found |= commands(house, messages, capsys)
     found |= house.places()
@@ -137,9 +160,7 @@ def told(answer: httpx.Response) -> str:
 def leave_reports(house: House) -> None:
     """As runs leave them that were started where these secrets are."""
     torture_report.write(torture_report.facts_of(outcome(), {}), house.folder / "torture")
-    bench = {"name": "kernel", "machine": machine(), "rows": [], "goals": []}
-    (house.folder / "bench").mkdir()
-    (house.folder / "bench" / "kernel.json").write_text(json.dumps(bench))
+    bench_report.write(bench_report.Report("kernel", True, [], [], machine()), house.folder / "bench")
 
 
 def send_messages(house: House) -> list[int]:
@@ -159,8 +180,8 @@ def ask_for_secrets(program: httpx.Client) -> Iterator[httpx.Response]:
         assert placed.status_code == 202, placed.text
         yield placed
     for chain in (1, 2):
-        body = {"chain_id": chain, "signer": "0x" + "ab" * 20, "to": "0x" + "cd" * 20}
-        yield program.post("/transactions", json=body, headers={"idempotency-key": f"{chain}"})
+        transaction = {"chain_id": chain, "signer": "0x" + "ab" * 20, "to": "0x" + "cd" * 20}
+        yield program.post("/transactions", json=transaction, headers={"idempotency-key": f"{chain}"})
         yield program.post(f"/nonces/{chain}/0x{'ab' * 20}/reserve", json={"count": 1})
     yield program.put("/problems/echo", content=package())
     yield program.get("/judge/workers")
@@ -228,9 +249,10 @@ def heard_where_it_is_planted(house: House, capsys: pytest.CaptureFixture[str]) 
     get_logger("leak").warning("leak", what=song)
     with contextlib.closing(connect_sync(house.redis_url, reply_seconds=10)) as store:
         store.set("leak", song)
+        store.eval("redis.log(redis.LOG_WARNING, ARGV[1])", 0, song)
     (house.folder / "leak").write_text(song)
     with house.admin() as browser:
-        found = {**house.places(), "a page": browser.get("/console/queues").text}
+        found = {**house.places(), "a page": browser.get("/console/jobs").text}
     found["the command line"] = said(("status",), capsys)
     return [place for place, text in found.items() if "HTTP_TOKEN" not in heard(text)]
 
