@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -28,6 +29,7 @@ TIMES = ("entered_at", "seen_at", "expires_at")
 WORKER = TypeAdapter(Worker)
 UNAUTHENTICATED = 16
 NOT_FOUND = 5
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,10 @@ class EtcdPlace:
 
     @classmethod
     def read(cls, url: str) -> Self:
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            parts = urlsplit("")
         credentials, _, hosts = parts.netloc.rpartition("@")
         user, _, password = credentials.partition(":")
         scheme = {"etcd": "http", "etcds": "https"}.get(parts.scheme)
@@ -75,14 +80,14 @@ class EtcdDirectory:
 
     async def enter(self, card: Card) -> Seat:
         granted = await self._ask("/v3/lease/grant", {"TTL": self._lease_seconds})
-        seat = Seat(card.owner, 0, int(granted["ID"]))
+        seat = Seat(card.owner, 0, number_in(granted, "ID"))
         self._card, self._entered_at = card, datetime.now(UTC)
         await self._write(seat, Load())
         return seat
 
     async def beat(self, seat: Seat, load: Load) -> None:
         kept = await self._ask("/v3/lease/keepalive", {"ID": str(seat.token)})
-        if int(kept["result"].get("TTL", 0)) <= 0:
+        if number_in(kept.get("result"), "TTL", left_out=0) <= 0:
             raise SeatLost(f"etcd knows no lease {seat.token} any more.")
         await self._write(seat, load)
 
@@ -93,9 +98,7 @@ class EtcdDirectory:
     async def workers(self) -> Sequence[Worker]:
         end = PREFIX[:-1] + chr(ord(PREFIX[-1]) + 1)
         found = await self._ask("/v3/kv/range", {"key": _coded(PREFIX), "range_end": _coded(end)})
-        # The gateway leaves out what is empty.
-        read = (_worker(pair.get("value", "")) for pair in found.get("kvs", []))
-        return sorted((worker for worker in read if worker), key=lambda one: (one.entered_at, one.owner))
+        return workers_in(found)
 
     async def _write(self, seat: Seat, load: Load) -> None:
         assert self._card is not None, "who beats has entered"
@@ -117,10 +120,10 @@ class EtcdDirectory:
             await self._log_in()
         reply = await self._send(path, body)
         # A pass ends after some minutes without use, and with its server.
-        if _code(reply) == UNAUTHENTICATED and self._place.user is not None:
+        if code_of(reply) == UNAUTHENTICATED and self._place.user is not None:
             await self._log_in()
             reply = await self._send(path, body)
-        if _code(reply) == NOT_FOUND:
+        if code_of(reply) == NOT_FOUND:
             if absent is not None:
                 return absent
             raise SeatLost(f"etcd knows no such lease: {reply.excerpt()}")
@@ -134,7 +137,7 @@ class EtcdDirectory:
         body = {"name": self._place.user, "password": self._place.password or ""}
         reply = await self._send("/v3/auth/authenticate", body)
         answer = _document(reply)
-        if reply.status != 200 or answer is None:
+        if reply.status != 200 or answer is None or not isinstance(answer.get("token"), str):
             raise ServerUnavailable(f"etcd does not let {self._place.user} in: status {reply.status}.")
         self._pass = str(answer["token"])
 
@@ -167,10 +170,28 @@ def _coded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def _code(reply: Reply) -> int:
+def code_of(reply: Reply) -> int:
     """The gRPC code of an error; 0 for none."""
     answer = _document(reply) if reply.status != 200 else None
-    return int(answer.get("code", 0)) if answer else 0
+    code = answer.get("code", 0) if answer else 0
+    return code if isinstance(code, int) else 0
+
+
+def number_in(answer: Any, name: str, *, left_out: int | None = None) -> int:
+    """A number of 64 bits, which the gateway writes as text; `left_out`, because it leaves out what is 0."""
+    given = cast("dict[str, Any]", answer).get(name, left_out) if isinstance(answer, dict) else None
+    if not _WHOLE.fullmatch(str(given)):
+        raise ServerUnavailable(f"etcd answers with something else than a lease: it does not say its {name}.")
+    return int(str(given))
+
+
+def workers_in(found: Mapping[str, Any]) -> list[Worker]:
+    """Those that a range of keys holds. The gateway leaves out what is empty."""
+    given = found.get("kvs", [])
+    pairs = cast("list[object]", given) if isinstance(given, list) else []
+    values = [cast("dict[str, Any]", pair).get("value", "") for pair in pairs if isinstance(pair, dict)]
+    read = (_worker(value) for value in values)
+    return sorted((worker for worker in read if worker), key=lambda one: (one.entered_at, one.owner))
 
 
 def _document(reply: Reply) -> Mapping[str, Any] | None:
@@ -178,7 +199,7 @@ def _document(reply: Reply) -> Mapping[str, Any] | None:
     return cast("dict[str, Any]", answer) if isinstance(answer, dict) else None
 
 
-def _worker(value: str) -> Worker | None:
+def _worker(value: Any) -> Worker | None:
     """None for what is no worker of ours: others may write there too."""
     try:
         found = json.loads(base64.b64decode(value))

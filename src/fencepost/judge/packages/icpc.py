@@ -217,7 +217,7 @@ def _cases(folder: Path, reader: _Reader, described: Yaml) -> list[TestCase]:
     return [
         _case(path, reader, described)
         for path in sorted(folder.glob("*.in"))
-        if not path.name.endswith((".statement.in", ".download.in"))
+        if path.is_file() and not path.name.endswith((".statement.in", ".download.in"))
     ]
 
 

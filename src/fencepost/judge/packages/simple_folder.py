@@ -9,7 +9,9 @@ checker: check.cpp     # beside it; its protocol is testlib's
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 from fencepost.errors import InvalidInput
 from fencepost.judge.comparison import Comparison
@@ -19,16 +21,17 @@ from fencepost.judge.problem import Bounds, Group, Problem, Protocol, TestCase, 
 from fencepost.judge.store import Store
 
 KEYS = {"title", "time_limit", "memory", "flags", "checker"}
+SHOWN_MAX = 100
 
 
 def read_folder(folder: Path, store: Store, *, slug: str | None = None) -> Problem:
     described = read_yaml(folder / "problem.yaml")
-    unknown = sorted(set(described) - KEYS)
+    unknown = sorted(str(key) for key in set(described) - KEYS)
     if unknown:
         raise InvalidInput(
             f"problem.yaml: unknown {', '.join(unknown)}; there is {sorted(KEYS)}.", field=unknown[0]
         )
-    inputs = sorted(folder.rglob("*.in"))
+    inputs = sorted(path for path in folder.rglob("*.in") if path.is_file())
     if not inputs:
         raise InvalidInput(f"{folder.name} has no test: a test is NAME.in and NAME.ans.", field="data")
     cases = [
@@ -44,11 +47,11 @@ def read_folder(folder: Path, store: Store, *, slug: str | None = None) -> Probl
             time_ms=round(float(described.get("time_limit", 1)) * 1000),
             memory_kb=round(float(described.get("memory", 256)) * 1024),
         )
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(
             f"problem.yaml: a limit is out of its range: {error}", field="time_limit"
         ) from None
-    flags = [str(flag) for flag in described.get("flags", ())]
+    flags = _flags(described.get("flags", ()))
     if described.get("checker") is None:
         Comparison.from_flags(flags)
     return Problem(
@@ -69,13 +72,21 @@ def _answer(path: Path) -> Path:
     raise InvalidInput(f"{path.name} has neither .ans nor .out beside it.", field=path.name)
 
 
-def _checker(folder: Path, name: str | None, store: Store) -> ValidatorSpec | None:
+def _flags(given: object) -> list[str]:
+    if not isinstance(given, list | tuple):
+        raise InvalidInput("problem.yaml: flags must be a list.", field="flags")
+    return [str(flag) for flag in cast("Sequence[object]", given)]
+
+
+def _checker(folder: Path, name: object, store: Store) -> ValidatorSpec | None:
     if name is None:
         return None
-    path = folder / Path(name).name
-    if not path.is_file():
-        raise InvalidInput(f"There is no checker {name}.", field="checker")
-    beside = list(folder.glob("*.h"))
+    # Looked for among those that are there: a stranger's name may be none that a file can have.
+    files_here = [path for path in folder.iterdir() if path.is_file()]
+    path = next((path for path in files_here if path.name == Path(str(name)).name), None)
+    if path is None:
+        raise InvalidInput(f"There is no checker {str(name)[:SHOWN_MAX]!r}.", field="checker")
+    beside = [path for path in files_here if path.suffix == ".h"]
     sources = {other.name: other.read_bytes() for other in [path, *beside]}
     files = {name: store.put(text) for name, text in sources.items()}
     return ValidatorSpec(protocol=Protocol.TESTLIB, files=files, language=language_of(sources))

@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fencepost.judge.protocol import LINE_BYTES_MAX, Outcome, parse
 from fencepost.judge.sandbox.box_files import BoxFiles
@@ -67,10 +67,11 @@ class Agent:
             # Its greeting would be read as a run's answer.
             await self.close()
             raise
-        self.hello = json.loads(line)
-        if not self.hello["ready"]:
+        try:
+            self.hello = read_hello(line)
+        except AgentFailed:
             await self.close()
-            raise AgentFailed("not_ready", f"The agent cannot start: {self.hello['error']}.")
+            raise
 
     async def run(self, order: Order, files: BoxFiles) -> Outcome:
         """Raises AgentFailed when the agent is at fault, ProtocolError when its answer is."""
@@ -120,3 +121,16 @@ class Agent:
         except TimeoutError:
             process.kill()
             await process.wait()
+
+
+def read_hello(line: bytes) -> dict[str, Any]:
+    """The greeting of an agent that is ready."""
+    try:
+        read: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        read = None
+    hello = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
+    if hello.get("ready") is not True:
+        wrong = hello.get("error", "its greeting cannot be read")
+        raise AgentFailed("not_ready", f"The agent cannot start: {wrong}.")
+    return hello

@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shutil import rmtree, which
+from typing import Any, cast
 
 from fencepost.judge.protocol import Outcome, Verdict, sandbox_failure
 from fencepost.judge.sandbox.agent import CEILING
@@ -308,10 +309,11 @@ class _Watch:
 def _exit_code(told: bytes) -> int | None:
     """Said only when the box was whole, so that a failure of bubblewrap is never taken for the program's."""
     for line in told.splitlines():
-        with suppress(ValueError):
-            code = json.loads(line).get("exit-code")
-            if code is not None:
-                return int(code)
+        with suppress(ValueError, RecursionError):
+            said: Any = json.loads(line)
+            code = cast("dict[str, Any]", said).get("exit-code") if isinstance(said, dict) else None
+            if isinstance(code, int):
+                return code
     return None
 
 
