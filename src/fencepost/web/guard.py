@@ -21,6 +21,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from fencepost.web.answers import failure
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+# More are not turned into a number: it would be too large anyway.
+DIGITS_MAX = 20
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 # Whoever restarts us, or sends us requests, asks these; a stranger is told the status and nothing else.
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
@@ -49,7 +51,10 @@ class Rules:
             )
         if method not in SAFE_METHODS and not _is_of_this_site(headers):
             return failure(403, "forbidden", "A page of another site may not change anything here.")
-        if int(headers.get("content-length") or 0) > self.body_max_bytes:
+        length = headers.get("content-length") or "0"
+        if not (length.isascii() and length.isdigit()):
+            return failure(400, "invalid_input", "Content-Length is no number of bytes.")
+        if len(length) > DIGITS_MAX or int(length) > self.body_max_bytes:
             return _too_large(self.body_max_bytes)
         return None
 
@@ -119,5 +124,6 @@ def _is_of_this_site(headers: Mapping[str, str]) -> bool:
         return site in {"same-origin", "none"}
     origin = headers.get("origin")
     with suppress(ValueError):
-        return origin is None or urlsplit(origin).netloc == headers.get("host")
+        # An origin without a host is nobody's, even where the request does not say its host either.
+        return origin is None or (urlsplit(origin).netloc or None) == headers.get("host")
     return False
