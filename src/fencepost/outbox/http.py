@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from fencepost.errors import FencepostError
 from fencepost.outbox import wire
-from fencepost.redaction import redact_text, redact_words
+from fencepost.redaction import HIDDEN, redact_text, redact_words
 
 # Longer than most servers keep an idle connection is of no use, and each that they close costs a doubt.
 IDLE_SECONDS_MAX = 15.0
@@ -259,9 +259,14 @@ class _Connection(asyncio.Protocol):
 
 
 def _name(request: Request) -> str:
-    """Without path and query: the key of a webhook stands there."""
-    scheme, _, rest = request.url.partition("://")
-    return f"{request.method} {scheme}://{re.split('[/?#]', rest, maxsplit=1)[0].rpartition('@')[2]}"
+    """Without the login, the query and long parts of the path: keys of webhooks stand there."""
+    # First of all by the rule for texts: it finds a password with a slash in it.
+    scheme, _, rest = re.split("[?#]", redact_text(request.url), maxsplit=1)[0].partition("://")
+    if not rest:
+        return f"{request.method} {HIDDEN}"
+    place, *segments = rest.split("/")
+    shown = (HIDDEN if len(segment) >= SECRET_SEGMENT_MIN else segment for segment in segments)
+    return f"{request.method} {scheme}://{'/'.join((place.rpartition('@')[2], *shown))}"
 
 
 def _secrets_of(request: Request) -> Iterator[str]:

@@ -52,9 +52,9 @@ def test_no_half_of_a_secret_is_left_at_the_end_of_an_excerpt() -> None:
     assert len(shown) <= EXCERPT_MAX
 
 
-async def test_an_address_that_does_not_answer_is_named_by_its_place_alone() -> None:
+async def test_an_address_that_does_not_answer_is_named_without_its_keys() -> None:
     async with HttpClient() as client:
         with pytest.raises(NotSent) as failure:
-            await client.exchange(Request("POST", f"http://ada:{KEY}@127.0.0.1:9/{SEGMENT}?key={KEY}"))
+            await client.exchange(Request("POST", f"http://ada:{KEY}@127.0.0.1:9/hooks/{SEGMENT}?key={KEY}"))
 
-    assert str(failure.value).startswith("POST http://127.0.0.1:9: ConnectionRefusedError")
+    assert str(failure.value).startswith("POST http://127.0.0.1:9/hooks/***: ConnectionRefusedError")
