@@ -118,7 +118,8 @@ class House:
         )
 
     def places(self) -> dict[str, str]:
-        """Whatever stays, wherever it stays."""
+        """Whatever stays, wherever it stays. None of it is documented to keep a secret: only the note of a
+        `fencepost up` has addresses with their passwords, for its owner alone, and this house has no note."""
         return {
             "a row": self.rows(),
             "Redis": self.keys(),
