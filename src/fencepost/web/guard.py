@@ -51,12 +51,7 @@ class Rules:
             )
         if method not in SAFE_METHODS and not _is_of_this_site(headers):
             return failure(403, "forbidden", "A page of another site may not change anything here.")
-        length = headers.get("content-length") or "0"
-        if not (length.isascii() and length.isdigit()):
-            return failure(400, "invalid_input", "Content-Length is no number of bytes.")
-        if len(length) > DIGITS_MAX or int(length) > self.body_max_bytes:
-            return _too_large(self.body_max_bytes)
-        return None
+        return _length_refusal(headers.get("content-length") or "0", self.body_max_bytes)
 
     def trusts(self, headers: Mapping[str, str]) -> bool:
         """Whether it is told everything: by the token, or without one because it comes from this machine."""
@@ -103,8 +98,12 @@ def _bounded(receive: Receive, most: int) -> Receive:
     return receive_bounded
 
 
-def _too_large(most: int) -> JSONResponse:
-    return failure(413, "too_large", f"The body is larger than {most} bytes (HTTP_BODY_MAX_BYTES).")
+def _length_refusal(length: str, most: int) -> JSONResponse | None:
+    if not (length.isascii() and length.isdigit()):
+        return failure(400, "invalid_input", "Content-Length is no number of bytes.")
+    if len(length) > DIGITS_MAX or int(length) > most:
+        return failure(413, "too_large", f"The body is larger than {most} bytes (HTTP_BODY_MAX_BYTES).")
+    return None
 
 
 def _host_name(host: str) -> str:
