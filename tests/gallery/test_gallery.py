@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from fencepost.torture.crew import NURSERY
-from fencepost.torture.ordeal import Ordeal, Plan
+from fencepost.torture.ordeal import Ordeal
+from fencepost.torture.plan import Plan
 from fencepost.torture.stage import Stage
 from tests.gallery.gallery import GALLERY, TorturedBug
 from tests.gallery.mutants import MUTANTS

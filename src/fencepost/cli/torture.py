@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from dataclasses import replace
@@ -20,7 +19,8 @@ if TYPE_CHECKING:
 
     from fencepost.torture.disk import Disk
     from fencepost.torture.goals import Goal
-    from fencepost.torture.ordeal import Outcome, Plan
+    from fencepost.torture.ordeal import Outcome
+    from fencepost.torture.plan import Plan
     from fencepost.torture.score import Score
 
 SHOWN_MAX = 20
@@ -140,7 +140,7 @@ def _plan(
     settings: Mapping[str, str],
 ) -> tuple[Plan, Disk | None, Path | None]:
     from fencepost.torture.disk import choose_disk  # noqa: PLC0415
-    from fencepost.torture.ordeal import Plan  # noqa: PLC0415
+    from fencepost.torture.plan import Plan  # noqa: PLC0415
     from fencepost.torture.schedule import chosen_kinds  # noqa: PLC0415
     from fencepost.torture.systems import PLACES, system_of  # noqa: PLC0415
     from fencepost.torture.wall_clocks import choose_clocks  # noqa: PLC0415
@@ -175,17 +175,16 @@ def _goal(name: str | None) -> Goal | None:
 
 def _score(goal: str, result: Path | None, seed: int, *, is_part: bool) -> Score:
     """What the runs before this one have reached."""
-    from fencepost.torture.report import read_score  # noqa: PLC0415
+    from fencepost.torture.report import read_kept, read_score  # noqa: PLC0415
 
-    if not is_part:
-        if result is not None and result.exists() and "runs" in json.loads(result.read_text()):
-            raise Complaint(f"{result} has the runs of a goal, and this is not one of them.", ExitCode.USAGE)
-        return read_score(goal, None)
     try:
-        score = read_score(goal, result)
+        is_anothers = not is_part and result is not None and result.exists() and "runs" in read_kept(result)
+        score = read_score(goal, result if is_part else None)
     except ValueError as error:
         raise Complaint(str(error), ExitCode.USAGE) from error
-    if score.has_seed(seed):
+    if is_anothers:
+        raise Complaint(f"{result} has the runs of a goal, and this is not one of them.", ExitCode.USAGE)
+    if is_part and score.has_seed(seed):
         raise Complaint(
             f"{result} has a run with seed {seed}: the same blows would not count again. "
             f"The next seed is {score.next_seed}.",

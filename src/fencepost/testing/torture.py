@@ -17,7 +17,8 @@ from fencepost.torture.chronicle import Chronicle, Operation
 from fencepost.torture.effects import exactly_once, in_order
 from fencepost.torture.linearizability import Model, linearizable, linearize
 from fencepost.torture.manners import PATIENT, told_to_end, until_told_to_end
-from fencepost.torture.ordeal import Ordeal, Outcome, Plan
+from fencepost.torture.ordeal import Ordeal, Outcome
+from fencepost.torture.plan import Plan
 from fencepost.torture.schedule import chosen_kinds
 from fencepost.torture.stage import Account, Errand, Stage, System
 from fencepost.torture.verdict import Floors

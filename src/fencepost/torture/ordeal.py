@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,20 +15,20 @@ from pathlib import Path
 
 from fencepost.embedded.deadline import Deadline
 from fencepost.testing import Breach
-from fencepost.torture.crew import NURSERY, Crew, Process
+from fencepost.torture.crew import Crew, Process
 from fencepost.torture.disk import Disk
 from fencepost.torture.faults import Faults
 from fencepost.torture.feeder import Feeder
 from fencepost.torture.ground import Ground
 from fencepost.torture.lane import TICK_SECONDS, Lane
 from fencepost.torture.machine_time import MachineTime
-from fencepost.torture.pace import Pace
 from fencepost.torture.part import Part, tokens_grew, watch_tokens
+from fencepost.torture.plan import Plan, allowed_seconds
 from fencepost.torture.schedule import FAMILIES, NODE_CLOCK, POSTGRES_CLOCK, abreast, schedule
-from fencepost.torture.stage import LEASE_SECONDS, Account, Errand, Stage
+from fencepost.torture.stage import Errand
 from fencepost.torture.systems import system_of
 from fencepost.torture.tally import Tally
-from fencepost.torture.verdict import Floors, Hardness, Judgement, Verdict, judge
+from fencepost.torture.verdict import Hardness, Judgement, Verdict, judge
 from fencepost.torture.wall_clocks import environment, put
 
 FIRST_EFFECT_SECONDS = 120.0
@@ -36,37 +36,6 @@ FAREWELL_SECONDS = 60.0
 MOMENTS_MAX = 1000
 LOG_BYTES = 20_000
 THROUGH_A_WIRE = {*FAMILIES["network"], *FAMILIES["backup"]}
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is run, for how long, and what must be so afterwards."""
-
-    seed: int
-    seconds: float
-    """Infinite where `enough` ends it."""
-    systems: Sequence[str]
-    kinds: Sequence[str]
-    points: Sequence[str] = ()
-    """The crash points that count; none for all that the systems have."""
-    gap_seconds: float = 0.5
-    lease_seconds: float = LEASE_SECONDS
-    pace: Pace = field(default_factory=Pace)
-    server_settings: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
-    floors: Floors = field(default_factory=Floors)
-    liveness_leases: float = 5.0
-    """So many lease periods after the last fault everything is done, beside the time that the work takes."""
-    patience_seconds: float = 60.0
-    """How long what is late is waited for, before it is called lost."""
-    enough: Callable[[Tally, Mapping[str, int]], bool] = lambda tally, effects: False
-    """Ends the faults before their time, by what has hit and by the effects since the first fault, by system:
-    neither a goal nor a test lasts longer than what it wants to see."""
-    nursery: str = NURSERY
-    nursery_arguments: Sequence[str] = ()
-    before: Callable[[Stage], None] = lambda stage: None
-    """Called with each stage before the first process; tests plant their bugs here."""
-    after: Callable[[Stage], None] = lambda stage: None
-    """Called with each stage when it is judged, and its database still there; tests take its history here."""
 
 
 @dataclass(frozen=True)
@@ -169,16 +138,6 @@ class Ordeal:
                 feeder = Feeder(system, stage, open_max=open_max, helpings_per_second=often)
                 parts.append(Part(system, stage, more, feeder))
             yield parts
-
-
-def allowed_seconds(plan: Plan, seconds: float, accounts: Iterable[Account]) -> float:
-    """Five lease periods, and as long as the work that is open took while there were faults.
-
-    It was asked for while they lasted, so without them it takes no longer than they did: a system that did
-    nothing at all has not all the time in the world.
-    """
-    paces = [account.open * seconds / max(1, account.done) for account in accounts]
-    return plan.liveness_leases * plan.lease_seconds + min(seconds, max(paces))
 
 
 class _Run:

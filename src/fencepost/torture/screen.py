@@ -11,7 +11,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fencepost.torture.ordeal import Moment, Plan
+from fencepost.torture.ordeal import Moment
+from fencepost.torture.plan import Plan
 from fencepost.torture.tally import Tally
 from fencepost.torture.verdict import Verdict
 

@@ -6,7 +6,8 @@ import pytest
 
 from fencepost.torture.disk import choose_disk
 from fencepost.torture.mounting import may_mount
-from fencepost.torture.ordeal import Ordeal, Plan
+from fencepost.torture.ordeal import Ordeal
+from fencepost.torture.plan import Plan
 from fencepost.torture.stage import Stage
 from fencepost.torture.tally import Tally
 

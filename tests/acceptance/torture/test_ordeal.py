@@ -11,7 +11,8 @@ from typing import LiteralString
 import pytest
 
 from fencepost.torture.goals import GOALS
-from fencepost.torture.ordeal import Ordeal, Outcome, Plan
+from fencepost.torture.ordeal import Ordeal, Outcome
+from fencepost.torture.plan import Plan
 from fencepost.torture.schedule import NODE_CLOCK, POSTGRES_CLOCK, chosen_kinds
 from fencepost.torture.stage import Stage
 from fencepost.torture.systems import PLACES

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from fencepost.torture.disk import choose_disk
-from fencepost.torture.ordeal import Ordeal, Outcome, Plan
+from fencepost.torture.ordeal import Ordeal, Outcome
+from fencepost.torture.plan import Plan
 from fencepost.torture.stage import Stage
 from fencepost.torture.tally import Tally
 

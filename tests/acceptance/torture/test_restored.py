@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from fencepost.torture import backup
-from fencepost.torture.ordeal import Ordeal, Outcome, Plan
+from fencepost.torture.ordeal import Ordeal, Outcome
+from fencepost.torture.plan import Plan
 from fencepost.torture.tally import Tally
 
 

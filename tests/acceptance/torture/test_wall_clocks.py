@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from fencepost.torture.ordeal import Ordeal, Outcome, Plan
+from fencepost.torture.ordeal import Ordeal, Outcome
+from fencepost.torture.plan import Plan
 from fencepost.torture.schedule import NODE_CLOCK, POSTGRES_CLOCK
 from fencepost.torture.tally import Tally
 from fencepost.torture.wall_clocks import choose_clocks

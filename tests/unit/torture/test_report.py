@@ -11,7 +11,8 @@ from typing import Any
 from fencepost.console.reports import read_reports
 from fencepost.testing import Breach
 from fencepost.torture.goals import GOALS
-from fencepost.torture.ordeal import Moment, Outcome, Plan
+from fencepost.torture.ordeal import Moment, Outcome
+from fencepost.torture.plan import Plan
 from fencepost.torture.report import facts_of, keep, replay_command, write
 from fencepost.torture.schedule import Role, chosen_kinds, schedule
 from fencepost.torture.systems import BULK, PLACES

@@ -12,7 +12,8 @@ from fencepost.cli import torture as command
 from fencepost.cli.app import run
 from fencepost.cli.exits import ExitCode
 from fencepost.testing import Breach
-from fencepost.torture.ordeal import Outcome, Plan
+from fencepost.torture.ordeal import Outcome
+from fencepost.torture.plan import Plan
 from fencepost.torture.tally import Tally
 from fencepost.torture.verdict import Floors, judge
 from tests.unit.torture.test_report import HARDNESS, outcome

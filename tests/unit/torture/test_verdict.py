@@ -2,7 +2,7 @@
 
 from fencepost.testing import Breach
 from fencepost.torture.effects import UNDECIDED, exactly_once, in_order
-from fencepost.torture.ordeal import Plan, allowed_seconds
+from fencepost.torture.plan import Plan, allowed_seconds
 from fencepost.torture.stage import Account
 from fencepost.torture.verdict import Floors, Hardness, judge
 
