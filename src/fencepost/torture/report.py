@@ -9,7 +9,7 @@ import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fencepost.revision import revision
 from fencepost.torture.goals import GOALS
@@ -93,10 +93,31 @@ def read_score(name: str, path: Path | None) -> Score:
     """The runs of a goal that are kept there. A file of something else is not written over."""
     if path is None or not path.exists():
         return Score(name, GOALS[name])
-    kept = json.loads(path.read_text(encoding="utf-8"))
+    kept = read_kept(path)
     if kept.get("goal") != name or "runs" not in kept:
         raise ValueError(f"{path} does not have the runs of the goal {name}.")
-    return Score(name, GOALS[name], kept["runs"])
+    score = Score(name, GOALS[name], kept["runs"])
+    try:
+        # Whatever is asked of the runs must be there, before hours are spent on another one.
+        score.facts()
+        score.next_seed  # noqa: B018
+    except (AttributeError, KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise ValueError(
+            f"{path} has a run of the goal {name} that cannot be read ({type(error).__name__}: {error}). "
+            "Restore the file, or begin a new one."
+        ) from error
+    return score
+
+
+def read_kept(path: Path) -> Mapping[str, Any]:
+    """The figures in a file that `keep` or `keep_score` wrote."""
+    try:
+        kept: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        kept = None
+    if not isinstance(kept, dict):
+        raise ValueError(f"{path} has no figures of a torture: it would be written over. Name another file.")
+    return cast("Mapping[str, Any]", kept)
 
 
 def keep_score(score: Score, path: Path) -> None:
