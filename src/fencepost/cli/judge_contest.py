@@ -12,6 +12,7 @@ import typer
 from fencepost.cli.terminal import JsonOption, answer, answer_json
 
 if TYPE_CHECKING:
+    from fencepost.judge.contest_api import ContestRequest
     from fencepost.judge.scoreboard import Cell, Contest, Line
 
 SlugArgument = Annotated[str, typer.Argument(metavar="CONTEST")]
@@ -48,21 +49,29 @@ def put(
       ends_at: 2026-10-03T14:00:00Z
       problems: {A: fence-posts, B: painted-fence}
     """
-    import yaml  # noqa: PLC0415 - Load what --help need not.
-
-    from fencepost.cli.exits import Complaint  # noqa: PLC0415
-    from fencepost.cli.job_desk import acting, somebody  # noqa: PLC0415
+    from fencepost.cli.job_desk import acting, somebody  # noqa: PLC0415 - Load what --help need not.
     from fencepost.judge import contests  # noqa: PLC0415
-    from fencepost.judge.contest_api import ContestRequest  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
 
-    try:
-        wanted = ContestRequest.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
-    except (ValueError, yaml.YAMLError) as error:
-        raise Complaint(f"{file} is no contest: {error}") from None
+    wanted = read_contest(file)
     with acting() as connection:
         run(connection, contests.put_contest(wanted.contest(slug), somebody(None)))
     answer(f"{slug}: {len(wanted.problems)} problems, from {wanted.starts_at} to {wanted.ends_at}.")
+
+
+def read_contest(file: Path) -> ContestRequest:
+    """What the file describes."""
+    import yaml  # noqa: PLC0415
+
+    from fencepost.cli.exits import Complaint  # noqa: PLC0415
+    from fencepost.judge.contest_api import ContestRequest  # noqa: PLC0415
+
+    try:
+        return ContestRequest.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+    except RecursionError:
+        raise Complaint(f"{file} is no contest: it is nested too deeply.") from None
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise Complaint(f"{file} is no contest: {error}") from None
 
 
 @app.command("list")

@@ -80,12 +80,12 @@ def load_catalog(file: Path) -> int:
 
 def catalog_calls(document: Mapping[str, Any]) -> Iterable[Call[None]]:
     """Sections by kind, and `seasons` by pool. A wrong definition is named by its place."""
-    for section, things in document.items():
+    for section, things in _named("the file", document).items():
         kind = section.removesuffix("es" if section == "heroes" else "s")
         if kind == "season":
-            yield from _seasons(things)
+            yield from _seasons(_named(section, things))
         elif kind in DEFINITIONS:
-            for name, facts in things.items():
+            for name, facts in _named(section, things).items():
                 yield reading.define(
                     kind, name, _checked(f"{section}.{name}", DEFINITIONS[kind], facts or {})
                 )
@@ -155,18 +155,29 @@ async def _with_players(act: Callable[[Players], Awaitable[T]]) -> T:
 
 def _seasons(pools: Mapping[str, Any]) -> Iterable[Call[None]]:
     for pool, seasons in pools.items():
-        for season, facts in seasons.items():
+        for season, given in _named(f"seasons.{pool}", seasons).items():
             place = f"seasons.{pool}.{season}"
+            facts = _named(place, given)
             try:
                 opens_at, closes_at = (
                     TypeAdapter(datetime).validate_python(facts[name]) for name in ("opens_at", "closes_at")
                 )
             except (KeyError, ValidationError):
                 raise Complaint(f"{place}: opens_at and closes_at must be times.") from None
-            entries = [_checked(place, Weighted, entry) for entry in facts.get("entries", ())]
+            listed: object = facts.get("entries", [])
+            if not isinstance(listed, list):
+                raise Complaint(f"{place}: entries must be a list.")
+            entries = [_checked(place, Weighted, entry) for entry in cast("list[object]", listed)]
             yield reading.open_season(
                 pool, season, opens_at, closes_at, [entry.model_dump(mode="json") for entry in entries]
             )
+
+
+def _named(place: str, things: object) -> dict[str, Any]:
+    """A section: things by their names."""
+    if not isinstance(things, dict):
+        raise Complaint(f"{place} must hold names, each with what it is.")
+    return {str(name): thing for name, thing in cast("dict[object, Any]", things).items()}
 
 
 def _checked(place: str, kind: type[Any], facts: Any) -> Any:
@@ -181,6 +192,8 @@ def _checked(place: str, kind: type[Any], facts: Any) -> Any:
 def _read(file: Path) -> Mapping[str, Any]:
     try:
         document: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise Complaint(f"{file} cannot be read: it is nested too deeply.") from None
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise Complaint(f"{file} cannot be read: {error}") from None
     if not isinstance(document, dict):

@@ -115,9 +115,9 @@ def read_kept(path: Path) -> Mapping[str, Any]:
         kept: Any = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):
         kept = None
-    if not isinstance(kept, dict):
-        raise ValueError(f"{path} has no figures of a torture: it would be written over. Name another file.")
-    return cast("Mapping[str, Any]", kept)
+    if isinstance(kept, dict):
+        return cast("Mapping[str, Any]", kept)
+    raise ValueError(f"{path} has no figures of a torture: it would be written over. Name another file.")
 
 
 def keep_score(score: Score, path: Path) -> None:
