@@ -165,7 +165,9 @@ def test_a_contest_without_a_floor_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[]", "7", '{"crypto": []}', '{"version": 3, "crypto": 7}', DEEP[0]], ids=lambda t: t[:20]
+    "text",
+    ["[]", "7", '{"crypto": []}', '{"version": 3, "crypto": 7}', '{"version": 9, "crypto": {}}', DEEP[0]],
+    ids=lambda t: t[:20],
 )
 def test_a_key_that_is_none_is_told_by_its_file(text: str) -> None:
     with pytest.raises(SettingsError, match=r"k\.json is no keystore file"):
