@@ -35,7 +35,7 @@ def torture(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
 
 @pytest.mark.parametrize("wish", [signal.SIGTERM, signal.SIGINT])
 def test_one_that_is_asked_to_end_leaves_nothing_behind(tmp_path: Path, wish: signal.Signals) -> None:
-    arguments = ("--seconds", "3600", "--systems", "leases", "--faults", "kill")
+    arguments = ("--seconds", "3600", "--systems", "leases,players", "--faults", "kill")
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, "torture", *arguments],
         cwd=tmp_path,
@@ -47,6 +47,8 @@ def test_one_that_is_asked_to_end_leaves_nothing_behind(tmp_path: Path, wish: si
             lambda: any(path.stat().st_size for path in tmp_path.glob("*/stage-0/chronicle.jsonl"))
         )
         process.send_signal(wish)
+        # Nobody waits for an answer that nobody gives any more.
+        process.wait(30)
 
     assert process.returncode == ExitCode.INTERRUPTED
     assert [path.name for path in tmp_path.iterdir() if path.name != ".fencepost"] == []

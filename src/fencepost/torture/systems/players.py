@@ -119,8 +119,13 @@ class Players:
             run(connection, reading.define("resource", "gold", catalog.Resource()))
             run(connection, reading.define("resource", "gem", catalog.Resource()))
             connection.execute(CREATE, (CROWD,))
+        self._is_over = False
         with ThreadPoolExecutor(CROWD * COPIES_MAX, "torture-crowd") as self._crowd:
-            yield {"folder": str(stage.directory)}
+            try:
+                yield {"folder": str(stage.directory)}
+            finally:
+                # A run that was interrupted has nobody who answers: who still waits would wait for a minute.
+                self._is_over = True
 
     def serve(self, errand: Errand) -> None:
         configure_logging(level="error", form="json")
@@ -211,6 +216,7 @@ class Players:
             assert status in {UNKNOWN, NOBODY_THERE, *AGAIN}, (wish, status, answer)
             clock.count(time.monotonic() - began)
             assert clock.seconds < INSIST_SECONDS, f"nobody answers {wish}"
+            assert not self._is_over, f"nobody is left to answer {wish}"
             clock.sleep(0.05)
         raise AssertionError
 
