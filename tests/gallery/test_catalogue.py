@@ -24,6 +24,9 @@ OTHERS = {
     "tests/integration/kernel/catalog.py": "compares two schemas",
     "tests/integration/plans/test_plans.py": "shows that it sees a sequential scan",
     "tests/isolation/planted_bug.py": "how a bug is planted",
+    "tests/security/canary.py": "plants secrets, not bugs",
+    "tests/security/canary_house.py": "plants secrets, not bugs",
+    "tests/security/test_canary.py": "plants secrets, not bugs",
     "tests/specs/tlc.py": "reads the twins",
 }
 

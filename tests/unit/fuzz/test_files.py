@@ -24,7 +24,8 @@ from tests.unit.fuzz.hostile import DEEP, as_bytes, bodies, wrong_bytes, wrong_d
 
 ROOT = Path(__file__).parents[3]
 PASSWORD = "hunter2"
-DEEP_YAML = "[" * 600
+DEEP_YAML = "[" * 20_000
+"""Deeper than any limit of recursion: hypothesis raises it."""
 CONTEST = {
     "title": "Autumn",
     "scoring": "icpc",
