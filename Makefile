@@ -41,7 +41,7 @@ mutants: $(READY) ## bugs by rule in every function of the kernel: who sees them
 	@$(BIN)/python -m tests.mutants $(if $(SAMPLE),--sample $(SAMPLE),)
 
 coverage: $(READY) ## lines and branches of the kernel's Python and of what is decided without I/O: all of them
-	@$(BIN)/python -m coverage run -m pytest -q -n 0 $(addprefix tests/unit/,flows job_features jobs judge kernel nonces orders outbox torture) \
+	@$(BIN)/python -m coverage run -m pytest -q -n 0 $(addprefix tests/unit/,flows fuzz job_features jobs judge kernel nonces orders outbox torture) \
 		$(addprefix tests/integration/,kernel drivers) tests/acceptance/test_eviction.py tests/acceptance/test_paused_holder.py
 	@$(BIN)/python -m coverage report
 
