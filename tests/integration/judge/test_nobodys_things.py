@@ -38,8 +38,9 @@ def call(database: Database, statement: LiteralString, values: Sequence[Any]) ->
         run(connection, Call(statement, tuple(values), nothing))
 
 
-async def submit(office: Office, **where: str) -> int:
-    return await office.judging.submit("echo", "python", {"main.py": PROGRAM["code"]}, author="ann", **where)
+async def submit(office: Office, contest: str | None = None) -> int:
+    sources = {"main.py": PROGRAM["code"]}
+    return await office.judging.submit("echo", "python", sources, author="ann", contest=contest)
 
 
 @pytest.mark.parametrize("what", ABSENT)
