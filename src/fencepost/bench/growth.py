@@ -56,7 +56,7 @@ class Scale:
 
 
 QUICK = Scale(3, 4, (100, 1000, HEAVY_BYTES), (1, 2, 4), (1000, 100_000))
-WHOLE = Scale(7, 10, (100, 1000, HEAVY_BYTES, 100_000), (1, 2, 4, 8), (1000, 100_000, 1_000_000))
+WHOLE = Scale(5, 8, (100, 1000, HEAVY_BYTES, 50_000), (1, 2, 4, 8), (1000, 100_000, 1_000_000))
 
 
 @dataclass(frozen=True, slots=True)
