@@ -37,6 +37,7 @@ async def run_once(
 ) -> tuple[Outcome, Said]:
     """Raises ProtocolError when the command says anything else than one line."""
     words = [f"fd{number}={descriptor}" for number, descriptor in enumerate(files.all())]
+    process: asyncio.subprocess.Process | None = None
     watched, held = os.pipe()
     try:
         process = await asyncio.create_subprocess_exec(
@@ -58,10 +59,13 @@ async def run_once(
         watched = -1
         said = await _listen(process, bounds, order.limits.wall_ms / 1000 * CEILING + MARGIN_SECONDS)
     finally:
-        # The end of the lifeline ends the run, also when we are cancelled here.
+        # The end of the lifeline ends the run, also when we are cancelled here, and then it is seen to its end:
+        # a caller that was cancelled may close its loop at once, and nobody would be left to reap it.
         os.close(held)
         if watched >= 0:
             os.close(watched)
+        if process is not None and process.returncode is None:
+            await _see_off(process)
     return parse(said.stdout), said
 
 
@@ -76,10 +80,19 @@ async def _listen(process: asyncio.subprocess.Process, bounds: Bounds, seconds: 
             await process.wait()
     except TimeoutError:
         process.kill()
-        await process.wait()
         return Said(b"", b"", ())
     cut = [name for name, was_cut in (("stdout", more), ("stderr", more_errors)) if was_cut]
     return Said(stdout, stderr, tuple(cut))
+
+
+async def _see_off(process: asyncio.subprocess.Process) -> None:
+    """It has been told to end. What it still says is read, so that it cannot hang on that; otherwise it is killed."""
+    try:
+        async with asyncio.timeout(MARGIN_SECONDS):
+            await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.communicate()
 
 
 async def drain(stream: asyncio.StreamReader, bytes_max: int) -> tuple[bytes, bool]:
