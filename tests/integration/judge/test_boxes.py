@@ -170,7 +170,7 @@ async def test_a_cancelled_run_is_ended_and_its_answer_is_not_the_next_runs(stag
 async def test_a_single_box_is_seen_to_its_end_when_its_run_is_cancelled(stage: Stage) -> None:
     """The caller may close its loop at once, and nobody would be left to reap it."""
     pid = stage.folder / "pid"
-    slow = _script(stage, f"echo $$ >{pid}.new; mv {pid}.new {pid}; sleep 0.5")
+    slow = _script(stage, f"[ $1 = run ] && echo $$ >{pid}.new && mv {pid}.new {pid} && sleep 0.5")
     async with stage.boxes(slots=1, agents=False, box_program=slow) as boxes:
         run = asyncio.create_task(stage.run(boxes, ["/app/zoo", "time_sleep"]))
         await until("it runs", pid.exists)

@@ -59,8 +59,8 @@ async def run_once(
         watched = -1
         said = await _listen(process, bounds, order.limits.wall_ms / 1000 * CEILING + MARGIN_SECONDS)
     finally:
-        # The end of the lifeline ends the run, also when we are cancelled here, and then it is seen to its end:
-        # a caller that was cancelled may close its loop at once, and nobody would be left to reap it.
+        # The end of the lifeline ends the run, also when we are cancelled here. Then it is seen to its end:
+        # the caller may close its loop at once, and nobody would be left to reap it.
         os.close(held)
         if watched >= 0:
             os.close(watched)
@@ -86,13 +86,13 @@ async def _listen(process: asyncio.subprocess.Process, bounds: Bounds, seconds: 
 
 
 async def _see_off(process: asyncio.subprocess.Process) -> None:
-    """It has been told to end. What it still says is read, so that it cannot hang on that; otherwise it is killed."""
+    """It has been told to end. What it still says is read, so that it cannot hang on that."""
     try:
         async with asyncio.timeout(MARGIN_SECONDS):
             await process.communicate()
     except TimeoutError:
         process.kill()
-        await process.communicate()
+        await process.wait()
 
 
 async def drain(stream: asyncio.StreamReader, bytes_max: int) -> tuple[bytes, bool]:
