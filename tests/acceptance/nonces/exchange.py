@@ -11,7 +11,6 @@ from fencepost.nonces.chores import Chores
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.node import Node
 from fencepost.nonces.part import first_nonce_of
-from fencepost.nonces.sending.ethereum import accounts
 from fencepost.nonces.sending.intake import Intake
 from fencepost.nonces.sending.keys import Keys, Keystore
 from fencepost.nonces.sending.rpc import Chains
@@ -19,10 +18,12 @@ from fencepost.nonces.sending.sender import Sender
 from fencepost.nonces.sending.transaction import Order
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer
-from tests.acceptance.nonces.anvil import CHAIN_ID, Anvil
+from fencepost.torture.chain import CHAIN_ID, Anvil, new_account, recipient
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
+
+__all__ = ["SETTINGS", "Exchange", "new_account", "opened", "recipient"]
 
 SETTINGS: dict[str, Any] = {
     "lease_seconds": 15.0,
@@ -32,16 +33,6 @@ SETTINGS: dict[str, Any] = {
     # Long enough for a machine that stands still.
     "wait_seconds": 60.0,
 }
-
-
-def new_account(number: int) -> "LocalAccount":
-    account: LocalAccount = accounts().from_key((0xFE0CE0 + number).to_bytes(32, "big"))
-    return account
-
-
-def recipient(number: int) -> str:
-    """An address that nobody has used: its balance is what it was sent."""
-    return "0x" + (0xAA << 120 | number).to_bytes(20, "big").hex()
 
 
 @dataclass

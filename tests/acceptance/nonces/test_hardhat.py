@@ -3,10 +3,14 @@
 import os
 import re
 import shutil
-from collections.abc import Iterator
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-import httpx
 import pytest
 
 from fencepost.embedded import Database
@@ -15,7 +19,7 @@ from fencepost.nonces.sending.fees import Fees, Market, raised
 from fencepost.nonces.sending.keys import Keystore
 from fencepost.nonces.sending.rpc import Chain
 from fencepost.testing import Clock
-from tests.acceptance.nonces.anvil import CHAIN_ID, Anvil, installed, listening
+from tests.acceptance.nonces.anvil import CHAIN_ID, Anvil, installed
 from tests.acceptance.nonces.exchange import new_account, opened, recipient
 
 PACKAGE = "hardhat@2.26.3"
@@ -37,11 +41,28 @@ def hardhat() -> Iterator[Anvil]:
     (home / "hardhat.config.js").write_text(CONFIG)
     arguments: list[str | Path] = [node, program, "node", "--hostname", "127.0.0.1", "--port", "0"]
     quietly = {**os.environ, "HARDHAT_DISABLE_TELEMETRY_PROMPT": "true"}
-    with (
-        listening(arguments, LISTENING, cwd=home, env=quietly) as port,
-        httpx.Client(timeout=30) as client,
-    ):
-        yield Hardhat(f"http://127.0.0.1:{port}", client)
+    with listening(arguments, cwd=home, env=quietly) as port:
+        yield Hardhat(f"http://127.0.0.1:{port}")
+
+
+@contextmanager
+def listening(arguments: Sequence[str | Path], **options: Any) -> Generator[int]:
+    """A server until the end of the block, and the port that it says it listens on."""
+    with subprocess.Popen(
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
+    ) as process:
+        assert process.stdout is not None
+        # It goes on talking, and would stand still when nobody reads.
+        drain = threading.Thread(target=deque, args=(process.stdout, 0), daemon=True)
+        try:
+            told = next(filter(None, map(LISTENING.search, process.stdout)), None)
+            assert told is not None, "the chain ended before it listened"
+            drain.start()
+            yield int(told[1])
+        finally:
+            process.kill()
+            if drain.ident is not None:
+                drain.join()
 
 
 class Hardhat(Anvil):
