@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import threading
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -72,6 +72,7 @@ class Jobs:
     uses_redis = True
     bears_clock_jumps = True
     bears_restores = True
+    stream_key = JobSettings().stream_key
     points = tuple(
         sorted(
             str(point.name)
@@ -100,7 +101,7 @@ class Jobs:
         keys = [f"{kind}-{turn}-{n}" for n in range(HELPING)]
         fail = int(stage.chance.random() < 0.15)
         linger = stage.chance.choice(LINGER_LEASES) * stage.lease_seconds
-        stage.insist(lambda: _submit(stage, kind, keys, fail, linger))
+        stage.insist(lambda: submit(stage, kind, keys, fail, linger))
         self._asked += keys
 
     def account(self, stage: Stage) -> Account:
@@ -108,11 +109,8 @@ class Jobs:
         return Account(asked, int(stage.value("select count(*) from finishing")))
 
     def judge(self, stage: Stage) -> Iterable[Breach]:
-        # What the asker was told is certain. The database may have forgotten it together with the effect: a
-        # restored backup may, and nothing else.
-        asked = [key for (key,) in stage.rows("select key from asked")] if stage.restored else self._asked
-        done = stage.rows(DONE)
-        yield from exactly_once(asked, [key for key, _ in done])
+        done = [key for key, _ in stage.rows(DONE)]
+        yield from exactly_once(self._wanted(stage, done), done)
         for key, finishes in stage.rows(OTHERWISE):
             yield Breach("one finishing write", key, f"was finished {finishes} times")
         for key, effect, finish in stage.rows(OTHER_ATTEMPT):
@@ -120,19 +118,24 @@ class Jobs:
         yield from in_order("tokens grow", stage.rows("select key, attempt from effect order by id"))
 
     def remains(self, stage: Stage) -> Iterable[Breach]:
-        settings = JobSettings()
         client: Any = connect_sync(stage.redis_wire.url, reply_seconds=5)
         with contextlib.closing(client):
-            entries = int(client.xlen(settings.stream_key))
+            entries = int(client.xlen(self.stream_key))
         if entries:
-            yield Breach("left behind", settings.stream_key, f"has {entries} entries")
+            yield Breach("left behind", self.stream_key, f"has {entries} entries")
+
+    def _wanted(self, stage: Stage, done: Sequence[str]) -> Sequence[str]:
+        """What must have taken effect, and nothing else may have."""
+        # What the asker was told is certain. The database may have forgotten it together with the effect: a
+        # restored backup may, and nothing else.
+        return [key for (key,) in stage.rows("select key from asked")] if stage.restored else self._asked
 
 
 async def _work(errand: Errand) -> None:
     fp = Fencepost(errand.database_url, redis_url=errand.redis_url, settings=PATIENT)
     declare(fp, errand.lease_seconds)
     async with fp:
-        worker = fp.worker(_settings(errand))
+        worker = fp.worker(settings_of(errand))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         await worker.run()
 
@@ -140,20 +143,20 @@ async def _work(errand: Errand) -> None:
 def declare(fp: Fencepost, lease_seconds: float) -> None:
     """The handlers. `fail` is how many tries fail, `linger` how long the work takes in seconds."""
 
-    @fp.job("default", kind="own", attempts=1000, lease=lease_seconds, retry=_at_once)
+    @fp.job("default", kind="own", attempts=1000, lease=lease_seconds, retry=at_once)
     async def own(job: Job, key: str, fail: int, linger: float) -> None:
         await asyncio.sleep(linger)
         _stumble(job, fail)
         async with job.finish({"key": key}) as tx:
             await tx.execute(EFFECT, (key, job.id, job.attempt))
 
-    @fp.job("default", kind="bare", attempts=1000, lease=lease_seconds, retry=_at_once)
+    @fp.job("default", kind="bare", attempts=1000, lease=lease_seconds, retry=at_once)
     async def bare(job: Job, key: str, fail: int, linger: float) -> dict[str, str]:
         await asyncio.sleep(linger)
         _stumble(job, fail)
         return {"key": key}
 
-    @fp.job("default", kind="thread", attempts=1000, lease=lease_seconds, retry=_at_once)
+    @fp.job("default", kind="thread", attempts=1000, lease=lease_seconds, retry=at_once)
     def thread(job: Job, key: str, fail: int, linger: float) -> None:
         threading.Event().wait(linger)
         _stumble(job, fail)
@@ -161,7 +164,7 @@ def declare(fp: Fencepost, lease_seconds: float) -> None:
             tx.execute(EFFECT, (key, job.id, job.attempt))
 
 
-def _settings(errand: Errand) -> JobSettings:
+def settings_of(errand: Errand) -> JobSettings:
     return JobSettings(
         lease_seconds=errand.lease_seconds,
         heartbeat_seconds=errand.lease_seconds / 5,
@@ -176,7 +179,7 @@ def _settings(errand: Errand) -> JobSettings:
     )
 
 
-def _at_once(_tries: int, _error: Exception) -> Retry:
+def at_once(_tries: int, _error: Exception) -> Retry:
     return Retry(0)
 
 
@@ -185,7 +188,7 @@ def _stumble(job: Job, fail: int) -> None:
         raise RuntimeError(f"try {job.tries} fails, as planned")
 
 
-def _submit(stage: Stage, kind: str, keys: list[str], fail: int, linger: float) -> None:
+def submit(stage: Stage, kind: str, keys: list[str], fail: int, linger: float) -> None:
     """A commit whose answer was lost shows at the repeat: the keys are there already."""
     with contextlib.suppress(psycopg.errors.UniqueViolation), stage.asking() as connection:
         with connection.cursor() as cursor:
