@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -91,15 +90,15 @@ def probe_machine(*, cgroup: bool = True) -> Report:
         box = program.find()
     except (program.CannotCompile, OSError) as error:
         return _probe_bubblewrap(str(error))
-    with tempfile.TemporaryDirectory(prefix="fencepost-probe-") as folder:
-        words = Site(Path(folder), cgroup=cgroup).words()
-        try:
-            done = subprocess.run(
-                [box, "probe", *words], capture_output=True, timeout=PROBE_SECONDS, check=False, env={}
-            )
-            facts: dict[str, Any] = json.loads(done.stdout)
-        except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-            return Report(ready=False, error=f"fencepost-box does not answer: {error}.")
+    # Any folder will do, as nothing runs: one of its own would stay for ever where a kill meets the probe.
+    words = Site(box.parent, cgroup=cgroup).words()
+    try:
+        done = subprocess.run(
+            [box, "probe", *words], capture_output=True, timeout=PROBE_SECONDS, check=False, env={}
+        )
+        facts: dict[str, Any] = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        return Report(ready=False, error=f"fencepost-box does not answer: {error}.")
     ready, wrong = bool(facts.pop("ready")), str(facts.pop("error"))
     facts["kernel"] = os.uname().release
     remedy = "Allow user namespaces (sysctl user.max_user_namespaces), or in a container, unshare and mount."
