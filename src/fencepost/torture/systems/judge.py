@@ -21,7 +21,7 @@ import psycopg
 from fencepost import Fencepost, FencepostError
 from fencepost.drive.connection import connect_sync
 from fencepost.jobs.settings import JobSettings
-from fencepost.judge import service
+from fencepost.judge import service, trials
 from fencepost.judge.language import find_languages, read_specs
 from fencepost.judge.rejudging import Filter
 from fencepost.judge.sandbox.probing import probe_machine
@@ -107,7 +107,9 @@ class Judging:
 
     def serve(self, errand: Errand) -> None:
         configure_logging(level="error", form="json")
-        service.TRIES, service.LEASE_SECONDS = TRIES, errand.lease_seconds
+        # Of trials too: what a dead worker had not claimed yet is taken from it after the longest of leases.
+        service.LEASE_SECONDS = trials.LEASE_SECONDS = errand.lease_seconds
+        service.TRIES = TRIES
         tempfile.tempdir = str(Path(errand.more["folder"]) / "tmp")
         asyncio.run(_serve(errand))
 

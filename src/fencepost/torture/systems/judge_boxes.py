@@ -1,4 +1,4 @@
-"""What a judge has on its machine while it lives: workspaces, boxes, cgroups. Of the dead there is nothing."""
+"""What a judge has on its machine while it lives: folders, boxes, cgroups. The dead have nothing."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ class Litter:
         for path, owner in self._workspaces():
             if also_living or not _is_alive(*owner):
                 yield Breach("left behind", "workspace", path.name)
+        for path in (self._folder / "tmp").glob("*"):
+            # Nobody who lives has anything there for longer than a moment.
+            yield Breach("left behind", "scratch", path.name)
         for process, owner in self._boxes():
             if also_living or not _is_alive(*owner):
                 yield Breach("left behind", "box", f"process {process}")
