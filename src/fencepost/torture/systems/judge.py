@@ -232,10 +232,12 @@ class Caller:
         async with self._fp.transaction() as tx:
             told = dict(await (await tx.execute(TOLD, (exam.number,))).fetchall())
         if "import" not in told:
-            await self._tell(exam, "import", await self._import(exam))
+            version, *_ = await asyncio.gather(*(self._import(exam) for _ in range(exam.copies)))
+            await self._tell(exam, "import", version)
         for program in exam.programs:
             if program not in told:
-                told[program] = await self._submit(exam, program)
+                copies = (self._submit(exam, program) for _ in range(exam.copies))
+                told[program], *_ = await asyncio.gather(*copies)
                 await self._tell(exam, program, told[program])
         await self._tell(exam, "rejudge", await self._rejudge(exam, [told[name] for name in exam.programs]))
 

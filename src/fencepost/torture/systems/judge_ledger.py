@@ -89,6 +89,11 @@ class Exam:
         return "wrong" if self.number % 3 == 0 else "right", "broken"
 
     @property
+    def copies(self) -> int:
+        """How often its problem is imported and its programs are submitted at once, to be there once."""
+        return 1 + self.number % 2
+
+    @property
     def data(self) -> tuple[bytes, bytes]:
         """The one test: the input, and the answer."""
         return f"{self.number}\n".encode(), f"{2 * self.number}\n".encode()

@@ -1,0 +1,313 @@
+"""The torture of the judge: honest work is accepted, and one wrong row, answer or file is seen."""
+
+import asyncio
+import math
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, LiteralString
+
+import pytest
+
+from fencepost import Fencepost
+from fencepost.judge import records, service
+from fencepost.judge.judging import Judgement
+from fencepost.judge.settings import JudgeSettings
+from fencepost.kernel import job as kernel_job
+from fencepost.torture.chronicle import Operation
+from fencepost.torture.ordeal import Ordeal, Outcome
+from fencepost.torture.pace import Pace
+from fencepost.torture.plan import Plan
+from fencepost.torture.stage import Account, Errand, Stage
+from fencepost.torture.systems import judge_boxes
+from fencepost.torture.systems.judge import Caller, Judging
+from fencepost.torture.systems.judge_boxes import Litter
+from fencepost.torture.systems.judge_ledger import PROGRAMS
+from tests.acceptance.torture.test_bulk_judges import retell, rules, wreck
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
+
+EXAMS = 4
+OWNER = "bench"
+PLACE = "fencepost.torture.systems.judge:JUDGE"
+CALLED: LiteralString = "select count(*) from told where step = 'rejudge'"
+
+
+class FewExams(Judging):
+    """All for one caller."""
+
+    processes = 1
+
+
+@pytest.fixture
+async def judge(stage: Stage) -> AsyncGenerator[FewExams]:
+    """Exams that were called for as ever, and judged without boxes."""
+    system = FewExams()
+    with system.open(stage) as more:
+        for turn in range(EXAMS):
+            await asyncio.to_thread(system.ask, stage, turn)
+        async with Fencepost(stage.database.url) as fp:
+            await call(stage, fp, more)
+            for (job_id,) in await asyncio.to_thread(stage.rows, "select job_id from job_made"):
+                await give_verdict(fp, job_id)
+        assert system.account(stage) == Account(4 * EXAMS, 4 * EXAMS)
+        yield system
+
+
+async def call(stage: Stage, fp: Fencepost, more: Mapping[str, Any]) -> None:
+    judging = service.Judging(fp, JudgeSettings(store=stage.directory / "store"))
+    errand = Errand("judge", 0, 1, "", "", str(stage.chronicle.path), 10.0, more)
+    stop = asyncio.Event()
+    working = asyncio.create_task(Caller(judging, errand, stop).work())
+    while await asyncio.to_thread(stage.value, CALLED) < EXAMS:  # noqa: ASYNC110 -- It has no signal.
+        await asyncio.sleep(0.01)
+    stop.set()
+    await working
+
+
+async def give_verdict(fp: Fencepost, job_id: int) -> None:
+    """As a worker does, without a look at the program: by its source it is known what it deserves."""
+    deserved = {program.source: program.verdict for program in PROGRAMS.values()}
+    running = await fp.run(kernel_job.claim(job_id, OWNER))
+    [docket] = await fp.run(records.get_docket(job_id))
+    verdict = deserved[docket.sources["main.c"]]
+    async with fp.transaction() as tx:
+        await tx.run(records.put_result(job_id, running.attempt, OWNER, Judgement(verdict=verdict)))
+        await tx.run(kernel_job.finish(kernel_job.Finish(job_id, running.attempt), OWNER))
+
+
+# Of four exams two have a wrong program and two a right one, and each has one that does not compile.
+DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
+    "nothing": ("analyze verdict", set()),
+    "a verdict is written twice": (
+        "update fencepost.judge_result set judged_at = judged_at where generation = 0 and verdict = 'WA'",
+        {"doubled"},
+    ),
+    "a verdict of a rejudging is written twice": (
+        "update fencepost.judge_rejudged set judged_at = judged_at where verdict = 'AC'",
+        {"doubled"},
+    ),
+    "a verdict is lost": ("delete from verdict where generation = 0 and verdict = 'WA'", {"lost"}),
+    "a verdict is another's": (
+        "update verdict set verdict = 'WA' where generation = 0 and verdict = 'AC'",
+        {"the right verdict"},
+    ),
+    "a verdict is of an attempt that did not finish": (
+        "update finishing set attempt = attempt + 1 where job_id = 1",
+        {"one attempt"},
+    ),
+    "a job is finished twice": (
+        "insert into finishing select * from finishing where job_id = 1",
+        {"doubled"},
+    ),
+    "a job has no submission": ("insert into job_made values (999)", {"out of nowhere"}),
+    "a submission has no job": ("delete from job_made where job_id = 1", {"lost"}),
+    "a key has two submissions": (
+        """insert into fencepost.judge_submission select (jsonb_populate_record(s, '{"job_id": 999}')).*
+           from fencepost.judge_submission s where s.author = 'exam-1/right'""",
+        # The other one has no job, and what its caller was told is not what is there.
+        {"doubled", "lost", "as was told"},
+    ),
+    "a submission is lost, with all that hangs on it": (
+        """with s as (select job_id from fencepost.judge_submission where author = 'exam-1/right'),
+                d as (delete from fencepost.judge_rejudged where submission_id in (select job_id from s)),
+                r as (delete from fencepost.judge_result where job_id in (select job_id from s))
+           delete from fencepost.judge_submission where job_id in (select job_id from s)""",
+        {"lost", "as was told", "all or none", "out of nowhere"},
+    ),
+    "a submission is to another problem": (
+        "update fencepost.judge_submission set slug = 'exam-2' where author = 'exam-1/right'",
+        {"its own problem"},
+    ),
+    "a rejudging is half there": (
+        "delete from fencepost.judge_rejudged where generation = 1 and verdict = 'CE'",
+        {"all or none", "out of nowhere"},
+    ),
+    "a rejudging is there without its submissions": (
+        "delete from fencepost.judge_rejudged where generation = 1",
+        {"all or none", "out of nowhere"},
+    ),
+    "an order has two rejudgings": (
+        """insert into fencepost.judge_rejudging (scope, reason, made_at, made_by)
+           select scope, reason, made_at, made_by from fencepost.judge_rejudging where generation = 1""",
+        {"doubled", "all or none", "as was told"},
+    ),
+    "a rejudging is lost": (
+        """with d as (delete from fencepost.judge_rejudged where generation = 1)
+           delete from fencepost.judge_rejudging where generation = 1""",
+        {"lost", "out of nowhere"},
+    ),
+    "nobody ordered a rejudging": (
+        """insert into fencepost.judge_rejudging (scope, reason, made_at, made_by)
+           values ('{}', 'nobody', now(), 'nobody')""",
+        {"out of nowhere"},
+    ),
+    "an import has two versions": (
+        """insert into fencepost.judge_problem select (jsonb_populate_record(p, '{"version": 2}')).*
+           from fencepost.judge_problem p where p.slug = 'exam-1'""",
+        {"doubled"},
+    ),
+    "a problem has another's data": (
+        """update fencepost.judge_problem p set spec = o.spec from fencepost.judge_problem o
+           where p.slug = 'exam-1' and o.slug = 'exam-2'""",
+        {"whole problems"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "seen"), DAMAGES.values(), ids=DAMAGES)
+async def test_one_wrong_row_is_seen(
+    stage: Stage, judge: FewExams, damage: LiteralString, seen: set[str]
+) -> None:
+    wreck(stage, damage)
+
+    assert rules(judge, stage) == seen
+
+
+async def test_a_problem_whose_data_is_gone_is_seen(stage: Stage, judge: FewExams) -> None:
+    max(path for path in (stage.directory / "store").rglob("*") if path.is_file()).unlink()
+
+    assert rules(judge, stage) == {"whole problems"}
+
+
+async def test_an_exam_that_nobody_held_is_lost(stage: Stage, judge: FewExams) -> None:
+    await asyncio.to_thread(judge.ask, stage, EXAMS)
+
+    assert rules(judge, stage) == {"lost"}
+    assert judge.account(stage).open == 4
+
+
+async def test_callers_who_were_told_two_jobs_of_one_key_are_seen(stage: Stage, judge: FewExams) -> None:
+    def tell_another(operations: list[Operation]) -> None:
+        of_one = [each for each in operations if each.subject == "exam-1/right"]
+        assert len(of_one) == 2
+        operations[operations.index(of_one[1])] = replace(of_one[1], answer=of_one[1].answer + 1)
+
+    retell(stage, tell_another)
+
+    assert rules(judge, stage) == {"as was told"}
+
+
+async def test_an_order_that_was_never_answered_may_be_carried_out_or_not(
+    stage: Stage, judge: FewExams
+) -> None:
+    def forget_answers(operations: list[Operation]) -> None:
+        first = next(each for each in operations if each.what == "rejudge")
+        never = {**first.question, "submissions": [1, 2]}
+        operations[operations.index(first)] = replace(first, answer=None, ended=math.inf)
+        operations.append(replace(first, subject="again", begun=first.ended))
+        operations.append(replace(first, subject="never", question=never, answer=None, ended=math.inf))
+
+    wreck(stage, "update fencepost.judge_rejudging set reason = 'again' where generation = 1")
+    retell(stage, forget_answers)
+
+    assert rules(judge, stage) == set()
+
+
+def started(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+
+
+Sleeper = Callable[[Path], int]
+
+
+@pytest.fixture
+def sleeper() -> Iterator[Sleeper]:
+    """A process that was told of a workspace, as a box is."""
+    begun: list[subprocess.Popen[bytes]] = []
+
+    def begin(workspace: Path) -> int:
+        program = "import time; time.sleep(600)"
+        begun.append(subprocess.Popen([sys.executable, "-c", program, f"workspace={workspace}"]))
+        return begun[-1].pid
+
+    yield begin
+    for process in begun:
+        process.kill()
+        process.wait()
+
+
+def test_what_a_dead_judge_has_left_on_its_machine_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sleeper: Sleeper
+) -> None:
+    cgroups, stage, us = tmp_path / "cgroups", tmp_path / "stage", os.getpid()
+    monkeypatch.setattr(judge_boxes, "CGROUPS", cgroups)
+    of_another = cgroups / "fencepost-box-1-1-999"
+    living, dead = (stage / "workspace" / f"judge-{us}-{start}-0a" for start in (started(us), "1"))
+    for path in (of_another, living, stage / "tmp"):
+        path.mkdir(parents=True)
+    litter = Litter(stage)
+    box = sleeper(living)
+    (cgroups / f"fencepost-box-1-{box}-{started(box)}").mkdir()
+    assert list(litter.of_the_dead()) == []
+    assert [breach.key for breach in litter.of_everybody()] == ["workspace", "box"]
+
+    left = sleeper(dead)
+    (cgroups / f"fencepost-box-1-{left}-1").mkdir()
+    dead.mkdir()
+    (stage / "tmp" / "forgotten").touch()
+
+    assert [str(breach) for breach in litter.of_the_dead()] == [
+        f"left behind: workspace {dead.name}",
+        "left behind: scratch forgotten",
+        f"left behind: box process {left}",
+        f"left behind: cgroup {cgroups}/fencepost-box-1-{left}-1",
+    ]
+
+
+def run(before: Callable[[Stage], None] = lambda stage: None) -> Outcome:
+    """Until every crash point was hit."""
+    plan = Plan(
+        3,
+        90.0,
+        [PLACE],
+        ["crash", "kill"],
+        gap_seconds=0.1,
+        lease_seconds=1.0,
+        pace=Pace(evenly=True),
+        server_settings={"fsync": "off", "full_page_writes": "off"},
+        liveness_leases=30,
+        enough=lambda tally, effects: set(Judging.points) <= set(tally.points),
+        before=before,
+    )
+    return Ordeal(plan).run()
+
+
+@pytest.mark.timeout(240)
+def test_judges_that_are_killed_at_every_crash_point_break_nothing() -> None:
+    outcome = run()
+
+    assert outcome.judgement.breaches == [], outcome.log[-4000:]
+    assert set(outcome.tally.points) == set(Judging.points)
+    assert sum(outcome.effects.values()) > 0
+
+
+# Every import is a new version, also of what is there already.
+FORGETFUL: LiteralString = """
+    create or replace function fencepost.judge_problem_put(p_slug text, p_title text, p_spec jsonb)
+    returns integer language sql volatile security definer as $f$
+      insert into fencepost.judge_problem (slug, version, title, spec, imported_at)
+      select p_slug, (select count(*) + 1 from fencepost.judge_problem where slug = p_slug), p_title, p_spec,
+             fencepost.clock()
+      returning version
+    $f$;
+"""
+
+
+@pytest.mark.full
+@pytest.mark.timeout(240)
+def test_a_judge_that_forgets_what_it_has_is_caught() -> None:
+    def plant(stage: Stage) -> None:
+        with stage.database.connect_admin() as admin:
+            admin.execute(FORGETFUL)
+
+    outcome = run(plant)
+
+    assert (outcome.judgement.verdict, {breach.rule for _, breach in outcome.judgement.breaches}) == (
+        "violated",
+        {"doubled"},
+    )
