@@ -21,6 +21,9 @@ from fencepost.flows.sinks.sink import CheckpointId, Workplace
 
 Connection = psycopg.AsyncConnection[Any]
 MARKERS = sql.Identifier("fencepost_prepared")
+_MAKE = sql.SQL("create table if not exists {} (gid text primary key, at timestamptz default now())").format(
+    MARKERS
+)
 _FORGET = sql.SQL("delete from {} where starts_with(gid, %s) and gid <> %s").format(MARKERS)
 
 
@@ -51,12 +54,12 @@ class PreparedRows(TwoPhaseCommitSink[Any, dict[str, Any]]):
                     "it to at least the number of tasks and restart that server, or use "
                     "PostgresElsewhere, which prepares nothing."
                 )
-            await connection.execute(
-                sql.SQL(
-                    "create table if not exists {markers} (gid text primary key, at timestamptz default "
-                    "now())"
-                ).format(markers=MARKERS)
+            # Whoever may not make tables may not say "if not exists" either.
+            [[made]] = await _answers(
+                connection, sql.SQL("select to_regclass('fencepost_prepared') is not null")
             )
+            if not made:
+                await connection.execute(_MAKE)
 
     async def close(self) -> None:
         while self._sessions:
