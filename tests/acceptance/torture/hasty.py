@@ -1,0 +1,28 @@
+"""A system whose files are there too early: before anybody knows that their checkpoint will be durable."""
+
+from typing import Any
+from unittest import mock
+
+from fencepost.flows.sinks.files import JsonLines
+from fencepost.torture.stage import Errand
+from fencepost.torture.systems import sinks
+
+
+class HastyFiles(sinks.MoodyFiles):
+    """Renames a file as soon as it is written."""
+
+    async def pre_commit(self, txn: dict[str, Any]) -> None:
+        try:
+            await super().pre_commit(txn)
+        finally:
+            await JsonLines.commit(self, txn)
+
+
+class Hasty(sinks.Sinks):
+    """The same flows into such files."""
+
+    processes = 2
+
+    def serve(self, errand: Errand) -> None:
+        with mock.patch.object(sinks, "MoodyFiles", HastyFiles):
+            super().serve(errand)

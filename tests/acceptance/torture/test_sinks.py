@@ -1,0 +1,227 @@
+"""The flows into sinks that commit in phases: they come to all their crash points, and their judge sees one
+wrong record in any sink, and whatever was left half done."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import LiteralString
+
+import pytest
+
+from fencepost.testing import Breach
+from fencepost.torture.ordeal import Ordeal
+from fencepost.torture.pace import Pace
+from fencepost.torture.plan import Plan
+from fencepost.torture.stage import Account, Stage
+from fencepost.torture.systems.sinks import Sinks
+from fencepost.torture.tally import Tally
+
+SINKS = "fencepost.torture.systems.sinks:SINKS"
+HASTY = "tests.acceptance.torture.hasty:Hasty"
+HELPINGS, RECORDS = 10, 40
+OUT: LiteralString = """
+    select id, key || '-' || row_number() over (partition by key order by id) from arrival order by id
+"""
+
+
+class FewSinks(Sinks):
+    """Two flows: the even records go to files, the odd ones to prepared rows, and all of them elsewhere."""
+
+    processes = 2
+
+
+@pytest.fixture
+def sinks(stage: Stage) -> Iterator[FewSinks]:
+    system = FewSinks()
+    with system.open(stage):
+        for turn in range(HELPINGS):
+            system.ask(stage, turn)
+        undisturbed(stage)
+        assert system.account(stage) == Account(RECORDS, RECORDS)
+        yield system
+
+
+def undisturbed(stage: Stage) -> None:
+    """What a run without faults leaves behind."""
+    out = stage.rows(OUT)
+    with stage.database.connect_admin() as admin:
+        for arrival, value in out:
+            admin.execute("insert into result values (%s, %s)", (arrival, value))
+            if arrival % 2:
+                admin.execute("insert into effect (arrival, value) values (%s, %s)", (arrival, value))
+    even = [record for record in out if record[0] % 2 == 0]
+    for number, records in enumerate((even[:9], even[9:])):
+        write(file_of(stage, number), records)
+
+
+def file_of(stage: Stage, number: int) -> Path:
+    return stage.directory / "files" / f"task-{number:012}-1.jsonl"
+
+
+def write(file: Path, records: list[tuple[int, str]]) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("".join(json.dumps(record) + "\n" for record in records))
+
+
+def read(file: Path) -> list[tuple[int, str]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def wreck(stage: Stage, *statements: LiteralString) -> None:
+    with stage.database.connect_admin() as admin:
+        for statement in statements:
+            assert admin.execute(statement).rowcount != 0, statement
+
+
+def rules(breaches: list[Breach]) -> set[tuple[str, str]]:
+    """Each with the sink that it is about."""
+    names = ("files", "prepared rows", "rows elsewhere", "deliveries elsewhere")
+    return {(b.rule, name) for b in breaches for name in names if name in f"{b.key} {b.what}"}
+
+
+def test_an_undisturbed_run_is_accepted(stage: Stage, sinks: FewSinks) -> None:
+    assert list(sinks.judge(stage)) == []
+    assert list(sinks.remains(stage)) == []
+
+
+ROW_DAMAGES: dict[str, tuple[LiteralString, set[tuple[str, str]]]] = {
+    "a row is prepared twice": (
+        "insert into effect (arrival, value) select arrival, value from effect where arrival = 39",
+        {("doubled", "prepared rows")},
+    ),
+    "a prepared row is lost": ("delete from effect where arrival = 7", {("lost", "prepared rows")}),
+    "a row was counted with a state of before": (
+        "update effect set value = '1-6' where arrival = 39",
+        {("as without faults", "prepared rows"), ("order of a key", "prepared rows")},
+    ),
+    "two rows of a key changed places": (
+        """update effect e set value = o.value, arrival = o.arrival from effect o
+           where (e.arrival, o.arrival) in ((7, 13), (13, 7))""",
+        {("order of a key", "prepared rows")},
+    ),
+    "a row of another flow": (
+        "insert into effect (arrival, value) values (40, '4-7')",
+        {("out of nowhere", "prepared rows")},
+    ),
+    "a row is written over by itself": (
+        "update result set value = value where arrival = 40",
+        {("doubled", "deliveries elsewhere")},
+    ),
+    "a row is written over by one of before": (
+        "update result set value = '4-6' where arrival = 40",
+        {
+            ("as without faults", "rows elsewhere"),
+            ("as without faults", "deliveries elsewhere"),
+            ("order of a key", "deliveries elsewhere"),
+            ("doubled", "deliveries elsewhere"),
+        },
+    ),
+    "a row elsewhere is gone": ("delete from result where arrival = 12", {("lost", "rows elsewhere")}),
+    "the last records are forgotten as if they had never come": (
+        """with a as (delete from arrival where id = 39), b as (delete from effect where arrival = 39),
+                c as (delete from result where arrival = 39) delete from delivery where arrival = 39""",
+        {("lost", "prepared rows"), ("lost", "rows elsewhere"), ("lost", "deliveries elsewhere")},
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "seen"), ROW_DAMAGES.values(), ids=ROW_DAMAGES)
+def test_one_wrong_row_is_seen(
+    stage: Stage, sinks: FewSinks, damage: LiteralString, seen: set[tuple[str, str]]
+) -> None:
+    wreck(stage, damage)
+
+    assert rules(list(sinks.judge(stage))) == seen
+
+
+Damage = Callable[[Stage], None]
+
+
+def a_file_is_there_twice(stage: Stage) -> None:
+    write(file_of(stage, 2), read(file_of(stage, 1)))
+
+
+def a_file_is_gone(stage: Stage) -> None:
+    file_of(stage, 0).unlink()
+
+
+def files_changed_places(stage: Stage) -> None:
+    file_of(stage, 0).rename(file_of(stage, 2))
+
+
+FILE_DAMAGES: dict[Damage, set[str]] = {
+    # What comes again comes after what came since.
+    a_file_is_there_twice: {"doubled", "order of a key"},
+    a_file_is_gone: {"lost"},
+    files_changed_places: {"order of a key"},
+}
+
+
+@pytest.mark.parametrize(("damage", "seen"), FILE_DAMAGES.items(), ids=[d.__name__ for d in FILE_DAMAGES])
+def test_one_wrong_file_is_seen(stage: Stage, sinks: FewSinks, damage: Damage, seen: set[str]) -> None:
+    damage(stage)
+
+    assert rules(list(sinks.judge(stage))) == {(rule, "files") for rule in seen}
+
+
+def test_what_is_left_half_done_is_seen(stage: Stage, sinks: FewSinks) -> None:
+    write(stage.directory / "files" / ".staging" / "task-000000000002-1.jsonl", [(42, "0-8")])
+    wreck(
+        stage,
+        """insert into fencepost.checkpoint (resource, number, token, status, begun_at)
+           values ('flow:sinks-0/group/0000', 3, 1, 'begun', now())""",
+        """insert into fencepost.checkpoint (resource, number, token, status, frontier, begun_at, stored_at)
+           values ('flow:sinks-0/group/0000', 2, 1, 'stored', '{}', now(), now()),
+                  ('flow:sinks-0/group/0000', 1, 1, 'committed', '{}', now(), now())""",
+    )
+    with stage.database.connect_admin() as admin:
+        admin.execute("begin; insert into effect (arrival, value) values (41, '5-7')")
+        admin.execute("prepare transaction 'left'")
+        try:
+            left = {breach.key for breach in sinks.remains(stage)}
+        finally:
+            admin.execute("rollback prepared 'left'")
+
+    assert left == {
+        "checkpoint flow:sinks-0/group/0000#3",
+        "checkpoint flow:sinks-0/group/0000#2",
+        "transaction left",
+        "task-000000000002-1.jsonl",
+    }
+
+
+def all_points(tally: Tally, _effects: Mapping[str, int]) -> bool:
+    return all(tally.points[point] for point in Sinks.points)
+
+
+@pytest.mark.timeout(300)
+def test_all_crash_points_are_hit_and_nothing_breaks() -> None:
+    pace = Pace(helpings_per_second={SINKS: 4.0}, evenly=True)
+    outcome = Ordeal(
+        Plan(
+            5,
+            120.0,
+            [SINKS],
+            ["crash", "kill"],
+            gap_seconds=0.05,
+            lease_seconds=1.0,
+            pace=pace,
+            server_settings={"fsync": "off", "full_page_writes": "off"},
+            liveness_leases=30,
+            enough=all_points,
+        )
+    ).run()
+
+    assert outcome.judgement.breaches == [], outcome.log[-4000:]
+    assert [point for point in Sinks.points if not outcome.tally.points[point]] == []
+
+
+@pytest.mark.timeout(120)
+def test_files_that_are_there_before_their_checkpoint_are_seen() -> None:
+    plan = Plan(5, 4.0, [HASTY], ["kill"], lease_seconds=1.0, server_settings={"fsync": "off"})
+
+    outcome = Ordeal(plan).run()
+
+    assert outcome.judgement.verdict == "violated"
+    assert {breach.rule for _, breach in outcome.judgement.breaches} >= {"doubled"}
+    assert outcome.judgement.lost == 0
