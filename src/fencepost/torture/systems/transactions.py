@@ -72,9 +72,9 @@ SCHEMA: LiteralString = """
       when (new.state = 'CONFIRMED' and old.state <> 'CONFIRMED' and new.idempotency_key not like 'fill:%')
       execute function note_effect();
 """
-OTHERWISE: LiteralString = """
-    select idempotency_key, state, nonce_status from fencepost.managed_transaction
-    where state <> 'CONFIRMED' or nonce_status <> 'CONSUMED'
+SETTLED: LiteralString = """
+    select idempotency_key from fencepost.managed_transaction
+    where state = 'CONFIRMED' and nonce_status = 'CONSUMED'
 """
 OPEN_NONCES: LiteralString = """
     select signer, nonce, status from fencepost.signer_nonce_allocation where status <> 'CONSUMED'
@@ -87,7 +87,6 @@ class Transactions:
     name = "transactions"
     processes = 3
     uses_redis = False
-    # How long a transaction is on its way the database tells by its clock, and the chain mines by its own.
     bears_clock_jumps = True
     open_max = 30
     points = (
@@ -131,14 +130,17 @@ class Transactions:
         return Account(self._asked, self._meter.read(stage))
 
     def judge(self, stage: Stage) -> Iterable[Breach]:
-        asked = [_key(number) for number in range(self._asked)]
-        yield from exactly_once(asked, [key for (key,) in stage.rows("select key from effect")])
-        for key, state, nonce in stage.rows(OTHERWISE):
-            yield Breach("settled", key, f"is {state}, and its nonce {nonce}")
         yield from chain_breaches(self._asked, self._chain.transactions())
         for to, expected in sorted(_owed(self._asked).items()):
             if (balance := self._chain.balance(to)) != expected:
                 yield Breach("balances", to, f"has {balance}, and was to get {expected}")
+
+        ends = Counter(key for (key,) in stage.rows("select key from effect"))
+        settled = {key for (key,) in stage.rows(SETTLED)}
+        for key in map(_key, range(self._asked)):
+            if ends[key] != 1 or key not in settled:
+                now = "settled" if key in settled else "open"
+                yield Breach("settled once", key, f"is {now}, and was settled {ends[key]} times")
 
     def remains(self, stage: Stage) -> Iterable[Breach]:
         for signer, nonce, status in stage.rows(OPEN_NONCES):
@@ -149,7 +151,7 @@ class Transactions:
 
 def chain_breaches(asked: int, mined: Iterable[Mapping[str, Any]]) -> Iterable[Breach]:
     """What the blocks say of the payments from 0 up to `asked`, and of the nonces."""
-    keys = {_payment(number): _key(number) for number in range(asked)}
+    keys = {payment(number): _key(number) for number in range(asked)}
     nonces: dict[str, list[int]] = {}
     paid: list[str] = []
     for tx in mined:
@@ -160,15 +162,16 @@ def chain_breaches(asked: int, mined: Iterable[Mapping[str, Any]]) -> Iterable[B
             paid.append(keys.get((sender, to, value), f"{value} from {sender} to {to}"))
     yield from exactly_once(keys.values(), paid)
     for signer, used in sorted(nonces.items()):
-        if used != list(range(len(used))):
-            yield Breach("nonces in order", signer, f"has used {used}")
+        astray = next((place for place, nonce in enumerate(used) if nonce != place), None)
+        if astray is not None:
+            yield Breach("nonces in order", signer, f"has used {used[astray]} where {astray} was next")
 
 
 def _key(number: int) -> str:
     return f"pay-{number}"
 
 
-def _payment(number: int) -> tuple[str, str, int]:
+def payment(number: int) -> tuple[str, str, int]:
     """From whom, to whom, and how much: nobody else is paid as much."""
     return _signer_of(number % SIGNERS).name, recipient(number % RECIPIENTS), number + 1
 
@@ -176,7 +179,7 @@ def _payment(number: int) -> tuple[str, str, int]:
 def _owed(asked: int) -> Counter[str]:
     owed = Counter[str]()
     for number in range(asked):
-        _, to, value = _payment(number)
+        _, to, value = payment(number)
         owed[to] += value
     return owed
 
@@ -197,7 +200,7 @@ def _submit(stage: Stage, numbers: Iterable[int]) -> None:
     """By its key: a repeat of one that was taken in is answered, not taken in again."""
     with stage.asking() as connection:
         for number in numbers:
-            _, to, value = _payment(number)
+            _, to, value = payment(number)
             order = Order(to, value, b"", GAS)
             run(connection, tx_calls.submit(_signer_of(number % SIGNERS), _key(number), order))
 
