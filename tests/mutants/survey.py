@@ -79,12 +79,17 @@ def counted(function: Function) -> str:
     text = function.text
     for place in sorted(places, reverse=True):
         # Not PERFORM: it would set FOUND, which the statement behind it may ask for.
-        text = f"{text[:place]} if nextval('census.{places[place]}') > 0 then null; end if; {text[place:]}"
+        text = f"{text[:place]} if {_counting(places[place])} > 0 then null; end if; {text[place:]}"
     if "language sql" in text:
         # What has two statements is not inlined either, so that it is called at all.
         body, _ = function.body
-        text = f"{text[:body]} select nextval('census.{entry(function.name)}'); {text[body:]}"
+        text = f"{text[:body]} select {_counting(entry(function.name))}; {text[body:]}"
     return text
+
+
+def _counting(sequence: str) -> str:
+    """Who may only read counts nothing: it would be refused, and with it the page that was asked for."""
+    return f"(case current_setting('transaction_read_only') when 'off' then nextval('census.{sequence}') end)"
 
 
 def entry(name: str) -> str:
