@@ -15,6 +15,7 @@ from typing import Any, LiteralString
 from redis.exceptions import RedisError
 
 from fencepost.drive.connection import connect_sync
+from fencepost.drive.lanes import beside
 from fencepost.testing import Breach
 from fencepost.torture.effects import LOST
 from fencepost.torture.stage import Stage
@@ -52,7 +53,7 @@ class StrayEntries:
 
     @property
     def _mark(self) -> str:
-        return f"{self.stream}:mark"
+        return beside(self.stream, "mark")
 
     def write(self, stage: Stage, key: str, reason: str) -> None:
         fields = _fields(key, reason)

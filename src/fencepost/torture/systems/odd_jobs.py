@@ -73,7 +73,8 @@ class OddJobs(Jobs):
             with stage.database.connect_admin() as admin:
                 admin.execute(SCHEMA)
             self._strays = StrayEntries(self.stream_key)
-            self._since = self._until = 0
+            self._since: int | None = None
+            self._until: int | None = None
             yield more
 
     def serve(self, errand: Errand) -> None:
@@ -90,7 +91,7 @@ class OddJobs(Jobs):
 
     def account(self, stage: Stage) -> Account:
         finished, owed = int(stage.value(FINISHED)), self._strays.owed(stage)
-        if finished and not self._since:
+        if finished and self._since is None:
             # Somebody works, and so has declared the schedules: from here on every tick is owed.
             self._since = microseconds(stage.value(NOW))
         done = finished + self._strays.found
@@ -102,14 +103,14 @@ class OddJobs(Jobs):
 
     def remains(self, stage: Stage) -> Iterable[Breach]:
         yield from super().remains(stage)
-        if not self._until:
+        if self._until is None:
             # Everybody is still there, so what has come by now is not left to anybody else.
             self._until = microseconds(stage.value(NOW))
         ticked = [key for (key,) in stage.rows(TICKED)]
         late = self._due(ticked) - set(ticked)
-        latest = LATEST.between(self._since, self._until)[-1:]
-        if latest and LATEST.among(ticked)[-1:] < list(latest):
-            late.add(LATEST.key(latest[0]))
+        latest = [] if self._since is None else list(LATEST.between(self._since, self._until)[-1:])
+        if LATEST.among(ticked)[-1:] < latest:
+            late.add(LATEST.key(*latest))
         yield from (Breach("left behind", key, "has come, and its job is not done") for key in sorted(late))
 
     def _wanted(self, stage: Stage, done: Sequence[str]) -> Sequence[str]:
@@ -119,7 +120,10 @@ class OddJobs(Jobs):
         return [*super()._wanted(stage, done), *(self._due(done) | ticked)]
 
     def _due(self, done: Sequence[str]) -> set[str]:
-        return set[str]().union(*(ticks.due(done, self._since, self._until) for ticks in EACH))
+        since, until = self._since, self._until
+        if since is None or until is None:
+            return set()
+        return set[str]().union(*(ticks.due(done, since, until) for ticks in EACH))
 
 
 class Rota:

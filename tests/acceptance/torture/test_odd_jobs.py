@@ -1,0 +1,251 @@
+"""Jobs by the clock, entries that cannot be read and workers that leave: a short torture, and its judge."""
+
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, LiteralString
+
+import pytest
+from psycopg.types.json import Jsonb
+
+from fencepost.drive.connection import connect_sync
+from fencepost.embedded import Database
+from fencepost.embedded.valkey import ValkeyServer
+from fencepost.testing import Clock, Proxy
+from fencepost.torture.ordeal import Ordeal
+from fencepost.torture.pace import Pace
+from fencepost.torture.plan import Plan
+from fencepost.torture.stage import Stage
+from fencepost.torture.systems.jobs import HELPING
+from fencepost.torture.systems.odd_jobs import STRAYS, OddJobs
+from fencepost.torture.tally import Tally
+
+PLACE = "fencepost.torture.systems.odd_jobs:ODD_JOBS"
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+SECONDS = 10
+
+# What workers leave behind who do everything right, by nobody's code but the test's.
+WORKED: LiteralString = """
+    with done as (
+      insert into effect (key, job_id, attempt)
+      select key, row_number() over (), 1 from asked returning key, job_id, attempt
+    ) insert into finishing select job_id, attempt, 'finished', key, 'own' from done
+"""
+TICKED: LiteralString = """
+    insert into effect (key, job_id, attempt)
+    select 'every-' || ms || '@' || n * ms * 1000, -row_number() over (), 1
+    from unnest(array[1000, 1100, 1300, 1700, 1900]) ms,
+      generate_series(1893499200000000 / (ms * 1000) + 1, 1893499210000000 / (ms * 1000)) n
+"""
+RECORD: LiteralString = "select fencepost.stream_poison(%s, %s, %s, %s)"
+
+
+def every_point_was_hit(tally: Tally, _effects: Mapping[str, int]) -> bool:
+    return all(tally.points[point] for point in OddJobs.points)
+
+
+@pytest.mark.timeout(300)
+def test_a_short_torture_strikes_every_point_and_breaks_nothing() -> None:
+    plan = Plan(
+        3,
+        120.0,
+        [PLACE],
+        ["crash"],
+        gap_seconds=0.05,
+        lease_seconds=1.0,
+        pace=Pace(evenly=True, helpings_per_second={PLACE: 3}),
+        server_settings={"fsync": "off", "full_page_writes": "off"},
+        liveness_leases=30,
+        enough=every_point_was_hit,
+    )
+
+    outcome = Ordeal(plan).run()
+
+    assert outcome.judgement.breaches == [], outcome.log[-4000:]
+    assert every_point_was_hit(outcome.tally, {}), outcome.tally.points
+
+
+@pytest.fixture
+def stage(database: Database, valkey: ValkeyServer, clock: Clock, tmp_path: Path) -> Iterator[Stage]:
+    """Nobody comes by the wire of PostgreSQL, and the clock stands at noon."""
+    valkey.flush()
+    clock.freeze(NOON)
+    with ExitStack() as stack:
+        postgres = stack.enter_context(Proxy.for_postgres(database.url))
+        redis = stack.enter_context(Proxy.for_redis(valkey.url))
+        chance = random.Random(1)  # noqa: S311 - Repeatable, no secret.
+        stage = Stage(
+            "odd-jobs", database, postgres, redis, clock, tmp_path, chance, redis_address=valkey.url
+        )
+        stack.callback(stage.close)
+        yield stage
+
+
+@pytest.fixture
+def asked(stage: Stage) -> Iterator[OddJobs]:
+    """One helping, of which nothing is done."""
+    system = OddJobs()
+    with system.open(stage):
+        system.ask(stage, 0)
+        yield system
+
+
+@pytest.fixture
+def done(stage: Stage, asked: OddJobs) -> OddJobs:
+    """The same after ten seconds in which everything was done."""
+    wreck(stage, WORKED)
+    asked.account(stage)
+    stage.clock.advance(SECONDS)
+    wreck(stage, TICKED)
+    record(stage)
+    assert left(asked, stage) == set()
+    return asked
+
+
+def record(stage: Stage) -> None:
+    """Write down and remove what lies in the stream."""
+    client: Any = connect_sync(stage.redis_url, reply_seconds=5)
+    with closing(client), stage.database.connect_admin() as admin:
+        for entry, fields in client.xrange(OddJobs.stream_key):
+            reason = "invalid_field" if "job_id" in fields else "missing_field"
+            admin.execute(RECORD, (OddJobs.stream_key, entry, reason, Jsonb(fields)))
+            client.xdel(OddJobs.stream_key, entry)
+
+
+def wreck(stage: Stage, *statements: LiteralString) -> None:
+    with stage.database.connect_admin() as admin:
+        for statement in statements:
+            assert admin.execute(statement).rowcount != 0, statement
+
+
+def rules(system: OddJobs, stage: Stage) -> set[str]:
+    return {breach.rule for breach in system.judge(stage)}
+
+
+def left(system: OddJobs, stage: Stage) -> set[str]:
+    return {breach.key for breach in system.remains(stage)}
+
+
+FIRST: LiteralString = "every-1000@1893499201000000"
+FOURTH: LiteralString = "every-1000@1893499204000000"
+LAST: LiteralString = "every-1000@1893499210000000"
+DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
+    "nothing": ("analyze effect", set()),
+    "a job is done twice": (
+        "insert into effect (key, job_id, attempt) select key, 0, 1 from effect where key = 'farewell-0'",
+        {"doubled"},
+    ),
+    "a job is never done": ("delete from effect where key = 'farewell-0'", {"lost"}),
+    "a tick is taken twice": (
+        f"insert into effect (key, job_id, attempt) values ('{FOURTH}', 0, 1)",
+        {"doubled"},
+    ),
+    "the first tick is lost": (f"delete from effect where key = '{FIRST}'", {"lost"}),
+    "a tick is lost": (f"delete from effect where key = '{FOURTH}'", {"lost"}),
+    "the last tick is lost": (f"delete from effect where key = '{LAST}'", {"lost"}),
+    "a schedule never ticks": ("delete from effect where starts_with(key, 'every-1300@')", {"lost"}),
+    "a tick comes at a moment that is none": (
+        "insert into effect (key, job_id, attempt) values ('every-1000@1893499204000001', 0, 1)",
+        {"out of nowhere"},
+    ),
+    "a tick comes that need not": (
+        "insert into effect (key, job_id, attempt) values ('every-1000@1893499211000000', 0, 1)",
+        set(),
+    ),
+    "a tick is passed over where the latest is enough": (
+        "delete from effect where key = (select min(key) from effect where starts_with(key, 'every-1900@'))",
+        set(),
+    ),
+    "and one is taken twice": (
+        """insert into effect (key, job_id, attempt)
+           select min(key), 0, 1 from effect where starts_with(key, 'every-1900@')""",
+        {"doubled"},
+    ),
+    "an entry is not recorded": (
+        "delete from fencepost.event where detail -> 'fields' ->> 'payload_ref' = 'stray-0-1'",
+        {"lost"},
+    ),
+    "an entry is recorded twice": (
+        """select fencepost.stream_poison(split_part(subject, '#', 1), split_part(subject, '#', 2),
+             detail ->> 'reason', detail -> 'fields') from fencepost.event where event = 'poison'""",
+        set(),
+    ),
+    "an entry is recorded as another": (
+        "update fencepost.event set subject = 'torture:odd-jobs#1-1' where event = 'poison'",
+        {"as it was found"},
+    ),
+    "an entry is recorded for another reason": (
+        """update fencepost.event set detail = jsonb_set(detail, '{reason}', '"missing_field"')
+           where event = 'poison'""",
+        {"as it was found"},
+    ),
+    "an entry is recorded that nobody wrote": (
+        """select fencepost.stream_poison('torture:odd-jobs', '1-1', 'missing_field',
+             '{"payload_ref": "nobody"}')""",
+        {"out of nowhere"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "seen"), DAMAGES.values(), ids=DAMAGES)
+def test_one_wrong_row_is_seen(stage: Stage, done: OddJobs, damage: LiteralString, seen: set[str]) -> None:
+    wreck(stage, damage)
+
+    assert rules(done, stage) == seen
+
+
+def test_a_tick_that_has_come_and_is_not_done_is_left_behind(stage: Stage, done: OddJobs) -> None:
+    wreck(
+        stage,
+        f"delete from effect where key = '{LAST}'",
+        "delete from effect where key = (select max(key) from effect where starts_with(key, 'every-1900@'))",
+    )
+
+    late = left(done, stage)
+
+    assert {key.partition("@")[0] for key in late} == {"every-1000", "every-1900"}
+    assert LAST in late
+
+
+def test_an_entry_is_owed_until_it_is_recorded(stage: Stage, asked: OddJobs) -> None:
+    assert asked.account(stage).open == HELPING + 1 + STRAYS
+    assert "torture:odd-jobs" in left(asked, stage)
+
+    record(stage)
+
+    account = asked.account(stage)
+    assert (account.open, account.done) == (HELPING + 1, STRAYS)
+
+
+def test_nobody_owes_an_entry_that_redis_has_forgotten(
+    stage: Stage, asked: OddJobs, valkey: ValkeyServer
+) -> None:
+    wreck(stage, WORKED)
+    assert rules(asked, stage) == {"lost"}
+
+    valkey.flush()
+
+    assert asked.account(stage).open == 0
+    assert rules(asked, stage) == set()
+
+
+def test_an_entry_that_may_never_have_been_written_is_not_owed_and_may_be_recorded(
+    stage: Stage, asked: OddJobs
+) -> None:
+    wreck(stage, WORKED)
+    record(stage)
+    at = stage.redis_url
+    stage.redis_url = "redis://127.0.0.1:1/0"
+    asked.ask(stage, 1)
+    stage.redis_url = at
+    wreck(stage, "truncate effect, finishing", WORKED)
+
+    assert rules(asked, stage) == set()
+    wreck(
+        stage,
+        """select fencepost.stream_poison('torture:odd-jobs', '1-1', 'missing_field',
+             '{"payload_ref": "stray-1-0"}')""",
+    )
+    assert rules(asked, stage) == set()
