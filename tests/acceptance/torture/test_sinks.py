@@ -196,7 +196,7 @@ def all_points(tally: Tally, _effects: Mapping[str, int]) -> bool:
 
 @pytest.mark.timeout(300)
 def test_all_crash_points_are_hit_and_nothing_breaks() -> None:
-    pace = Pace(helpings_per_second={SINKS: 4.0}, evenly=True)
+    pace = Pace(crowd=2, helpings_per_second={SINKS: 4.0}, evenly=True)
     outcome = Ordeal(
         Plan(
             5,

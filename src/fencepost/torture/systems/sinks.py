@@ -5,7 +5,7 @@ or doubled shows in all that follow, and every sink is compared with what a run 
 them lies in Redis, which may be wiped at any time: there is only what is on its way.
 
 Each process has a flow of its own. So it comes to every crash point soon after the leases of the process
-before it have run out, and most of the time it waits for those: that is why there are so many.
+before it have run out. Until then it only waits: a crowd of them is cheap.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Sinks:
     """Workers, each of its own flow into two sinks."""
 
     name = "sinks"
-    processes = 6
+    processes = 4
     uses_redis = True
     bears_clock_jumps = True
     points = (
