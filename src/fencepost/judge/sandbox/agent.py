@@ -11,6 +11,7 @@ from typing import Any, cast
 from fencepost.judge.protocol import LINE_BYTES_MAX, Outcome, parse
 from fencepost.judge.sandbox.box_files import BoxFiles
 from fencepost.judge.sandbox.order import Order, Site
+from fencepost.judge.sandbox.starting import start_box
 
 START_SECONDS = 20.0
 MARGIN_SECONDS = 20.0
@@ -48,7 +49,7 @@ class Agent:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         with theirs:
-            self._process = await asyncio.create_subprocess_exec(
+            self._process = await start_box(
                 self._program,
                 "agent",
                 f"client={theirs.fileno()}",
@@ -62,6 +63,8 @@ class Agent:
             )
         self._socket = ours
         try:
+            # Who was cancelled at the start hears it here: a greeting that is there already is no wait.
+            await asyncio.sleep(0)
             line = await self._answer(START_SECONDS)
         except asyncio.CancelledError:
             # Its greeting would be read as a run's answer.

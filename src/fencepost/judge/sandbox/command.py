@@ -11,6 +11,7 @@ from fencepost.judge.protocol import Outcome, parse
 from fencepost.judge.sandbox.agent import CEILING, MARGIN_SECONDS
 from fencepost.judge.sandbox.box_files import BoxFiles
 from fencepost.judge.sandbox.order import Order, Site
+from fencepost.judge.sandbox.starting import start_box
 
 BLOCK_BYTES = 65_536
 
@@ -40,7 +41,7 @@ async def run_once(
     process: asyncio.subprocess.Process | None = None
     watched, held = os.pipe()
     try:
-        process = await asyncio.create_subprocess_exec(
+        process = await start_box(
             program,
             "run",
             f"lifeline={watched}",

@@ -1,0 +1,80 @@
+"""A box whose start is cancelled is started whole and then ended: a killed one would leave its cgroups."""
+
+import asyncio
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fencepost.judge.sandbox import program
+from fencepost.judge.sandbox.agent import Agent
+from fencepost.judge.sandbox.starting import start_box
+from tests.integration.judge.stage import Stage
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
+
+HEAD_START_SECONDS = 0.05
+
+
+def cgroups() -> set[Path]:
+    return set(Path("/sys/fs/cgroup").rglob("fencepost-box-*"))
+
+
+async def let_it_begin() -> None:
+    """The process is there and goes on, and the loop has not looked at it since."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    time.sleep(HEAD_START_SECONDS)  # noqa: ASYNC251 - The loop is to be late.
+
+
+async def test_an_agent_whose_start_is_cancelled_leaves_no_cgroup(tmp_path: Path) -> None:
+    before = cgroups()
+    agent = Agent(program.find(), Stage(tmp_path).site)
+    starting = asyncio.create_task(agent.start())
+    await let_it_begin()
+    made = cgroups() - before
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+
+    assert made & cgroups() == set()
+    assert (agent.is_open, agent.pid) == (False, None)
+
+
+async def test_who_is_cancelled_at_a_start_has_the_process_and_is_so_at_the_next_wait() -> None:
+    seen: list[int] = []
+
+    async def begin() -> None:
+        process = await start_box(sys.executable, "-c", "import sys; sys.exit(7)")
+        try:
+            await asyncio.sleep(600)
+        finally:
+            seen.append(await process.wait())
+
+    beginning = asyncio.create_task(begin())
+    await asyncio.sleep(0)
+    beginning.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await beginning
+
+    assert seen == [7]
+
+
+async def test_a_start_that_takes_too_long_for_its_caller_is_his_timeout() -> None:
+    async def begin() -> None:
+        async with asyncio.timeout(0):
+            process = await start_box(sys.executable, "-c", "pass")
+            try:
+                await asyncio.sleep(600)
+            finally:
+                await process.wait()
+
+    with pytest.raises(TimeoutError):
+        await begin()
+
+
+async def test_a_program_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        await start_box(tmp_path / "nothing")
