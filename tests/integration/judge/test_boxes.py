@@ -167,20 +167,6 @@ async def test_a_cancelled_run_is_ended_and_its_answer_is_not_the_next_runs(stag
         assert ran.outcome.exit_code == 3
 
 
-async def test_a_single_box_is_seen_to_its_end_when_its_run_is_cancelled(stage: Stage) -> None:
-    """The caller may close its loop at once, and nobody would be left to reap it."""
-    pid = stage.folder / "pid"
-    slow = _script(stage, f"[ $1 = run ] && echo $$ >{pid}.new && mv {pid}.new {pid} && sleep 0.5")
-    async with stage.boxes(slots=1, agents=False, box_program=slow) as boxes:
-        run = asyncio.create_task(stage.run(boxes, ["/app/zoo", "time_sleep"]))
-        await until("it runs", pid.exists)
-        run.cancel()
-        await asyncio.gather(run, return_exceptions=True)
-
-        with pytest.raises(ProcessLookupError):
-            os.kill(int(pid.read_text()), 0)
-
-
 async def test_what_is_written_is_the_claims_own_attempt(stage: Stage) -> None:
     async with stage.boxes(slots=1) as boxes:
         ran = await stage.run(boxes, ["/app/zoo", "who_am_i"], job_id='job "7"\n', attempt_id=8)
@@ -190,8 +176,7 @@ async def test_what_is_written_is_the_claims_own_attempt(stage: Stage) -> None:
 
 
 async def test_another_attempt_in_the_answer_is_counted_and_overridden(stage: Stage) -> None:
-    liar = _script(
-        stage,
+    liar = stage.script(
         r"""printf '{"schema_version":1,"job_id":"other","attempt_id":99,"verdict":"OK","time_ms":1,"""
         r""""mem_kb":1,"exit_signal":0,"sandbox_error":""}\n'""",
     )
@@ -203,7 +188,7 @@ async def test_another_attempt_in_the_answer_is_counted_and_overridden(stage: St
 
 
 async def test_a_box_that_floods_is_drained_cut_and_not_believed(stage: Stage) -> None:
-    flood = _script(stage, "head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2")
+    flood = stage.script("head -c 3000000 /dev/zero; head -c 3000000 /dev/zero >&2")
     async with stage.boxes(agents=False, box_program=flood) as boxes:
         async with asyncio.timeout(60):
             ran = await stage.run(boxes, ["/app/zoo", "who_am_i"])
@@ -217,7 +202,7 @@ async def test_a_box_that_floods_is_drained_cut_and_not_believed(stage: Stage) -
 
 async def test_an_agent_that_cannot_start_is_a_single_box_and_said(stage: Stage) -> None:
     real = program.find()
-    broken = _script(stage, f'[ "$1" = agent ] && exit 1; exec {real} "$@"')
+    broken = stage.script(f'[ "$1" = agent ] && exit 1; exec {real} "$@"')
     with Signals() as signals:
         async with stage.boxes(box_program=broken) as boxes:
             ran = await stage.run(boxes, ["/app/zoo", "who_am_i"])
@@ -397,11 +382,3 @@ async def test_ten_thousand_mixed_runs_leave_nothing_and_get_their_verdicts(stag
 
 def _order(name: str, limits: Limits) -> Order:
     return Order(args=["/app/zoo", name], limits=limits, roots=LIBRARIES, binds={"app": "/app"})
-
-
-def _script(stage: Stage, body: str) -> Path:
-    """A program in the place of fencepost-box."""
-    path = stage.folder / "script"
-    path.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{body}\n")
-    path.chmod(0o755)
-    return path

@@ -1,5 +1,6 @@
 """A box for one run, as a command: what it finds on the machine, and what it says when it cannot be made."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ from fencepost.cli.probes.sandbox import cgroup_mounts, probe_cgroups
 from fencepost.judge.sandbox import program
 from fencepost.judge.sandbox.order import Order
 from tests.integration.judge.stage import LIBRARIES, QUICK, Stage
+from tests.integration.judge.waiting import until
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 ORDER = Order(args=["/app/true"], limits=QUICK, roots=LIBRARIES, binds={"app": "/app"})
@@ -138,3 +140,17 @@ def test_a_single_box_leaves_nobody_behind(stage: Stage, change: dict[str, Any],
 
         assert done.returncode == 0, done.stderr
         assert said in done.stdout
+
+
+async def test_a_single_box_is_seen_to_its_end_when_its_run_is_cancelled(stage: Stage) -> None:
+    """The caller may close its loop at once, and nobody would be left to reap it."""
+    pid = stage.folder / "pid"
+    slow = stage.script(f"[ $1 = run ] && echo $$ >{pid}.new && mv {pid}.new {pid} && sleep 0.5")
+    async with stage.boxes(slots=1, agents=False, box_program=slow) as boxes:
+        run = asyncio.create_task(stage.run(boxes, ["/app/true"]))
+        await until("it runs", pid.exists)
+        run.cancel()
+        await asyncio.gather(run, return_exceptions=True)
+
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid.read_text()), 0)
