@@ -78,6 +78,8 @@ class Judging:
     processes = 3
     uses_redis = True
     bears_clock_jumps = True
+    # A judging takes as much of the processor as a hundred jobs: no more than is done in a few seconds.
+    open_max = 60
     points = (
         "judge.import.after_data",
         "judge.submit.before_commit",
