@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -26,6 +27,7 @@ from fencepost.flows.graph import Flow
 from fencepost.flows.intake import SourceIntake, opened
 from fencepost.flows.leasing import Leasing
 from fencepost.flows.metrics import FlowMetrics
+from fencepost.flows.post import Post
 from fencepost.flows.program import Body, Program
 from fencepost.flows.redis_link import connect_bytes
 from fencepost.flows.reporter import Reporter, Sight
@@ -33,34 +35,14 @@ from fencepost.flows.settings import FlowSettings
 from fencepost.flows.sinks.kinds import TwoPhaseCommitSink
 from fencepost.flows.sinks.sink import Workplace
 from fencepost.flows.task import Task
-from fencepost.flows.units import Unit
 from fencepost.kernel import migrate
 from fencepost.kernel.call import Json
-from fencepost.kernel.lease import Lease, owner_name
+from fencepost.kernel.lease import owner_name
 from fencepost.logs import get_logger
 from fencepost.signals import announce
 
 _log = get_logger(__name__)
-RETRY_SECONDS = (0.1, 5.0)
-ERROR_CHARACTERS_MAX = 1000
 TELL_SECONDS = 1.0
-
-
-@dataclass
-class Post:
-    """A unit that this worker holds."""
-
-    unit: Unit
-    lease: Lease
-    stopping: asyncio.Event = field(default_factory=asyncio.Event)
-    failures: int = 0
-    ended: bool = False
-    lost: bool = False
-    error: str | None = None
-    asked_at: datetime | None = None
-    """The newest commit that operators have asked it for."""
-    running: asyncio.Task[None] | None = None
-    work: Task | Forwarder | None = None
 
 
 class FlowWorker:
@@ -310,13 +292,14 @@ class FlowWorker:
         ours."""
         flow = self.program.flow.name
         while not post.stopping.is_set() and not post.ended:
+            began = time.monotonic()
             try:
                 await self._run_unit(post)
                 if post.error is not None:
                     post.error = None
                     await self._tell(post, {})
             except StartRefused as error:
-                await self._fail(post, error)
+                await self._fail(post, error, began)
                 raise
             except Refusal as refusal:
                 self._metrics.refusals.labels(flow=flow, reason=refusal.reason).inc()
@@ -328,18 +311,17 @@ class FlowWorker:
                     return
             except Exception as error:
                 self._metrics.loop_errors.labels(flow=flow).inc()
-                await self._fail(post, error)
+                wait_seconds = await self._fail(post, error, began)
                 _log.warning("flow_task_failed", resource=post.unit.resource, error=post.error)
                 announce("flows.failed")
-                least, most = RETRY_SECONDS
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(min(most, least * 2 ** min(post.failures, 10))):
+                    async with asyncio.timeout(wait_seconds):
                         await post.stopping.wait()
 
-    async def _fail(self, post: Post, error: Exception) -> None:
-        post.failures += 1
-        post.error = f"{type(error).__name__}: {error}".replace("\0", "")
-        await self._tell(post, {"error": post.error[:ERROR_CHARACTERS_MAX], "failures": post.failures})
+    async def _fail(self, post: Post, error: Exception, began: float) -> float:
+        wait_seconds = post.failed(error, time.monotonic() - began)
+        await self._tell(post, {"error": post.error, "failures": post.failures})
+        return wait_seconds
 
     async def _tell(self, post: Post, activity: Json) -> None:
         """For people. The database may be what fails: then nobody is told here, and the metrics tell it."""

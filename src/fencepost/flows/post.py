@@ -1,0 +1,40 @@
+"""A unit that a worker holds, and how it fares."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from fencepost.flows.forwarder import Forwarder
+from fencepost.flows.task import Task
+from fencepost.flows.units import Unit
+from fencepost.kernel.lease import Lease
+
+RETRY_SECONDS = (0.1, 5.0)
+ERROR_CHARACTERS_MAX = 1000
+
+
+@dataclass
+class Post:
+    """From the moment at which its lease is taken until it is given up, or lost."""
+
+    unit: Unit
+    lease: Lease
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    failures: int = 0
+    """One after the other."""
+    ended: bool = False
+    lost: bool = False
+    error: str | None = None
+    asked_at: datetime | None = None
+    """The newest commit that operators have asked it for."""
+    running: asyncio.Task[None] | None = None
+    work: Task | Forwarder | None = None
+
+    def failed(self, error: Exception, ran_seconds: float) -> float:
+        """Answers how long to wait: twice as long each time, until it has run for longer than that."""
+        least, most = RETRY_SECONDS
+        self.failures = 1 if ran_seconds > most else self.failures + 1
+        self.error = f"{type(error).__name__}: {error}".replace("\0", "")[:ERROR_CHARACTERS_MAX]
+        return min(most, least * 2.0 ** min(self.failures, 10))
