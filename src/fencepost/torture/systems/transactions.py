@@ -45,7 +45,8 @@ GAS = 21_000
 FUNDS = 10**6 * ETHER
 BLOCK_SECONDS = "0.2"
 CONFIRMATIONS = 1
-STATES_KEPT = 64
+STATES_KEPT = 8
+"""Each of them has the hashes of all blocks: of a chain of hours, many would fill the memory."""
 STUCK_SECONDS = 2.0
 FIRST = {
     "chainId": CHAIN_ID,
