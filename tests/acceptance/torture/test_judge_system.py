@@ -183,8 +183,9 @@ async def test_an_exam_that_nobody_held_is_lost(stage: Stage, judge: FewExams) -
 
 async def test_callers_who_were_told_two_jobs_of_one_key_are_seen(stage: Stage, judge: FewExams) -> None:
     def tell_another(operations: list[Operation]) -> None:
-        of_one = [each for each in operations if each.subject == "exam-1/right"]
-        assert len(of_one) == 2
+        # Of two at once one may be refused while the other is open; then both come again.
+        of_one = [each for each in operations if each.subject == "exam-1/right" and not each.is_unknown]
+        assert len(of_one) >= 2
         operations[operations.index(of_one[1])] = replace(of_one[1], answer=of_one[1].answer + 1)
 
     retell(stage, tell_another)
