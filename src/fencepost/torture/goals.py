@@ -107,6 +107,22 @@ GOALS: Mapping[str, Goal] = {
             evenly=True,
         ),
     ),
+    # Where nobody of the above comes: ticks of a timetable, sinks that commit in phases, transactions on a
+    # chain, verdicts.
+    "further-crashes": Goal(
+        ("odd-jobs", "sinks", "transactions", "judge"),
+        ("crash", "kill"),
+        0.02,
+        (Size(EACH_POINT, 500),),
+        lease_seconds=1.0,
+        pace=Pace(
+            crowds={"sinks": 2},
+            helpings_per_second={"odd-jobs": 3, "sinks": 4, "transactions": 4, "judge": 1.5},
+            # Who is killed anywhere comes to no crash point in that life.
+            weights={"crash": 60, "kill": 1},
+            evenly=True,
+        ),
+    ),
     "pauses": Goal(
         ("leases", "jobs", "nonces", "flows"),
         ("pause", "stall"),

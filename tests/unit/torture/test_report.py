@@ -15,7 +15,7 @@ from fencepost.torture.ordeal import Moment, Outcome
 from fencepost.torture.plan import Plan
 from fencepost.torture.report import facts_of, keep, replay_command, write
 from fencepost.torture.schedule import Role, chosen_kinds, schedule
-from fencepost.torture.systems import BULK, PLACES
+from fencepost.torture.systems import BY_NAME, PLACES
 from fencepost.torture.tally import Tally
 from fencepost.torture.verdict import Hardness, judge
 
@@ -123,6 +123,6 @@ def test_the_command_for_a_run_that_ended_by_itself_says_how_long_it_was() -> No
 
 def test_every_goal_names_systems_and_faults_that_there_are() -> None:
     for goal in GOALS.values():
-        assert set(goal.systems) <= {*PLACES, *BULK}
+        assert set(goal.systems) <= {*PLACES, *BY_NAME}
         assert set(chosen_kinds(goal.faults)) == set(goal.faults)
         assert all(set(size.kinds) <= set(goal.faults) for size in goal.sizes)

@@ -30,7 +30,7 @@ HELPING = 25
 KINDS = ("own", "bare", "thread")
 LINGER_LEASES = (0.0, 0.0, 0.0, 0.05, 0.4)
 """How long a job's work takes, in lease periods: so long that whoever does it is met in the middle of it."""
-# Nothing of this workload comes there: no schedules, no entries that cannot be read.
+# Nothing of this workload comes there, but odd jobs do.
 NEVER_REACHED = ("jobs.schedule.", "jobs.poison.", "jobs.give_back.")
 
 # Every finishing write that commits leaves a row, whoever made it and however.

@@ -93,7 +93,7 @@ class Sinks:
     """Workers, each of its own flow into two sinks."""
 
     name = "sinks"
-    processes = 4
+    processes = 5
     uses_redis = True
     bears_clock_jumps = True
     points = (
