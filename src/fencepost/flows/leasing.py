@@ -6,12 +6,14 @@ task; if it comes too late, the database refuses the task's commit.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 from fencepost.errors import NotOwner, Refusal
 from fencepost.kernel import eviction
@@ -24,6 +26,8 @@ from fencepost.signals import announce
 _log = get_logger(__name__)
 CLOSE_SECONDS = 5.0
 CONNECT_SECONDS = 5
+REST_SECONDS = 1.0
+"""So long a connection is kept for the next lease: a worker takes many, and then none."""
 
 
 class Leasing:
@@ -41,14 +45,17 @@ class Leasing:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._connection: psycopg.Connection[Any] | None = None
+        self._resting: psycopg.AsyncConnection[Any] | None = None
         self._thread = threading.Thread(target=self._run, name="fencepost-flow-leases", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self._closing.set()
-        self._thread.join(CLOSE_SECONDS)
+        if self._resting is not None:
+            self._part_with(self._resting)
+        await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
 
     async def acquire(self, resource: str) -> Lease | None:
         """Take a resource, also from a holder that stands still inside a fence; None while somebody has
@@ -81,10 +88,29 @@ class Leasing:
 
     @asynccontextmanager
     async def _connect(self) -> AsyncGenerator[psycopg.AsyncConnection[Any]]:
-        async with await psycopg.AsyncConnection.connect(
-            self._url, autocommit=True, prepare_threshold=None, connect_timeout=CONNECT_SECONDS
-        ) as connection:
+        """Outside every pool: a pool's may all be waiting. Who needs a second one has it for once."""
+        connection, self._resting = self._resting, None
+        if connection is None:
+            connection = await psycopg.AsyncConnection.connect(
+                self._url, autocommit=True, prepare_threshold=None, connect_timeout=CONNECT_SECONDS
+            )
+        try:
             yield connection
+        finally:
+            if connection.info.transaction_status is TransactionStatus.IDLE and self._has_room():
+                self._resting = connection
+                asyncio.get_running_loop().call_later(REST_SECONDS, self._part_with, connection)
+            else:
+                await connection.close()
+
+    def _has_room(self) -> bool:
+        return self._resting is None and not self._closing.is_set()
+
+    def _part_with(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Unless somebody has it again."""
+        if self._resting is connection:
+            self._resting = None
+            connection.pgconn.finish()
 
     def _run(self) -> None:
         while not self._closing.wait(self._beat_seconds):

@@ -170,7 +170,7 @@ class FlowWorker:
         if self._leasing is not None:
             with suppress(Exception):
                 await self._leasing.release_all()
-            await asyncio.to_thread(self._leasing.close)
+            await self._leasing.close()
         self._posts.clear()
         for sink in self.program.sinks:
             await sink.close()

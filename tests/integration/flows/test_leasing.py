@@ -6,8 +6,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import psycopg
+import pytest
 
 from fencepost.embedded import Database
+from fencepost.flows.leasing import Leasing
 from fencepost.kernel import eviction
 from fencepost.kernel.eviction import Patience
 
@@ -53,3 +55,61 @@ async def test_a_taker_that_stands_still_before_its_commit_does_not_keep_the_nex
     assert taken.resource == "r"
     standing.cancel()
     await asyncio.gather(standing, return_exceptions=True)
+
+
+@asynccontextmanager
+async def leasing(database: Database) -> AsyncGenerator[Leasing]:
+    leasing = Leasing(database.url, "a/boot-1", 60, 60, on_lost=lambda resource: None)
+    leasing.start()
+    try:
+        yield leasing
+    finally:
+        await leasing.close()
+
+
+def sessions(database: Database) -> list[int]:
+    with database.connect_admin() as admin:
+        rows = admin.execute(
+            "select pid from pg_stat_activity where usename <> current_user and datname = current_database()"
+        ).fetchall()
+    return [pid for (pid,) in rows]
+
+
+async def test_many_leases_are_taken_on_one_connection_which_does_not_stay(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[Any] = []
+    connect = psycopg.AsyncConnection.connect
+
+    async def counted(*where: Any, **how: Any) -> Any:
+        connection = await connect(*where, **how)
+        opened.append(connection)
+        return connection
+
+    monkeypatch.setattr(psycopg.AsyncConnection, "connect", counted)
+    async with leasing(database) as ours:
+        taken = [await ours.acquire(f"r{number}") for number in range(5)]
+        await ours.release("r0")
+        again = await ours.acquire("r1")
+        [only] = opened
+        assert not only.closed
+
+        monkeypatch.setattr("fencepost.flows.leasing.REST_SECONDS", 0.0)
+        await ours.release_all()
+        await asyncio.sleep(0.01)
+        assert only.closed
+
+    assert all(taken)
+    assert again is not None
+
+
+async def test_a_connection_that_broke_is_not_kept(database: Database) -> None:
+    async with leasing(database) as ours:
+        await ours.acquire("r1")
+        [pid] = sessions(database)
+        with database.connect_admin() as admin:
+            admin.execute("select pg_terminate_backend(%s, 5000)", (pid,))
+        with pytest.raises(psycopg.OperationalError):
+            await ours.acquire("r2")
+
+        assert await ours.acquire("r2") is not None
