@@ -8,7 +8,7 @@ sum.
 from __future__ import annotations
 
 import threading
-from typing import LiteralString
+from typing import LiteralString, Self
 
 from fencepost.torture.stage import Stage
 
@@ -36,6 +36,14 @@ class Meter:
     def __init__(self) -> None:
         # The asker and the run both look: two that fold at once would each see a part.
         self._lock = threading.Lock()
+
+    @classmethod
+    def on(cls, stage: Stage, schema: LiteralString) -> Self:
+        """Make these tables, of which one has the trigger."""
+        with stage.database.connect_admin() as admin:
+            admin.execute(SCHEMA)
+            admin.execute(schema)
+        return cls()
 
     def read(self, stage: Stage) -> int:
         with self._lock:

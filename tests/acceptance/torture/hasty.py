@@ -3,7 +3,6 @@
 from typing import Any
 from unittest import mock
 
-from fencepost.flows.sinks.files import JsonLines
 from fencepost.torture.stage import Errand
 from fencepost.torture.systems import sinks
 
@@ -12,10 +11,8 @@ class HastyFiles(sinks.MoodyFiles):
     """Renames a file as soon as it is written."""
 
     async def pre_commit(self, txn: dict[str, Any]) -> None:
-        try:
-            await super().pre_commit(txn)
-        finally:
-            await JsonLines.commit(self, txn)
+        await super().pre_commit(txn)
+        await self.commit(txn)
 
 
 class Hasty(sinks.Sinks):

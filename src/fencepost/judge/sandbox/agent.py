@@ -10,11 +10,10 @@ from typing import Any, cast
 
 from fencepost.judge.protocol import LINE_BYTES_MAX, Outcome, parse
 from fencepost.judge.sandbox.box_files import BoxFiles
+from fencepost.judge.sandbox.box_process import MARGIN_SECONDS, see_off, start_box
 from fencepost.judge.sandbox.order import Order, Site
-from fencepost.judge.sandbox.starting import start_box
 
 START_SECONDS = 20.0
-MARGIN_SECONDS = 20.0
 CEILING = 10
 """The box gives a starved program up to this many times its wall limit."""
 
@@ -116,14 +115,8 @@ class Agent:
         if connection is not None:
             connection.close()
         process, self._process = self._process, None
-        if process is None:
-            return
-        try:
-            async with asyncio.timeout(MARGIN_SECONDS):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        if process is not None:
+            await see_off(process)
 
 
 def read_hello(line: bytes) -> dict[str, Any]:

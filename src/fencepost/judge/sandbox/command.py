@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fencepost.judge.protocol import Outcome, parse
-from fencepost.judge.sandbox.agent import CEILING, MARGIN_SECONDS
+from fencepost.judge.sandbox.agent import CEILING
 from fencepost.judge.sandbox.box_files import BoxFiles
+from fencepost.judge.sandbox.box_process import MARGIN_SECONDS, see_off, start_box
 from fencepost.judge.sandbox.order import Order, Site
-from fencepost.judge.sandbox.starting import start_box
 
 BLOCK_BYTES = 65_536
 
@@ -66,7 +66,7 @@ async def run_once(
         if watched >= 0:
             os.close(watched)
         if process is not None and process.returncode is None:
-            await _see_off(process)
+            await see_off(process)
     return parse(said.stdout), said
 
 
@@ -84,16 +84,6 @@ async def _listen(process: asyncio.subprocess.Process, bounds: Bounds, seconds: 
         return Said(b"", b"", ())
     cut = [name for name, was_cut in (("stdout", more), ("stderr", more_errors)) if was_cut]
     return Said(stdout, stderr, tuple(cut))
-
-
-async def _see_off(process: asyncio.subprocess.Process) -> None:
-    """It has been told to end. What it still says is read, so that it cannot hang on that."""
-    try:
-        async with asyncio.timeout(MARGIN_SECONDS):
-            await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
 
 
 async def drain(stream: asyncio.StreamReader, bytes_max: int) -> tuple[bytes, bool]:

@@ -23,7 +23,6 @@ from fencepost.flows.worker import FlowWorker
 from fencepost.logs import configure_logging
 from fencepost.testing import Breach
 from fencepost.testing.flow_windows import WITHIN
-from fencepost.torture import meter
 from fencepost.torture.effects import DOUBLED, LOST
 from fencepost.torture.manners import PATIENT, told_to_end
 from fencepost.torture.meter import Meter
@@ -92,11 +91,8 @@ class Flows:
 
     @contextmanager
     def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
-        with stage.database.connect_admin() as admin:
-            admin.execute(meter.SCHEMA)
-            admin.execute(SCHEMA)
         self._asked = 0
-        self._meter = Meter()
+        self._meter = Meter.on(stage, SCHEMA)
         yield {}
 
     def serve(self, errand: Errand) -> None:

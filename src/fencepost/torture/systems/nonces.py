@@ -21,7 +21,6 @@ from fencepost.nonces.node import Node
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer
 from fencepost.testing import Breach
-from fencepost.torture import meter
 from fencepost.torture.chronicle import Chronicle
 from fencepost.torture.linearizability import linearizable
 from fencepost.torture.manners import PATIENT, told_to_end
@@ -72,11 +71,8 @@ class Nonces:
 
     @contextmanager
     def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
-        with stage.database.connect_admin() as admin:
-            admin.execute(meter.SCHEMA)
-            admin.execute(SCHEMA)
         self._asked = 0
-        self._meter = Meter()
+        self._meter = Meter.on(stage, SCHEMA)
         yield {}
 
     def serve(self, errand: Errand) -> None:

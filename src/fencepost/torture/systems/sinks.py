@@ -23,13 +23,15 @@ from fencepost.flows import Flow
 from fencepost.flows.settings import FlowSettings
 from fencepost.flows.sinks.elsewhere import PostgresElsewhere
 from fencepost.flows.sinks.files import JsonLines
+from fencepost.flows.sinks.kinds import TwoPhaseCommitSink
 from fencepost.flows.sinks.prepared import PreparedRows
+from fencepost.flows.sinks.sink import CheckpointId
 from fencepost.flows.sources.postgres import PostgresTable
 from fencepost.flows.worker import FlowWorker
+from fencepost.kernel.call import Json
 from fencepost.logs import configure_logging
 from fencepost.testing import Breach
 from fencepost.testing.flow_windows import BETWEEN, TWO_PHASES, WITHIN
-from fencepost.torture import meter
 from fencepost.torture.effects import DOUBLED, LOST, in_order
 from fencepost.torture.manners import PATIENT, told_to_end
 from fencepost.torture.meter import Meter
@@ -107,11 +109,8 @@ class Sinks:
 
     @contextmanager
     def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
-        with stage.database.connect_admin() as admin:
-            admin.execute(meter.SCHEMA)
-            admin.execute(SCHEMA)
         self._asked = 0
-        self._meter = Meter()
+        self._meter = Meter.on(stage, SCHEMA)
         yield {"flows": self.processes, "files": str(_files(stage))}
 
     def serve(self, errand: Errand) -> None:
@@ -176,38 +175,36 @@ class Mood:
             raise OSError(f"The sink fails while {mood}.")
 
 
-class MoodyFiles(JsonLines):
+class Moody(TwoPhaseCommitSink[Any, Any]):
+    """In front of a sink: it fails where its mood says."""
+
+    mood: Mood
+
+    async def prepare(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Json:
+        prepared = await super().prepare(checkpoint, handle, values)
+        self.mood.change()
+        self.mood.fail_if("preparing")
+        return prepared
+
+    async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> None:
+        self.mood.fail_if("finishing")
+        await super().finish(checkpoint, handle, values)
+
+
+class MoodyFiles(Moody, JsonLines):
     """Files on a disk of such a mood."""
 
     def __init__(self, directory: str, mood: Mood) -> None:
         super().__init__(directory)
-        self._mood = mood
-
-    async def pre_commit(self, txn: dict[str, Any]) -> None:
-        await super().pre_commit(txn)
-        self._mood.change()
-        self._mood.fail_if("preparing")
-
-    async def commit(self, txn: dict[str, Any]) -> None:
-        self._mood.fail_if("finishing")
-        await super().commit(txn)
+        self.mood = mood
 
 
-class MoodyRows(PreparedRows):
+class MoodyRows(Moody, PreparedRows):
     """Rows in a database of such a mood."""
 
     def __init__(self, url: str, mood: Mood) -> None:
         super().__init__(url, "effect", ["arrival", "value"])
-        self._mood = mood
-
-    async def pre_commit(self, txn: dict[str, Any]) -> None:
-        await super().pre_commit(txn)
-        self._mood.change()
-        self._mood.fail_if("preparing")
-
-    async def commit(self, txn: dict[str, Any]) -> None:
-        self._mood.fail_if("finishing")
-        await super().commit(txn)
+        self.mood = mood
 
 
 def undisturbed(asked: int, keys: int) -> Mapping[int, str]:

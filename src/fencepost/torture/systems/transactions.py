@@ -31,7 +31,6 @@ from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer
 from fencepost.settings import Settings
 from fencepost.testing import Breach
-from fencepost.torture import meter
 from fencepost.torture.chain import CHAIN_ID, ETHER, new_account, recipient, running_anvil
 from fencepost.torture.effects import exactly_once
 from fencepost.torture.manners import PATIENT, told_to_end
@@ -106,11 +105,8 @@ class Transactions:
 
     @contextmanager
     def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
-        with stage.database.connect_admin() as admin:
-            admin.execute(meter.SCHEMA)
-            admin.execute(SCHEMA)
         self._asked = 0
-        self._meter = Meter()
+        self._meter = Meter.on(stage, SCHEMA)
         home = Settings.load().data_directory / "npm"
         options = ("--block-time", BLOCK_SECONDS, "--prune-history", str(STATES_KEPT))
         with running_anvil(*options, home=home) as self._chain:

@@ -10,7 +10,7 @@ import pytest
 
 from fencepost.judge.sandbox import program
 from fencepost.judge.sandbox.agent import Agent
-from fencepost.judge.sandbox.starting import start_box
+from fencepost.judge.sandbox.box_process import start_box
 from tests.integration.judge.stage import Stage
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")

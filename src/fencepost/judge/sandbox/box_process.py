@@ -1,9 +1,11 @@
-"""Starting a box: whole, or not at all."""
+"""The process of a box: started whole or not at all, and seen to its end."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
+
+MARGIN_SECONDS = 20.0
 
 
 async def start_box(*words: Any, **options: Any) -> asyncio.subprocess.Process:
@@ -25,3 +27,13 @@ async def start_box(*words: Any, **options: Any) -> asyncio.subprocess.Process:
     if was_cancelled:
         task.cancel()
     return starting.result()
+
+
+async def see_off(process: asyncio.subprocess.Process) -> None:
+    """It was told to end. What it still says is read, so that it cannot hang on that."""
+    try:
+        async with asyncio.timeout(MARGIN_SECONDS):
+            await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.wait()
