@@ -1,6 +1,22 @@
 """The bugs that a test plants by its own hand, by its file: the name, where, what sees it, and the test."""
 
 BY_HAND = {
+    "tests/acceptance/torture/test_sinks.py": [
+        (
+            "files are renamed before their checkpoint is durable",
+            "the processes of sinks",
+            "sinks under crashes: doubled",
+            "test_files_that_are_there_before_their_checkpoint_are_seen",
+        ),
+    ],
+    "tests/acceptance/torture/test_judge_system.py": [
+        (
+            "every import is a new version",
+            "judge_problem_put",
+            "the judge under crashes: doubled",
+            "test_a_judge_that_forgets_what_it_has_is_caught",
+        ),
+    ],
     "tests/acceptance/test_teeth.py": [
         (
             "a fence bounds no idle time",

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.acceptance.jobs import test_teeth as job_stories
 from tests.acceptance.nonces import test_nonces_storm as nonces_storm
+from tests.acceptance.torture import test_transactions as transactions
 from tests.gallery.by_hand import BY_HAND
 from tests.gallery.gallery import GALLERY
 from tests.integration.job_features import test_schedules as schedules
@@ -27,6 +28,9 @@ PAGE = ROOT / "docs" / "reference" / "planted-bugs.md"
 BY_FILE = {
     "tests/isolation/test_planted_bugs.py": "the kernel and the services, in every interleaving",
     "tests/gallery/test_gallery.py": "effects under faults: a short torture",
+    "tests/acceptance/torture/test_transactions.py": "transactions on a chain, under crashes",
+    "tests/acceptance/torture/test_sinks.py": "sinks that commit in phases, under crashes",
+    "tests/acceptance/torture/test_judge_system.py": "the judge, under crashes",
     "tests/specs/test_specs.py": "guards of the specifications",
     "tests/acceptance/test_teeth.py": "paused holders, heartbeats and evictions",
     "tests/acceptance/test_killed_mutation.py": "markers beside their effect",
@@ -169,6 +173,12 @@ def _of_services() -> Iterator[Entry]:
         "test_a_planted_bug_is_seen",
         nonces_storm.BUGS,
         lambda bug: f"the ledger: {bug.noticed_by}",
+    )
+    yield from _bugs(
+        "tests/acceptance/torture/test_transactions.py",
+        "test_a_planted_bug_is_seen_on_the_chain",
+        transactions.BUGS,
+        lambda bug: f"the blocks: {bug.noticed_by}",
     )
 
 

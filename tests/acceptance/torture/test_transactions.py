@@ -26,7 +26,7 @@ needs_a_chain = pytest.mark.skipif(
 # Whoever takes a signer over gives what is signed another nonce, and forgets whose the first one is.
 SIGNED_TWICE = PlantedBug(
     "what is signed is signed again with another nonce",
-    "",
+    "doubled",
     (
         Edit("_nonce_tx_requeue", "a.status = 'HELD'", "a.status <> 'CONSUMED'"),
         Edit(
@@ -38,9 +38,10 @@ SIGNED_TWICE = PlantedBug(
 )
 NEVER_QUEUED_AGAIN = PlantedBug(
     "what a dead owner had taken and not signed waits for ever",
-    "",
+    "lost",
     (Edit("_nonce_tx_requeue", "a.fencing_token < p_token", "a.fencing_token > p_token"),),
 )
+BUGS = (SIGNED_TWICE, NEVER_QUEUED_AGAIN)
 
 
 @pytest.fixture(autouse=True)
@@ -91,18 +92,12 @@ def test_senders_that_die_at_every_crash_point_pay_everything_once() -> None:
 @needs_a_chain
 @pytest.mark.full
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    ("bug", "rule"),
-    [
-        pytest.param(SIGNED_TWICE, "doubled", id="doubled"),
-        pytest.param(NEVER_QUEUED_AGAIN, "lost", id="lost"),
-    ],
-)
-def test_a_planted_bug_is_seen_on_the_chain(bug: PlantedBug, rule: str) -> None:
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.title)
+def test_a_planted_bug_is_seen_on_the_chain(bug: PlantedBug) -> None:
     outcome = run(bug, seconds=8, patience_seconds=1)
 
     assert outcome.judgement.verdict == "violated"
-    assert rule in {breach.rule for _, breach in outcome.judgement.breaches}
+    assert bug.noticed_by in {breach.rule for _, breach in outcome.judgement.breaches}
 
 
 def test_where_there_is_no_chain_it_is_said_what_to_install(
