@@ -6,7 +6,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, LiteralString, Protocol, TypeVar
@@ -14,6 +14,7 @@ from typing import Any, LiteralString, Protocol, TypeVar
 import psycopg
 
 from fencepost import InFlight
+from fencepost.drive.connection import connect_sync
 from fencepost.embedded import Database
 from fencepost.testing import Breach, Clock, Proxy
 from fencepost.torture.chronicle import Chronicle
@@ -98,6 +99,14 @@ class Stage:
 
     def value(self, query: LiteralString, parameters: Sequence[Any] = ()) -> Any:
         return self.rows(query, parameters)[0][0]
+
+    def entries_left(self, streams: str) -> Iterable[Breach]:
+        """Of streams in Redis, by a pattern: what was read and is done with is not there any more."""
+        client: Any = connect_sync(self.redis_wire.url, reply_seconds=5)
+        with closing(client):
+            for stream in client.scan_iter(streams, _type="stream"):
+                if entries := int(client.xlen(stream)):
+                    yield Breach("left behind", stream, f"has {entries} entries")
 
     def insist(self, act: Callable[[], T]) -> T:
         """Again and again until the server answers. Only for what may be done twice.

@@ -2,20 +2,24 @@
 
 import random
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from fencepost.embedded import Database
+from fencepost.embedded.valkey import ValkeyServer
 from fencepost.testing import Clock, Proxy
 from fencepost.torture.stage import Stage
 
 
 @pytest.fixture
-def stage(database: Database, clock: Clock, tmp_path: Path) -> Iterator[Stage]:
-    # Nobody comes by the wires.
-    with Proxy.for_postgres(database.url) as wire:
+def stage(database: Database, valkey: ValkeyServer, clock: Clock, tmp_path: Path) -> Iterator[Stage]:
+    valkey.flush()
+    with ExitStack() as stack:
+        postgres = stack.enter_context(Proxy.for_postgres(database.url))
+        redis = stack.enter_context(Proxy.for_redis(valkey.url))
         chance = random.Random(1)  # noqa: S311 - Repeatable, no secret.
-        stage = Stage("bulk", database, wire, wire, clock, tmp_path, chance, redis_address="nowhere")
+        stage = Stage("alone", database, postgres, redis, clock, tmp_path, chance, redis_address=valkey.url)
+        stack.callback(stage.close)
         yield stage
-        stage.close()

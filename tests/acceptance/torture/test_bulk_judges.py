@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from typing import Any, LiteralString
 
@@ -11,6 +11,8 @@ import psycopg
 import pytest
 
 from fencepost import Fencepost
+from fencepost.drive.connection import connect_sync
+from fencepost.flows.channel import ChannelKeys
 from fencepost.nonces.node import Node
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer
@@ -21,6 +23,7 @@ from fencepost.torture.systems.flows import BulkFlows
 from fencepost.torture.systems.jobs import Jobs
 from fencepost.torture.systems.leases import Leases
 from fencepost.torture.systems.nonces import CHAIN, BulkNonces, Caller
+from tests.acceptance.torture.wreckage import left, rules, wreck
 
 PLACES, SIGNERS, SIZE, BLOCKS = 2, 2, 10, 24
 
@@ -64,16 +67,6 @@ async def used(stage: Stage, place: int) -> None:
     left: LiteralString = "select count(*) from block where place = %s and id not in (select block from used)"
     while await asyncio.to_thread(stage.value, left, (place,)):  # noqa: ASYNC110 -- It has no signal.
         await asyncio.sleep(0.01)
-
-
-def wreck(stage: Stage, *statements: LiteralString) -> None:
-    with stage.database.connect_admin() as admin:
-        for statement in statements:
-            assert admin.execute(statement).rowcount != 0, statement
-
-
-def rules(system: Any, stage: Stage) -> set[str]:
-    return {breach.rule for breach in system.judge(stage)}
 
 
 def retell(stage: Stage, change: Callable[[list[Operation]], None]) -> None:
@@ -279,3 +272,16 @@ def test_what_the_database_has_forgotten_whole_is_lost(
         wreck(stage, "delete from " + table)
 
         assert rules(system, stage) == {"lost"}
+
+
+def test_what_stays_in_a_channel_is_seen(stage: Stage) -> None:
+    system = BulkFlows()
+    with system.open(stage):
+        client: Any = connect_sync(stage.redis_url, reply_seconds=5)
+        with closing(client):
+            entry = client.xadd(ChannelKeys("torture", 2, "arrival").stream, {"head": "old"})
+            seen = left(system, stage)
+            client.xdel(ChannelKeys("torture", 2, "arrival").stream, entry)
+
+        assert seen == {"fencepost:{flow:torture/2}:channel:arrival"}
+        assert left(system, stage) == set()

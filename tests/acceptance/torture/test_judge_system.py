@@ -27,7 +27,8 @@ from fencepost.torture.systems import judge_boxes
 from fencepost.torture.systems.judge import Caller, Judging
 from fencepost.torture.systems.judge_boxes import Litter
 from fencepost.torture.systems.judge_ledger import PROGRAMS
-from tests.acceptance.torture.test_bulk_judges import retell, rules, wreck
+from tests.acceptance.torture.test_bulk_judges import retell
+from tests.acceptance.torture.wreckage import rules, wreck
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 

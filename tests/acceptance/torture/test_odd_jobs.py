@@ -1,19 +1,15 @@
 """Jobs by the clock, entries that cannot be read and workers that leave: a short torture, and its judge."""
 
-import random
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, closing
+from contextlib import closing
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, LiteralString
 
 import pytest
 from psycopg.types.json import Jsonb
 
 from fencepost.drive.connection import connect_sync
-from fencepost.embedded import Database
 from fencepost.embedded.valkey import ValkeyServer
-from fencepost.testing import Clock, Proxy
 from fencepost.torture.ordeal import Ordeal
 from fencepost.torture.pace import Pace
 from fencepost.torture.plan import Plan
@@ -21,6 +17,7 @@ from fencepost.torture.stage import Stage
 from fencepost.torture.systems.jobs import HELPING
 from fencepost.torture.systems.odd_jobs import STRAYS, OddJobs
 from fencepost.torture.tally import Tally
+from tests.acceptance.torture.wreckage import left, rules, wreck
 
 PLACE = "fencepost.torture.systems.odd_jobs:ODD_JOBS"
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -68,24 +65,9 @@ def test_a_short_torture_strikes_every_point_and_breaks_nothing() -> None:
 
 
 @pytest.fixture
-def stage(database: Database, valkey: ValkeyServer, clock: Clock, tmp_path: Path) -> Iterator[Stage]:
-    """Nobody comes by the wire of PostgreSQL, and the clock stands at noon."""
-    valkey.flush()
-    clock.freeze(NOON)
-    with ExitStack() as stack:
-        postgres = stack.enter_context(Proxy.for_postgres(database.url))
-        redis = stack.enter_context(Proxy.for_redis(valkey.url))
-        chance = random.Random(1)  # noqa: S311 - Repeatable, no secret.
-        stage = Stage(
-            "odd-jobs", database, postgres, redis, clock, tmp_path, chance, redis_address=valkey.url
-        )
-        stack.callback(stage.close)
-        yield stage
-
-
-@pytest.fixture
 def asked(stage: Stage) -> Iterator[OddJobs]:
-    """One helping, of which nothing is done."""
+    """One helping at noon, of which nothing is done."""
+    stage.clock.freeze(NOON)
     system = OddJobs()
     with system.open(stage):
         system.ask(stage, 0)
@@ -112,20 +94,6 @@ def record(stage: Stage) -> None:
             reason = "invalid_field" if "job_id" in fields else "missing_field"
             admin.execute(RECORD, (OddJobs.stream_key, entry, reason, Jsonb(fields)))
             client.xdel(OddJobs.stream_key, entry)
-
-
-def wreck(stage: Stage, *statements: LiteralString) -> None:
-    with stage.database.connect_admin() as admin:
-        for statement in statements:
-            assert admin.execute(statement).rowcount != 0, statement
-
-
-def rules(system: OddJobs, stage: Stage) -> set[str]:
-    return {breach.rule for breach in system.judge(stage)}
-
-
-def left(system: OddJobs, stage: Stage) -> set[str]:
-    return {breach.key for breach in system.remains(stage)}
 
 
 FIRST: LiteralString = "every-1000@1893499201000000"

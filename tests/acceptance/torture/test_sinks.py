@@ -15,6 +15,7 @@ from fencepost.torture.plan import Plan
 from fencepost.torture.stage import Account, Stage
 from fencepost.torture.systems.sinks import Sinks
 from fencepost.torture.tally import Tally
+from tests.acceptance.torture.wreckage import wreck
 
 SINKS = "fencepost.torture.systems.sinks:SINKS"
 HASTY = "tests.acceptance.torture.hasty:Hasty"
@@ -65,12 +66,6 @@ def write(file: Path, records: list[tuple[int, str]]) -> None:
 
 def read(file: Path) -> list[tuple[int, str]]:
     return [json.loads(line) for line in file.read_text().splitlines()]
-
-
-def wreck(stage: Stage, *statements: LiteralString) -> None:
-    with stage.database.connect_admin() as admin:
-        for statement in statements:
-            assert admin.execute(statement).rowcount != 0, statement
 
 
 def rules(breaches: list[Breach]) -> set[tuple[str, str]]:

@@ -119,7 +119,7 @@ class Flows:
             yield Breach("order of a key", key, f"{number} came after {before}")
 
     def remains(self, stage: Stage) -> Iterable[Breach]:
-        return ()
+        return stage.entries_left(channels_of("torture"))
 
 
 class BulkFlows(Flows):
@@ -132,6 +132,11 @@ class BulkFlows(Flows):
         settings={"interval_seconds": 0.5, "batch": 5000, "records_max": 20_000, "channel_length": 32},
     )
     open_max = 50_000
+
+
+def channels_of(flows: str) -> str:
+    """Of all their key groups, as a pattern."""
+    return f"fencepost:{{flow:{flows}/*}}:channel:*"
 
 
 def _breach(record: str, expected: str | None, times: int, found: str | None) -> Breach:

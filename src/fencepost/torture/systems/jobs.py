@@ -16,7 +16,6 @@ import psycopg
 
 import fencepost
 from fencepost import Fencepost, Job, Retry
-from fencepost.drive.connection import connect_sync
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.drivers import run
@@ -118,11 +117,7 @@ class Jobs:
         yield from in_order("tokens grow", stage.rows("select key, attempt from effect order by id"))
 
     def remains(self, stage: Stage) -> Iterable[Breach]:
-        client: Any = connect_sync(stage.redis_wire.url, reply_seconds=5)
-        with contextlib.closing(client):
-            entries = int(client.xlen(self.stream_key))
-        if entries:
-            yield Breach("left behind", self.stream_key, f"has {entries} entries")
+        return stage.entries_left(self.stream_key)
 
     def _wanted(self, stage: Stage, done: Sequence[str]) -> Sequence[str]:
         """What must have taken effect, and nothing else may have."""

@@ -8,7 +8,6 @@ its caller is told that it is done.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import tempfile
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
@@ -19,7 +18,6 @@ from typing import Any, LiteralString
 import psycopg
 
 from fencepost import Fencepost, FencepostError
-from fencepost.drive.connection import connect_sync
 from fencepost.jobs.settings import JobSettings
 from fencepost.judge import service, trials
 from fencepost.judge.language import find_languages, read_specs
@@ -139,11 +137,7 @@ class Judging:
     def remains(self, stage: Stage) -> Iterable[Breach]:
         if jobs := stage.value(OPEN):
             yield Breach("left behind", "submissions", f"{jobs} are not judged")
-        client: Any = connect_sync(stage.redis_wire.url, reply_seconds=5)
-        with contextlib.closing(client):
-            entries = int(client.xlen(STREAM))
-        if entries:
-            yield Breach("left behind", STREAM, f"has {entries} entries")
+        yield from stage.entries_left(STREAM)
         yield from self._litter.of_the_dead()
 
 

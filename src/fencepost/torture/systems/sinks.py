@@ -36,6 +36,7 @@ from fencepost.torture.effects import DOUBLED, LOST, in_order
 from fencepost.torture.manners import PATIENT, told_to_end
 from fencepost.torture.meter import Meter
 from fencepost.torture.stage import Account, Errand, Stage
+from fencepost.torture.systems.flows import channels_of
 
 GROUPS = 1
 KEYS_EACH = 3
@@ -140,6 +141,7 @@ class Sinks:
     def remains(self, stage: Stage) -> Iterable[Breach]:
         for what, how in stage.rows(OPEN):
             yield Breach("left behind", what, how)
+        yield from stage.entries_left(channels_of("sinks-*"))
         for path in _files(stage).rglob("*"):
             if path.is_file() and path.parent != _files(stage):
                 yield Breach("left behind", path.name, "is staged")

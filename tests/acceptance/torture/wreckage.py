@@ -1,0 +1,19 @@
+"""What lies on a stage is changed, and the system looks at it."""
+
+from typing import Any, LiteralString
+
+from fencepost.torture.stage import Stage
+
+
+def wreck(stage: Stage, *statements: LiteralString) -> None:
+    with stage.database.connect_admin() as admin:
+        for statement in statements:
+            assert admin.execute(statement).rowcount != 0, statement
+
+
+def rules(system: Any, stage: Stage) -> set[str]:
+    return {breach.rule for breach in system.judge(stage)}
+
+
+def left(system: Any, stage: Stage) -> set[str]:
+    return {breach.key for breach in system.remains(stage)}
