@@ -117,6 +117,11 @@ def torture(
             pace=wanted.pace,
         )
         if math.isinf(plan.seconds):
+            if score.is_complete:
+                raise Complaint(
+                    f"{result} has all of {goal}. With --seconds or --minutes another run is added to it.",
+                    ExitCode.USAGE,
+                )
             plan = replace(plan, enough=score.enough())
     outcome = _run(plan, disk, faketime)
     facts = facts_of(outcome, unavailable(plan.kinds), goal)

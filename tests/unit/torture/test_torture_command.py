@@ -95,6 +95,18 @@ def test_a_goal_without_a_time_lasts_until_what_is_missing_is_there(plans: list[
     assert endless.enough(Tally(hit=Counter(pause=8000)), {})
 
 
+def test_a_goal_that_is_reached_goes_on_only_when_it_is_told_how_long(
+    plans: list[Plan], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run([*PAUSES, "--seed", "101", "--minutes", "1"])
+    run([*PAUSES, "--seed", "102", "--minutes", "1"])
+
+    assert run([*PAUSES, "--seed", "103"]) == ExitCode.USAGE
+    assert "pauses.json has all of pauses" in capsys.readouterr().err
+    assert run([*PAUSES, "--seed", "103", "--seconds", "5"]) == ExitCode.OK
+    assert len(plans) == 3
+
+
 def test_a_run_with_other_systems_than_the_goals_is_no_part_of_it(plans: list[Plan]) -> None:
     run([*PAUSES, "--seed", "101", "--minutes", "1"])
     alone = ["torture", "--goal", "pauses", "--seed", "102", "--minutes", "1", "--systems", "leases"]
