@@ -345,7 +345,7 @@ class Faults:
         self._ground.disk.fill()
         self._postgres_is_away = True
         self._later(0.5 * blow.leases, self._drain_disk)
-        return True
+        return self._ground.has_no_room()
 
     def _drain_disk(self) -> None:
         assert self._ground.disk is not None

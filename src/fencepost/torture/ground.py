@@ -10,7 +10,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, LiteralString, Self
+
+import psycopg
 
 from fencepost.drive.connection import connect_sync
 from fencepost.embedded import Database, PostgresServer, ValkeyServer
@@ -34,6 +36,10 @@ SETTINGS: dict[str, str | int] = {
     # of the time of coming back. Linux can sync the file system as a whole.
     **({"recovery_init_sync_method": "syncfs"} if sys.platform == "linux" else {}),
 }
+
+MORE: LiteralString = """
+    create temporary table more on commit drop as select repeat('x', 1000) from generate_series(1, 1000)
+"""
 
 
 class Ground:
@@ -81,6 +87,17 @@ class Ground:
         """PostgreSQL's own clock, from where it stands; nothing happens where it cannot jump."""
         self._ahead_seconds += seconds
         put(self._clock, self._ahead_seconds)
+
+    def has_no_room(self) -> bool:
+        """Whether the disk is full for PostgreSQL, and not only for us. Its own log may have no room either,
+        so it is asked."""
+        [stage, *_] = self.stages.values()
+        try:
+            with psycopg.connect(stage.admin_url, connect_timeout=3) as connection:
+                connection.execute(MORE)
+        except psycopg.OperationalError as error:
+            return isinstance(error, psycopg.errors.DiskFull)
+        return False
 
     def left_behind(self) -> list[Breach]:
         """Whoever is still connected to Redis, but for the one who asks."""
