@@ -123,7 +123,9 @@ async def test_a_testlib_interactor_is_called_as_it_expects(tmp_path: Path) -> N
         "data/secret/1.in": "21\n",
         "data/secret/1.ans": "\n",
     }
-    right, wrong, silent = await sentences(tmp_path, files, "print(int(input()) * 2)\n", "print(1)\n", "\n")
+    # Each listens first: to whom is gone already, an interactor does not get to speak.
+    programs = ("print(int(input()) * 2)\n", "input()\nprint(1)\n", "input()\n")
+    right, wrong, silent = await sentences(tmp_path, files, *programs)
 
     assert [one.verdict for one in (right, wrong, silent)] == ["AC", "WA", "PE"]
     assert wrong.message == "got 1"
