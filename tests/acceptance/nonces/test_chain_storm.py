@@ -20,21 +20,13 @@ from fencepost.nonces.sending import transaction as tx_calls
 from fencepost.nonces.sending.transaction import Order
 from fencepost.nonces.signer import Signer
 from fencepost.testing import Child, Clock
+from fencepost.torture.systems.transactions import Transactions
 from tests.acceptance.nonces.anvil import CHAIN_ID, FUNDS, Anvil, running_anvil
 from tests.acceptance.nonces.counter import run_counter
 from tests.acceptance.nonces.exchange import new_account, recipient
 from tests.acceptance.nonces.lossy_rpc import LossyRpc
 
 LEASE_SECONDS = 15.0
-POINTS = (
-    "nonces.after_take",
-    "nonces.after_signing",
-    "nonces.before_signed",
-    "nonces.after_signed",
-    "nonces.after_send",
-    "nonces.after_broadcast",
-    "nonces.after_confirm",
-)
 
 
 # Of the replies to these, every so many are lost after the node has done what it was asked.
@@ -124,7 +116,7 @@ class Weather:
             "poll_seconds": 0.05,
             "open_max": 64,
         }
-        point = self._chance.choice(POINTS)
+        point = self._chance.choice(Transactions.points)
         more = self._kills.total() < self._plan.kills
         crash = f"{point}:kill@{self._chance.randrange(2, self._plan.hits)}" if more else ""
         child = Child(run_counter, self._database.url, settings, self._plan.signers, crash=crash)
@@ -223,5 +215,5 @@ def test_five_thousand_transactions_of_twenty_signers(
     with capsys.disabled():
         print(f"\n{time.monotonic() - begun:.0f} s: {seen}")  # noqa: T201 - The figures of the run.
     assert breaches(database, anvil, plan) == []
-    assert set(seen.kills) == set(POINTS)
+    assert set(seen.kills) == set(Transactions.points)
     assert min(seen.dropped_pools, seen.reorganisations, seen.lost_replies.total()) > 10

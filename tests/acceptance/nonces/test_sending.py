@@ -14,6 +14,7 @@ from fencepost.kernel import outbox
 from fencepost.nonces.sending.fees import GWEI
 from fencepost.nonces.signer import Signer
 from fencepost.testing import Clock, PlannedCrash, crash_at
+from fencepost.torture.systems.transactions import Transactions
 from tests.acceptance.nonces.anvil import CHAIN_ID, ETHER, Anvil
 from tests.acceptance.nonces.exchange import Exchange, new_account, opened, recipient
 
@@ -242,18 +243,7 @@ async def turn_and_mine(exchange: Exchange) -> None:
         exchange.anvil.mine()
 
 
-POINTS = [
-    "nonces.after_take",
-    "nonces.after_signing",
-    "nonces.before_signed",
-    "nonces.after_signed",
-    "nonces.after_send",
-    "nonces.after_broadcast",
-    "nonces.after_confirm",
-]
-
-
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", Transactions.points)
 async def test_a_crash_anywhere_leaves_a_state_from_which_the_next_owner_goes_on(
     database: Database, clock: Clock, anvil: Anvil, point: str
 ) -> None:

@@ -96,7 +96,10 @@ async def test_many_leases_are_taken_on_one_connection_which_does_not_stay(
 
         monkeypatch.setattr("fencepost.flows.leasing.REST_SECONDS", 0.0)
         await ours.release_all()
-        await asyncio.sleep(0.01)
+        # Timers come in their order.
+        later = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.0, later.set)
+        await later.wait()
         assert only.closed
 
     assert all(taken)
