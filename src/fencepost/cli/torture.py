@@ -46,7 +46,9 @@ def torture(
     systems: Annotated[
         str,
         typer.Option(
-            "--systems", help="Systems, with commas; module:class for your own.", show_default="all"
+            "--systems",
+            help="Systems, with commas; module:class for your own.",
+            show_default="the first six",
         ),
     ] = "",
     points: Annotated[

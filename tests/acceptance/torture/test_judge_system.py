@@ -14,6 +14,7 @@ from typing import Any, LiteralString
 import pytest
 
 from fencepost import Fencepost
+from fencepost.embedded.errors import BinaryMissingError
 from fencepost.judge import records, service
 from fencepost.judge.judging import Judgement
 from fencepost.judge.settings import JudgeSettings
@@ -313,3 +314,12 @@ def test_a_judge_that_forgets_what_it_has_is_caught() -> None:
         "violated",
         {"doubled"},
     )
+
+
+def test_where_nothing_can_be_compiled_it_is_said_what_to_install(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(stage.directory))
+
+    with pytest.raises(BinaryMissingError, match="gcc"), Judging().open(stage):
+        pytest.fail("there was a compiler")

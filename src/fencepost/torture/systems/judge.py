@@ -18,6 +18,7 @@ from typing import Any, LiteralString
 import psycopg
 
 from fencepost import Fencepost, FencepostError
+from fencepost.embedded.errors import BinaryMissingError
 from fencepost.jobs.settings import JobSettings
 from fencepost.judge import service, trials
 from fencepost.judge.language import find_languages, read_specs
@@ -145,9 +146,9 @@ def _require_sandbox() -> None:
     """Without one, submissions would wait for a worker that has it."""
     report = probe_machine()
     if not report.ready:
-        raise RuntimeError("\n".join(report.lines()))
+        raise BinaryMissingError("\n".join(report.lines()))
     if not find_languages(spec for spec in read_specs() if spec.name == LANGUAGE):
-        raise RuntimeError("There is no C compiler for the programs of the exams. Install one: gcc.")
+        raise BinaryMissingError("There is no C compiler for the programs of the exams. Install one: gcc.")
 
 
 async def _serve(errand: Errand) -> None:
