@@ -30,26 +30,6 @@ TEXTS = {
     ".sh",
     "",
 }
-LINES_MAX = 400
-
-# Names that may be short, each with its reason.
-SHORT = {
-    "src/fencepost/cli/up.py": "it is the command `fencepost up`",
-    "src/fencepost/cli/tx.py": "it is the command `fencepost tx`",
-}
-NAMELESS = {
-    "utils",
-    "util",
-    "helpers",
-    "helper",
-    "common",
-    "manager",
-    "managers",
-    "misc",
-    "base",
-    "core",
-    "stuff",
-}
 
 
 @dataclass(frozen=True)
@@ -291,28 +271,6 @@ def test_nothing_breaks_the_rule(name: str) -> None:
 )
 def test_every_way_to_format_sql_is_seen(code: str) -> None:
     assert list(sql_by_formatting(code)) == [1]
-
-
-def says_nothing(path: Path) -> bool:
-    return path.stem in NAMELESS or path.parent.name in NAMELESS or len(path.stem) < 3
-
-
-def test_every_file_has_a_name_that_says_something() -> None:
-    nameless = {relative(path) for path in files() if is_python(path) and says_nothing(path)}
-
-    assert nameless - set(SHORT) == set()
-
-
-def test_no_file_is_one_that_nobody_dares_to_split() -> None:
-    """Of the source, whatever its language, and of the tests' code."""
-    long = {
-        relative(path): count
-        for path in files()
-        if (relative(path).startswith("src/") or is_python(path))
-        and (count := len(path.read_text(encoding="utf-8").splitlines())) > LINES_MAX
-    }
-
-    assert long == {}
 
 
 def test_every_package_of_the_source_is_one() -> None:
