@@ -37,7 +37,7 @@ class SyncDatabase(Protocol):
 class Job:
     """One attempt at a job. Every write through it is fenced by the attempt."""
 
-    __slots__ = ("_database", "_running", "_stopped", "_sync_database", "finished", "owner")
+    __slots__ = ("_database", "_instead", "_running", "_stopped", "_sync_database", "finished", "owner")
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class Job:
         self._sync_database = sync_database
         # A plain flag: nobody waits for it, and an event costs more than the rest of this object.
         self._stopped = False
+        self._instead: tuple[Json, str] | None = None
         self.owner = owner
         self.finished = False
 
@@ -92,10 +93,15 @@ class Job:
     def stop(self) -> None:
         self._stopped = True
 
+    def finish_as(self, result: Json = None, *, final_status: str = "ok") -> None:
+        """Inside the block of `finish`: finish with this instead, because of what the block has found out."""
+        self._instead = (result, final_status)
+
     @asynccontextmanager
     async def finish(self, result: Json = None, *, final_status: str = "ok") -> AsyncGenerator[Transaction]:
         """Fence, your writes and the finish: one commit. A zombie's block is refused before it writes."""
         async with self._database.transaction() as tx:
+            self._instead = None
             crash_point("jobs.finish.before_fence")
             await tx.run(self._fence())
             crash_point("jobs.finish.after_fence")
@@ -109,6 +115,7 @@ class Job:
     def finish_sync(self, result: Json = None, *, final_status: str = "ok") -> Generator[SyncTransaction]:
         """`finish` for handlers without an event loop."""
         with self._sync_database().transaction() as tx:
+            self._instead = None
             crash_point("jobs.finish_sync.before_fence")
             tx.run(self._fence())
             crash_point("jobs.finish_sync.after_fence")
@@ -129,6 +136,7 @@ class Job:
         return kernel_job.fence(self.id, self.attempt, self.owner)
 
     def _finish(self, result: Json, final_status: str) -> Call[None]:
+        result, final_status = self._instead or (result, final_status)
         return kernel_job.finish(kernel_job.Finish(self.id, self.attempt, final_status, result), self.owner)
 
     def _progress(self, value: Json) -> Call[None]:

@@ -18,7 +18,7 @@ from fencepost.judge.access import ACCESS
 from fencepost.judge.doors import Doors, Who, author_of
 from fencepost.judge.problem import Slug
 from fencepost.judge.program_request import ProgramRequest
-from fencepost.judge.records import ProblemTitle
+from fencepost.judge.records import PastSubmission, ProblemTitle
 from fencepost.judge.role import Role, Visitor
 from fencepost.judge.service import Judging
 from fencepost.judge.viewing import as_json
@@ -81,8 +81,9 @@ def _add_submissions(router: APIRouter, judging: Judging) -> None:
         limit: Limit = 50,
     ) -> list[dict[str, Any]]:
         """The submissions of one author, newest first; one's own, unless another is named."""
-        past = await judging.history(author_of(who, author), before, limit)
-        return [{name: getattr(one, name) for name in one.__slots__} for one in past]
+        past = await viewing.history(judging, who, author_of(who, author), before, limit)
+        names = [name for name in PastSubmission.__slots__ if name != "figures"]
+        return [{name: getattr(one, name) for name in names} for one in past]
 
     @router.get("/languages")
     async def languages() -> list[str]:

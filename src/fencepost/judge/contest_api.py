@@ -11,6 +11,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validato
 from fencepost.judge import contests, viewing
 from fencepost.judge.contests import SeenContest
 from fencepost.judge.doors import Who, author_of
+from fencepost.judge.figures import Figures
 from fencepost.judge.problem import Slug
 from fencepost.judge.role import Role, Visitor
 from fencepost.judge.scoreboard import Contest, ContestProblem, Scoring
@@ -32,6 +33,7 @@ class ContestRequest(BaseModel):
     freeze_at: AwareDatetime | None = None
     ends_at: AwareDatetime
     penalty_minutes: Annotated[int, Field(ge=0, le=1440)] = 20
+    secret_figures: Figures = Figures.ROUNDED
     problems: Annotated[dict[Label, Slug], Field(max_length=100)]
 
     @model_validator(mode="after")
@@ -53,6 +55,7 @@ class ContestRequest(BaseModel):
             freeze_at=self.freeze_at,
             ends_at=self.ends_at,
             penalty_minutes=self.penalty_minutes,
+            secret_figures=self.secret_figures,
             problems=[ContestProblem(label, slug) for label, slug in self.problems.items()],
         )
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from fencepost.judge.figures import Figures
 from fencepost.judge.scoreboard import Contest, ContestProblem, Entry, Scoring
 from fencepost.kernel.call import Call, column, each, nothing, optional_text, parsed, scalar, text
 
@@ -40,7 +41,7 @@ class Clarification:
 def put_contest(contest: Contest, actor: str) -> Call[None]:
     return Call(
         "select fencepost.judge_contest_put(%s::text, %s::text, %s::text, %s::timestamptz, %s::timestamptz,"
-        " %s::timestamptz, %s::integer, %s::text[], %s::text[], %s::text)",
+        " %s::timestamptz, %s::integer, %s::text[], %s::text[], %s::text, %s::text)",
         (
             text("contest", contest.slug),
             text("title", contest.title),
@@ -52,6 +53,7 @@ def put_contest(contest: Contest, actor: str) -> Call[None]:
             [text("label", one.label) for one in contest.problems],
             [text("problem", one.slug) for one in contest.problems],
             text("actor", actor),
+            contest.secret_figures.value,
         ),
         nothing,
     )
@@ -62,7 +64,8 @@ def contests(
 ) -> Call[list[SeenContest]]:
     return Call(
         "select slug, title, scoring, starts_at, freeze_at, ends_at, unfrozen_at, penalty_minutes,"
-        " problems::text, seen_at from fencepost.judge_contests(%s::text, %s::text, %s::integer)",
+        " problems::text, seen_at, secret_figures"
+        " from fencepost.judge_contests(%s::text, %s::text, %s::integer)",
         (optional_text("contest", one), optional_text("after", after), limit),
         each(_contest),
     )
@@ -161,6 +164,7 @@ def _contest(
     penalty_minutes: int,
     problems: str,
     seen_at: datetime,
+    secret_figures: str,
 ) -> SeenContest:
     contest = Contest(
         slug=slug,
@@ -171,6 +175,7 @@ def _contest(
         ends_at=ends_at,
         unfrozen_at=unfrozen_at,
         penalty_minutes=penalty_minutes,
+        secret_figures=Figures(secret_figures),
         problems=[ContestProblem(one["label"], one["slug"]) for one in parsed(problems)],
     )
     return SeenContest(contest, seen_at)

@@ -11,7 +11,8 @@ Three may come:
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -19,11 +20,14 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import Message, Receive
 
+from fencepost.errors import FencepostError, IndeterminateCommit, ServerUnavailable
 from fencepost.house import Fencepost
 from fencepost.judge import people
 from fencepost.judge.access import ACCESS, Access
 from fencepost.judge.role import OPERATOR, Role, Visitor
+from fencepost.logs import get_logger
 
+_log = get_logger(__name__)
 ANONYMOUS = "anonymous"
 """Whose the submissions of an operator are who names nobody."""
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -84,11 +88,36 @@ def make_router(doors: Doors) -> APIRouter:
             access = ACCESS[line_of(self)]
 
             async def pass_and_handle(request: Request) -> Response:
-                return await handle(await doors.pass_through(request, access))
+                with reasons_withheld(request):
+                    return await handle(await doors.pass_through(request, access))
 
             return pass_and_handle
 
     return APIRouter(tags=["judge"], route_class=Guarded)
+
+
+def told_to(visitor: Visitor | None, error: FencepostError) -> FencepostError:
+    """The error as somebody may read it: where the house keeps its things is for juries and the log."""
+    if not isinstance(error, ServerUnavailable | IndeterminateCommit):
+        return error
+    if visitor is not None and visitor.may(Role.JURY):
+        return error
+    _log.error("judge_unavailable", error=str(error), kind=type(error).__name__)
+    if isinstance(error, IndeterminateCommit):
+        return IndeterminateCommit("The connection broke: it may have happened. Look before you repeat it.")
+    return ServerUnavailable("The judge cannot reach what it needs just now. Try again in a minute.")
+
+
+@contextmanager
+def reasons_withheld(request: Request) -> Generator[None]:
+    """Errors in the block leave it as the visitor may read them."""
+    try:
+        yield
+    except (ServerUnavailable, IndeterminateCommit) as error:
+        told = told_to(getattr(request.state, "visitor", None), error)
+        if told is error:
+            raise
+        raise told from error
 
 
 def lines_of(router: APIRouter) -> set[tuple[str, str]]:

@@ -75,6 +75,10 @@ class JudgeFault(Exception):
     """The judge's own failure: the box, the data or the validator. Worth another try, elsewhere or later."""
 
 
+class DataAway(JudgeFault):
+    """The store cannot be reached: worth waiting for."""
+
+
 async def _nobody_watches(results: Sequence[CaseResult], count: int) -> None:
     return None
 
@@ -141,7 +145,9 @@ class Judge:
         try:
             run = _Run(problem, compiled.program, await self._validator(problem), job_id, attempt_id)
             results = await self._run_all(run, progress)
-        except (CorruptData, FileNotFoundError, StoreUnavailable) as error:
+        except StoreUnavailable as error:
+            raise DataAway(f"data: {error}") from error
+        except (CorruptData, FileNotFoundError) as error:
             raise JudgeFault(f"data: {error}") from error
         finally:
             remove_folder(self._workshop.folder / compiled.program.folder)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from fencepost.judge.figures import Figures
 from fencepost.judge.judging import Judgement
 from fencepost.judge.problem import Problem
 from fencepost.kernel.call import Call, Json, document, each, nothing, optional_text, parsed, scalar, text
@@ -48,6 +49,7 @@ class Standing:
     job: Mapping[str, Json]
     progress: Json
     result: Json
+    figures: Figures = Figures.SHOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,18 @@ class PastSubmission:
     score: float | None
     time_ms: int | None
     mem_kb: int | None
+    status: str | None = None
+    figures: Figures = Figures.SHOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Stands:
+    """What stands for a submission, in short."""
+
+    verdict: str
+    score: float | None
+    time_ms: int
+    mem_kb: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +89,7 @@ class RecentSubmission:
     score: float | None
     time_ms: int | None
     mem_kb: int | None
+    status: str | None = None
 
 
 def put_problem(problem: Problem) -> Call[int]:
@@ -162,11 +177,29 @@ def put_result(job_id: int, attempt: int, owner: str, judgement: Judgement) -> C
     )
 
 
+def get_standing(job_id: int) -> Call[list[Stands]]:
+    """What stands for a job's submission, held to the end of the transaction; nothing for a rejudging's."""
+    return Call(
+        "select verdict, score, time_ms, mem_kb from fencepost.judge_standing(%s::bigint)",
+        (job_id,),
+        each(Stands),
+    )
+
+
+def store_away(job_id: int, attempt: int, owner: str) -> Call[timedelta]:
+    """Its test data cannot be reached. Answers for how long that has been so."""
+    return Call(
+        "select fencepost.judge_store_away(%s::bigint, %s::bigint, %s::text)",
+        (job_id, attempt, owner),
+        scalar,
+    )
+
+
 def get_standings(job_ids: Sequence[int]) -> Call[list[Standing]]:
     """Of those that there are, in no order."""
     return Call(
         "select s.job_id, s.slug, s.version, s.language, s.author, s.submitted_at, s.job::text,"
-        " s.progress::text, s.result::text"
+        " s.progress::text, s.result::text, s.figures"
         " from unnest(%s::bigint[]) i cross join lateral fencepost.judge_status(i) s",
         (list(job_ids),),
         each(_standing),
@@ -175,16 +208,16 @@ def get_standings(job_ids: Sequence[int]) -> Call[list[Standing]]:
 
 def get_history(author: str, before: int | None, limit: int) -> Call[list[PastSubmission]]:
     return Call(
-        "select job_id, slug, language, submitted_at, verdict, score, time_ms, mem_kb"
+        "select job_id, slug, language, submitted_at, verdict, score, time_ms, mem_kb, status, figures"
         " from fencepost.judge_history(%s::text, %s::bigint, %s::integer)",
         (text("author", author), before, limit),
-        each(PastSubmission),
+        each(_past),
     )
 
 
 def get_recent(before: int | None, limit: int) -> Call[list[RecentSubmission]]:
     return Call(
-        "select job_id, slug, author, language, submitted_at, verdict, score, time_ms, mem_kb"
+        "select job_id, slug, author, language, submitted_at, verdict, score, time_ms, mem_kb, status"
         " from fencepost.judge_recent(%s::bigint, %s::integer)",
         (before, limit),
         each(RecentSubmission),
@@ -209,7 +242,34 @@ def _standing(
     job: str,
     progress: str | None,
     result: str | None,
+    figures: str,
 ) -> Standing:
     return Standing(
-        job_id, slug, version, language, author, submitted_at, parsed(job), parsed(progress), parsed(result)
+        job_id,
+        slug,
+        version,
+        language,
+        author,
+        submitted_at,
+        parsed(job),
+        parsed(progress),
+        parsed(result),
+        Figures(figures),
+    )
+
+
+def _past(
+    job_id: int,
+    slug: str,
+    language: str,
+    submitted_at: datetime,
+    verdict: str | None,
+    score: float | None,
+    time_ms: int | None,
+    mem_kb: int | None,
+    status: str | None,
+    figures: str,
+) -> PastSubmission:
+    return PastSubmission(
+        job_id, slug, language, submitted_at, verdict, score, time_ms, mem_kb, status, Figures(figures)
     )

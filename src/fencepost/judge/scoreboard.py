@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from fencepost.judge.figures import Figures
+
 WHOLE_POINTS = 100.0
 """What an accepted program is worth where points count and the problem has none of its own."""
 FREE_VERDICTS = frozenset({"CE", "SE"})
@@ -34,6 +36,8 @@ class Contest:
     freeze_at: datetime | None = None
     unfrozen_at: datetime | None = None
     penalty_minutes: int = 20
+    secret_figures: Figures = Figures.ROUNDED
+    """What contestants read of the time and the memory of secret tests."""
     problems: Sequence[ContestProblem] = ()
 
     def hides(self, submitted_at: datetime, moment: datetime) -> bool:

@@ -20,21 +20,23 @@ from fencepost.judge.chambers import open_directory, open_judge, open_store
 from fencepost.judge.compiling import entry_of
 from fencepost.judge.discovery import Load, Presence, Worker, card_of
 from fencepost.judge.grading import CaseResult
-from fencepost.judge.judging import Judge, JudgeFault, Judgement
+from fencepost.judge.judging import DataAway, Judge, JudgeFault, Judgement
 from fencepost.judge.language import read_specs
 from fencepost.judge.metrics import JudgeMetrics
 from fencepost.judge.onlookers import Onlookers, no_submission
 from fencepost.judge.packages.reading import read_problem
-from fencepost.judge.passing_on import pass_on
+from fencepost.judge.passing_on import pass_on, wait_for_store
 from fencepost.judge.rejudging import Filter, Opened
 from fencepost.judge.sandbox.probing import Report, probe_machine
 from fencepost.judge.settings import JudgeSettings
 from fencepost.judge.trials import Trials
+from fencepost.judge.trying import FAILED
 from fencepost.kernel import marker
 from fencepost.kernel.call import Call, Json
 from fencepost.kernel.migrate import require
 from fencepost.logs import get_logger
 from fencepost.loop import Loop
+from fencepost.transaction import Transaction
 
 _log = get_logger(__name__)
 QUEUE = "judge"
@@ -46,6 +48,10 @@ DROPPED = "DROPPED"
 REJUDGE_MAX = 50_000
 FINAL_STATUS = {"TLE": "TIMEOUT", "MLE": "OOM", "SE": "SANDBOX_ERROR"}
 """What the job's final status is called where it is not the verdict itself."""
+
+
+def final_status(verdict: str) -> str:
+    return FINAL_STATUS.get(verdict, verdict)
 
 
 class Judging:
@@ -286,16 +292,19 @@ class Judging:
                 progress=_reporting(job),
             )
         except JudgeFault as fault:
+            if isinstance(fault, DataAway):
+                minutes = self.settings.store_wait_minutes
+                await wait_for_store(self.fp, job, str(fault), minutes_max=minutes)
             _log.error("judge_fault", job_id=job.id, attempt_id=job.attempt, error=str(fault))
             if job.tries < TRIES:
                 raise
-            judgement = Judgement(
-                verdict="SE", message="The judge failed. Nothing is wrong with the program."
-            )
+            judgement = Judgement(verdict="SE", message=FAILED)
         crash_point("judge.after_run")
-        status = FINAL_STATUS.get(judgement.verdict, judgement.verdict)
+        status = final_status(judgement.verdict)
         async with job.finish(_summary(judgement), final_status=status) as tx:
             kept = await tx.run(records.put_result(job.id, job.attempt, job.owner, judgement))
+            if not kept:
+                await _say_what_stands(job, tx)
             crash_point("judge.after_result")
         if not kept:
             _log.warning("judge_result_not_kept", job_id=job.id, verdict=judgement.verdict)
@@ -309,7 +318,9 @@ class Judging:
                 f"{language!r} is not offered; there is {', '.join(self.languages)}.", field="language"
             )
         size = sum(len(content.encode("utf-8", "surrogatepass")) for content in sources.values())
-        if not sources or size > self.settings.source_max_bytes:
+        if not any(content.strip() for content in sources.values()):
+            raise InvalidInput("The program is empty: there is nothing to judge.", field="code")
+        if size > self.settings.source_max_bytes:
             raise InvalidInput(
                 f"The program has {size} bytes; allowed are 1 to {self.settings.source_max_bytes}.",
                 field="code",
@@ -336,7 +347,16 @@ def _reporting(job: Job) -> Any:
     return report
 
 
-def _summary(judgement: Judgement) -> Json:
+async def _say_what_stands(job: Job, tx: Transaction) -> None:
+    """A result that came too late is not what the job says of itself."""
+    standing = await tx.run(records.get_standing(job.id))
+    if standing:
+        job.finish_as(_summary(standing[0]), final_status=final_status(standing[0].verdict))
+    else:
+        job.finish_as(None, final_status=DROPPED)
+
+
+def _summary(judgement: Judgement | records.Stands) -> Json:
     return {
         "verdict": judgement.verdict,
         "score": judgement.score,

@@ -74,6 +74,9 @@ class JudgeSettings(LayeredSettings):
     s3_secret_key: Annotated[
         str | None, Field(min_length=1), From("JUDGE_S3_SECRET_KEY", "judge.s3_secret_key", secret=True)
     ] = None
+    store_wait_minutes: Annotated[
+        float, Field(ge=0, le=1440), From("JUDGE_STORE_WAIT_MINUTES", "judge.store_wait_minutes")
+    ] = 30.0
     discovery: Annotated[
         str,
         Field(pattern=r"^(kernel|etcds?://\S+)$"),

@@ -16,6 +16,8 @@ from fencepost.judge.store import remove_folder
 from fencepost.judge.workshop import Workshop
 
 OUTPUT_BYTES_MAX = 65_536
+FAILED = "The judge failed. Nothing is wrong with the program."
+"""All that an author is told of it: the reason is in the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,7 @@ class Trier:
         if compiled.program is None:
             assert compiled.outcome is not None
             fault = compiled.outcome.verdict is Verdict.SE
-            return Tried(verdict="SE" if fault else "CE", message=compiled.message)
+            return Tried(verdict="SE" if fault else "CE", message=FAILED if fault else compiled.message)
         try:
             if given is None:
                 return Tried(verdict="OK", message=compiled.message)

@@ -7,7 +7,7 @@ import json
 import math
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -15,13 +15,14 @@ from fencepost.errors import NotFound
 from fencepost.house import Fencepost
 from fencepost.judge import contests
 from fencepost.judge.contests import Clarification, SeenContest
+from fencepost.judge.figures import Figures
 from fencepost.judge.grading import SKIPPED
 from fencepost.judge.onlookers import no_submission
 from fencepost.judge.problem import TestCase
-from fencepost.judge.records import ProblemTitle, Standing, StoredProblem
+from fencepost.judge.records import PastSubmission, ProblemTitle, Standing, StoredProblem
 from fencepost.judge.role import Role, Visitor
 from fencepost.judge.scoreboard import Contest, Line, scoreboard
-from fencepost.judge.service import Judging
+from fencepost.judge.service import Judging, final_status
 from fencepost.judge.trials import Trial, no_trial
 
 KEEP_ALIVE_LOOKS = 60
@@ -113,12 +114,28 @@ async def clarifications(
     return await fp.run(contests.clarifications(slug, seen_by=seen_by, after=after))
 
 
+async def history(
+    judging: Judging, who: Visitor, author: str, before: int | None, limit: int
+) -> list[PastSubmission]:
+    """What an author has sent, newest first."""
+    found = await judging.history(author, before, limit)
+    if who.may(Role.JURY):
+        return list(found)
+    return [
+        replace(one, time_ms=one.figures.time_ms(one.time_ms), mem_kb=one.figures.mem_kb(one.mem_kb))
+        for one in found
+    ]
+
+
 def as_json(found: Standing, who: Visitor) -> dict[str, Any]:
     """The document of one submission, by the names of the protocol."""
     result: dict[str, Any] = dict(found.result or {})
-    if result and not who.may(Role.JURY):
-        result = _without_secrets(result)
-    state = str(found.job.get("state", "finished")).upper()
+    progress = found.progress
+    if not who.may(Role.JURY):
+        result = _without_secrets(result, found.figures) if result else result
+        progress = _told_progress(progress, found.figures)
+    # A job that is gone, and left no end, was pruned before ends were kept: it had no verdict.
+    state, ended_as = str(found.job.get("state", "cancelled")).upper(), found.job.get("final_status")
     return {
         "job_id": found.job_id,
         "problem_id": found.slug,
@@ -128,26 +145,45 @@ def as_json(found: Standing, who: Visitor) -> dict[str, Any]:
         "submitted_at": found.submitted_at.isoformat(),
         "status": "FINISHED" if result else state,
         "attempt_id": result.get("attempt", found.job.get("attempt")),
-        "final_status": found.job.get("final_status"),
-        "progress": found.progress,
+        "final_status": final_status(result["verdict"]) if result else ended_as,
+        "progress": progress,
         "result": result or None,
     }
 
 
-def _without_secrets(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What a validator or a comparison says of a test tells its answer: it is for who may see the data. What
-    the compiler, a signal or a sample says is for everybody."""
-    cases = [
-        {**case, "message": ""} if _tells_an_answer(case["name"], case["verdict"]) else case
-        for case in result["cases"]
-    ]
+def _without_secrets(result: Mapping[str, Any], figures: Figures) -> dict[str, Any]:
+    """What is said of a secret test tells its input or its answer: a validator's words, a comparison's, and
+    how the program ended, since it ends as it likes. What the compiler or a sample says is for everybody."""
     failed = next((case for case in result["cases"] if case["verdict"] not in ("AC", SKIPPED)), None)
-    silent = failed is not None and _tells_an_answer(failed["name"], failed["verdict"])
-    return {**result, "cases": cases, "message": "" if silent else result["message"]}
+    told = failed is None or _is_sample(failed)
+    return {
+        **_measured(result, figures),
+        "cases": [one if _is_sample(one) else _secret(one, figures) for one in result["cases"]],
+        "message": result["message"] if told else "",
+    }
 
 
-def _tells_an_answer(name: str, verdict: str) -> bool:
-    return verdict in ("AC", "WA", "PE", "PA") and not name.startswith("sample/")
+def _secret(case: Mapping[str, Any], figures: Figures) -> dict[str, Any]:
+    return {**_measured(case, figures), "message": ""}
+
+
+def _told_progress(progress: Any, figures: Figures) -> Any:
+    if not progress:
+        return progress
+    latest = [one if _is_sample(one) else _measured(one, figures) for one in progress.get("latest", ())]
+    return {**progress, "latest": latest}
+
+
+def _measured(told: Mapping[str, Any], figures: Figures) -> dict[str, Any]:
+    return {
+        **told,
+        "time_ms": figures.time_ms(told.get("time_ms")),
+        "mem_kb": figures.mem_kb(told.get("mem_kb")),
+    }
+
+
+def _is_sample(case: Mapping[str, Any]) -> bool:
+    return str(case["name"]).startswith("sample/")
 
 
 async def events(

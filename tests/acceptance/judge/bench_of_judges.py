@@ -6,6 +6,7 @@ import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from fencepost.house import Fencepost
 from fencepost.jobs.settings import JobSettings
@@ -24,19 +25,24 @@ BRISK = JobSettings(
 )
 
 
-def judging_of(fp: Fencepost, folder: Path, who: str) -> Judging:
+def judging_of(fp: Fencepost, folder: Path, who: str, **changes: Any) -> Judging:
     settings = JudgeSettings(
-        workspace=folder / who, store=folder / "store", slots=2, languages="c, python", trial_time_ms=1000
+        workspace=folder / who,
+        store=folder / "store",
+        slots=2,
+        languages="c, python",
+        trial_time_ms=1000,
+        **changes,
     )
     return Judging(fp, settings)
 
 
 @asynccontextmanager
 async def open_judging(
-    url: str, redis_url: str | None, folder: Path, who: str, *, work: bool = True
+    url: str, redis_url: str | None, folder: Path, who: str, *, work: bool = True, **changes: Any
 ) -> AsyncGenerator[Judging]:
     async with Fencepost(url, redis_url=redis_url, job_settings=BRISK) as fp:
-        judging = judging_of(fp, folder, who)
+        judging = judging_of(fp, folder, who, **changes)
         if not work:
             yield judging
             return

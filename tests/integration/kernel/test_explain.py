@@ -39,6 +39,27 @@ def test_the_life_of_a_job(app: Caller, clock: Clock) -> None:
     ]
 
 
+def test_the_life_of_a_discarded_job_is_told_in_order(app: Caller, clock: Clock) -> None:
+    job_id = job_calls.running(app)
+    clock.advance(1)
+    app.execute("select fencepost.job_bury(%s, 1, %s, 'broken')", job_id, OWNER)
+    clock.advance(60)
+    app.execute("select fencepost.job_discard(%s, 'carol')", job_id)
+
+    told = app.rows("select * from fencepost.explain(%s)", f"job:{job_id}")
+    assert [(row["event"], row["actor"], row["token"]) for row in told] == [
+        ("submitted", None, None),
+        ("claimed", OWNER, 1),
+        ("buried", OWNER, 1),
+        ("dead", OWNER, 1),
+        ("discarded", "carol", 1),
+    ]
+    assert [row["at"] for row in told] == sorted(row["at"] for row in told)
+    # What it died of is told by its end, and what it was called until then by the person's act.
+    assert told[3]["detail"]["error"] == "broken"
+    assert told[4]["detail"] == {"from": "dead", "final_status": "failed"}
+
+
 def test_a_job_says_where_it_was_driven_and_who_holds_it(app: Caller, clock: Clock) -> None:
     driven, held = job_calls.dispatched(app), job_calls.running(app)
 

@@ -1,7 +1,40 @@
 -- The judge: problems are imported, programs submitted, and a verdict is written once, under the job's fence.
 --
 -- Locks: the problem's current version before a new one; the job's running row (its fence), then its generation, then its
--- result.
+-- result, then finished jobs.
+
+-- What a verdict is called as the final status of its job.
+create or replace function fencepost._judge_final_status(p_verdict text) returns text
+language sql immutable
+as $$ select case p_verdict when 'TLE' then 'TIMEOUT' when 'MLE' then 'OOM' when 'SE' then 'SANDBOX_ERROR' else p_verdict end $$;
+
+-- A job that is pruned takes its end along: of a submission without a verdict it is kept, in the transaction that prunes. A
+-- replay removes the row of the end too, and then the job waits.
+create or replace function fencepost._judge_keep_ends() returns trigger
+language plpgsql volatile
+as $$
+begin
+  insert into fencepost.judge_ended as e (job_id, state, final_status, attempt, ended_at)
+  select g.job_id, g.state, g.final_status, g.attempt, g.finished_at
+  from gone g join fencepost.judge_submission s on s.job_id = g.job_id
+  where g.state <> 'finished' and not exists (select 1 from fencepost.job_waiting w where w.job_id = g.job_id)
+  on conflict (job_id) do update
+    set state = excluded.state, final_status = excluded.final_status, attempt = excluded.attempt, ended_at = excluded.ended_at;
+  delete from fencepost.judge_store_wait w using gone g where w.job_id = g.job_id;
+  return null;
+end $$;
+create or replace trigger judge_keeps_ends after delete on fencepost.job_finished
+  referencing old table as gone for each statement execute function fencepost._judge_keep_ends();
+
+-- A job, or, when it is pruned, how it ended.
+create or replace function fencepost._judge_job_seen(p_job_id bigint) returns jsonb
+language sql stable
+as $$
+  select coalesce(nullif(fencepost._job_seen(p_job_id), '{}'),
+                  (select jsonb_build_object('state', e.state, 'final_status', e.final_status, 'attempt', e.attempt,
+                                             'finished_at', e.ended_at)
+                   from fencepost.judge_ended e where e.job_id = p_job_id), '{}')
+$$;
 
 -- Import a problem: its next version, unless the newest one is the same. Answers the version. Two imports of one slug
 -- take turns by an advisory lock, as a row to lock may not exist yet.
@@ -110,6 +143,7 @@ begin
   perform fencepost.job_fence(p_job_id, p_attempt, p_owner);
   perform fencepost._check_json('cases', p_cases, 8388608);
   perform fencepost._check_json('points', p_points, 1048576);
+  delete from fencepost.judge_store_wait w where w.job_id = p_job_id;
   if exists (select 1 from fencepost.judge_rejudged d where d.job_id = p_job_id) then
     return fencepost._judge_rejudged_put(p_job_id, p_attempt, p_owner, p_verdict, p_score, p_time_ms, p_mem_kb, p_message,
                                          p_cases, p_points);
@@ -129,28 +163,66 @@ begin
   return false;
 end $$;
 
+-- What stands for the submission of a job whose own result was not kept; nothing for a job of a generation. Shares the result's
+-- row until the end of the transaction, so that a generation that is applied meanwhile finds the job finished.
+create or replace function fencepost.judge_standing(p_job_id bigint)
+returns table (verdict text, score double precision, time_ms bigint, mem_kb bigint)
+language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$ select r.verdict, r.score, r.time_ms, r.mem_kb from fencepost.judge_result r where r.job_id = p_job_id for share $$;
+
+-- The holder of a job cannot reach its test data. Answers for how long that has been so, of this job.
+create or replace function fencepost.judge_store_away(p_job_id bigint, p_attempt bigint, p_owner text) returns interval
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_now   timestamptz;
+  v_since timestamptz;
+begin
+  perform fencepost.job_fence(p_job_id, p_attempt, p_owner);
+  v_now := fencepost.clock();
+  insert into fencepost.judge_store_wait (job_id, since) values (p_job_id, v_now) on conflict (job_id) do nothing;
+  select w.since into strict v_since from fencepost.judge_store_wait w where w.job_id = p_job_id;
+  return v_now - v_since;
+end $$;
+
+-- What a contestant reads of the figures of secret tests: the strictest of the submission's own contest and of the contests that
+-- have its problem and are not over. Otherwise a program sent beside the contest would tell what the contest withholds.
+create or replace function fencepost._judge_figures(p_slug text, p_contest text, p_now timestamptz) returns text
+language sql stable
+as $$
+  select coalesce((
+    select c.secret_figures
+    from fencepost.judge_contest c
+    where c.slug = p_contest
+       or (c.ends_at > p_now and c.slug in (select p.contest from fencepost.judge_contest_problem p where p.slug = p_slug))
+    order by array_position(array['withheld', 'rounded', 'shown'], c.secret_figures) limit 1), 'shown')
+$$;
+
 -- Where a submission stands: the job's state, how far it is, and the result once there is one. Served by primary keys.
 create or replace function fencepost.judge_status(p_job_id bigint)
 returns table (job_id bigint, slug text, version integer, language text, author text, submitted_at timestamptz,
-               job jsonb, progress jsonb, result jsonb)
+               job jsonb, progress jsonb, result jsonb, figures text)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
-  select s.job_id, s.slug, s.version, s.language, s.author, s.submitted_at, fencepost._job_seen(s.job_id),
+  select s.job_id, s.slug, s.version, s.language, s.author, s.submitted_at, fencepost._judge_job_seen(s.job_id),
          (select r.progress from fencepost.job_running r where r.job_id = s.job_id),
          (select jsonb_build_object('attempt', r.attempt, 'verdict', r.verdict, 'score', r.score, 'time_ms', r.time_ms,
                                     'mem_kb', r.mem_kb, 'message', r.message, 'cases', r.cases, 'judged_at', r.judged_at,
                                     'generation', r.generation, 'version', r.version)
-          from fencepost.judge_result r where r.job_id = s.job_id)
+          from fencepost.judge_result r where r.job_id = s.job_id),
+         fencepost._judge_figures(s.slug, s.contest, fencepost.clock())
   from fencepost.judge_submission s where s.job_id = p_job_id
 $$;
 
 -- The submissions of one author, newest first, before p_before. Served by judge_submission_by_author.
 create or replace function fencepost.judge_history(p_author text, p_before bigint, p_limit integer)
 returns table (job_id bigint, slug text, language text, submitted_at timestamptz, verdict text, score double precision,
-               time_ms bigint, mem_kb bigint)
+               time_ms bigint, mem_kb bigint, status text, figures text)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
-  select s.job_id, s.slug, s.language, s.submitted_at, r.verdict, r.score, r.time_ms, r.mem_kb
+  select s.job_id, s.slug, s.language, s.submitted_at, r.verdict, r.score, r.time_ms, r.mem_kb,
+         case when r.job_id is null then upper(fencepost._judge_job_seen(s.job_id) ->> 'state') else 'FINISHED' end,
+         fencepost._judge_figures(s.slug, s.contest, fencepost.clock())
   from (select * from fencepost.judge_submission b
         where b.author = p_author and b.job_id < coalesce(p_before, 9223372036854775807)
         order by b.author desc, b.job_id desc limit p_limit) s

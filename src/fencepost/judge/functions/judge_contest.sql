@@ -5,7 +5,7 @@
 -- Make a contest, or change one; its problems are those named now. Submissions stay whatever is changed.
 create or replace function fencepost.judge_contest_put(
   p_slug text, p_title text, p_scoring text, p_starts_at timestamptz, p_freeze_at timestamptz, p_ends_at timestamptz,
-  p_penalty_minutes integer, p_labels text[], p_problems text[], p_actor text
+  p_penalty_minutes integer, p_labels text[], p_problems text[], p_actor text, p_secret_figures text default 'rounded'
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -16,6 +16,7 @@ begin
   perform fencepost._check_text('contest', p_slug, 64);
   perform fencepost._check_text('title', p_title, 800);
   perform fencepost._check_word('scoring', p_scoring, array['icpc', 'ioi']);
+  perform fencepost._check_word('secret_figures', p_secret_figures, array['shown', 'rounded', 'withheld']);
   perform fencepost._check_moment('starts_at', p_starts_at);
   perform fencepost._check_moment('freeze_at', p_freeze_at);
   perform fencepost._check_moment('ends_at', p_ends_at);
@@ -26,11 +27,11 @@ begin
   if v_missing is not null then
     perform fencepost._refuse('not_found', 'problem', v_missing, '{}', null);
   end if;
-  insert into fencepost.judge_contest (slug, title, scoring, starts_at, freeze_at, ends_at, penalty_minutes)
-  values (p_slug, p_title, p_scoring, p_starts_at, p_freeze_at, p_ends_at, p_penalty_minutes)
+  insert into fencepost.judge_contest (slug, title, scoring, starts_at, freeze_at, ends_at, penalty_minutes, secret_figures)
+  values (p_slug, p_title, p_scoring, p_starts_at, p_freeze_at, p_ends_at, p_penalty_minutes, p_secret_figures)
   on conflict (slug) do update
     set title = excluded.title, scoring = excluded.scoring, starts_at = excluded.starts_at, freeze_at = excluded.freeze_at,
-        ends_at = excluded.ends_at, penalty_minutes = excluded.penalty_minutes;
+        ends_at = excluded.ends_at, penalty_minutes = excluded.penalty_minutes, secret_figures = excluded.secret_figures;
   delete from fencepost.judge_contest_problem p where p.contest = p_slug;
   insert into fencepost.judge_contest_problem (contest, label, slug)
   select p_slug, n.label, n.slug from unnest(p_labels, p_problems) n (label, slug);
@@ -41,7 +42,7 @@ end $$;
 -- Contests after p_after by name, or one; each with its problems, and whether it has begun and is over by now.
 create or replace function fencepost.judge_contests(p_slug text, p_after text, p_limit integer)
 returns table (slug text, title text, scoring text, starts_at timestamptz, freeze_at timestamptz, ends_at timestamptz,
-               unfrozen_at timestamptz, penalty_minutes integer, problems jsonb, seen_at timestamptz)
+               unfrozen_at timestamptz, penalty_minutes integer, problems jsonb, seen_at timestamptz, secret_figures text)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
@@ -52,7 +53,7 @@ begin
   return query
   select c.slug, c.title, c.scoring, c.starts_at, c.freeze_at, c.ends_at, c.unfrozen_at, c.penalty_minutes,
          coalesce((select jsonb_agg(jsonb_build_object('label', p.label, 'slug', p.slug) order by p.label)
-                   from fencepost.judge_contest_problem p where p.contest = c.slug), '[]'), v_now
+                   from fencepost.judge_contest_problem p where p.contest = c.slug), '[]'), v_now, c.secret_figures
   from fencepost.judge_contest c
   where c.slug >= coalesce(p_slug, '') and c.slug > coalesce(p_after, '') and (p_slug is null or c.slug = p_slug)
   order by c.slug limit p_limit;

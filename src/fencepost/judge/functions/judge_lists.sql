@@ -3,10 +3,11 @@
 -- The newest submissions of everybody before p_before. Served by the primary key, read backwards.
 create or replace function fencepost.judge_recent(p_before bigint, p_limit integer)
 returns table (job_id bigint, slug text, author text, language text, submitted_at timestamptz, verdict text,
-               score double precision, time_ms bigint, mem_kb bigint)
+               score double precision, time_ms bigint, mem_kb bigint, status text)
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
-  select s.job_id, s.slug, s.author, s.language, s.submitted_at, r.verdict, r.score, r.time_ms, r.mem_kb
+  select s.job_id, s.slug, s.author, s.language, s.submitted_at, r.verdict, r.score, r.time_ms, r.mem_kb,
+         case when r.job_id is null then upper(fencepost._judge_job_seen(s.job_id) ->> 'state') else 'FINISHED' end
   from (select * from fencepost.judge_submission b where b.job_id < coalesce(p_before, 9223372036854775807)
         order by b.job_id desc limit p_limit) s
   left join fencepost.judge_result r on r.job_id = s.job_id

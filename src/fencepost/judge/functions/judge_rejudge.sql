@@ -8,7 +8,8 @@
 -- generation is the fence: it only grows. So a late result of an old generation, or of the submission's own judging, replaces
 -- nothing, whichever comes first.
 --
--- Locks: a job's fence, then the generation's row (results share it, settling takes it alone), then results in order of id.
+-- Locks: a job's fence, then the generation's row (results share it, settling takes it alone), then results in order of id, then
+-- the finished jobs of the submissions, in order of id.
 
 -- The submissions that fit, in order of id. At least one of ids, problem and author is named; the rest narrows it. Served by
 -- the primary key, judge_submission_by_problem or judge_submission_by_author.
@@ -161,6 +162,14 @@ begin
   if v_later is not null then
     perform fencepost._refuse('stale_attempt', 'judge_rejudging', p_generation::text, '{}', v_later);
   end if;
+  -- What stands is what the submission's own job says: the views have no other source.
+  perform fencepost._job_restate(array_agg(r.job_id order by r.job_id),
+      array_agg(fencepost._judge_final_status(r.verdict) order by r.job_id),
+      array_agg(jsonb_build_object('verdict', r.verdict, 'score', r.score, 'time_ms', r.time_ms, 'mem_kb', r.mem_kb)
+                order by r.job_id),
+      'rejudged', p_actor, jsonb_build_object('generation', p_generation))
+  from fencepost.judge_result r where r.generation = p_generation and r.job_id = any (array(
+    select d.submission_id from fencepost.judge_rejudged d where d.generation = p_generation));
   perform fencepost._judge_rejudging_settle(p_generation, 'applied', p_actor, jsonb_build_object('replaced', v_count));
   return v_count;
 end $$;

@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse
 from fastapi.routing import APIRoute
 
 from fencepost.judge.access import COURT, OPEN_PAGES, PAGES
-from fencepost.judge.doors import line_of
+from fencepost.judge.doors import line_of, reasons_withheld
 from fencepost.judge.pages.reception import NOTICE_COOKIE, Reception
 from fencepost.judge.pages.verdicts import verdict_of, worth
 from fencepost.judge.role import Role, Visitor
@@ -99,13 +99,15 @@ class Desk:
                     request = desk.reception.admit(request, access)
                     try:
                         await desk.reception.check_form(request)
-                        return await handle(request)
+                        with reasons_withheld(request):
+                            return await handle(request)
                     finally:
                         # The files of a form, which may lie on the disk.
                         await request.close()
 
                 async def guarded(request: Request) -> Response:
-                    await desk.reception.look_up(request)
+                    with reasons_withheld(request):
+                        await desk.reception.look_up(request)
                     return await as_page(received, request, desk.refuse)
 
                 return guarded

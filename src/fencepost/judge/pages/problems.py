@@ -12,7 +12,7 @@ from fencepost.errors import FencepostError
 from fencepost.judge import contests, records, viewing
 from fencepost.judge.access import COURT
 from fencepost.judge.contest_api import seen_contest
-from fencepost.judge.doors import Who, author_of
+from fencepost.judge.doors import Who, author_of, told_to
 from fencepost.judge.pages import statement
 from fencepost.judge.pages.desk import Desk
 from fencepost.judge.pages.workbench import Workbench, offered, only_source
@@ -64,7 +64,7 @@ async def show_problem(
         "tests": sum(1 for _ in found.problem.data.all_cases()),
         "contest": None if contest is None else await viewing.contest(desk.fp, contest),
         "bench": Workbench(problem=slug, languages=offered(judging), **bench),
-        "complaint": None if refused is None else str(refused),
+        "complaint": None if refused is None else str(told_to(who, refused)),
     }
     status = 200 if refused is None else status_of(refused)[0]
     return desk.show(request, "problem.html", found.title, facts, status=status)

@@ -66,7 +66,7 @@ def _add_reading(desk: Desk) -> None:
             rows = await desk.fp.run(records.get_recent(before, PAGE_ROWS))
         else:
             author = author_of(who, author or None)
-            rows = list(await judging.history(author, before, PAGE_ROWS))
+            rows = list(await viewing.history(judging, who, author, before, PAGE_ROWS))
         further = rows[-1].job_id if len(rows) == PAGE_ROWS else None
         facts = {"rows": rows, "further": further, "author": author}
         return desk.show(request, "submissions.html", "Submissions", facts)

@@ -24,7 +24,9 @@ as $$
   select f.claimed_at, 'claimed', f.owner, f.attempt, jsonb_build_object('tries', f.tries)
   from fencepost.job_finished f where f.job_id = p_id and f.claimed_at is not null
   union all
-  select f.finished_at, f.state, f.owner, f.attempt, jsonb_build_object('final_status', f.final_status, 'error', f.error)
+  -- A discarded job died here; that it was discarded, later and by whom, is an event of its own.
+  select f.finished_at, case when f.final_status = 'discarded' then 'dead' else f.state end, f.owner, f.attempt,
+         jsonb_build_object('final_status', f.final_status, 'error', f.error)
   from fencepost.job_finished f where f.job_id = p_id
 $$;
 

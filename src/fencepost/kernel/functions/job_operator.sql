@@ -101,15 +101,44 @@ end $$;
 create or replace function fencepost.job_discard(p_id bigint, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
+declare
+  v_dead fencepost.job_finished;
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('actor', p_actor, 256);
-  update fencepost.job_finished f set state = 'cancelled', final_status = 'discarded'
-  where f.job_id = p_id and f.state = 'dead';
+  select * into v_dead from fencepost.job_finished f where f.job_id = p_id and f.state = 'dead' for update;
   if not found then
     perform fencepost._job_refuse_operator(p_id, 'dead', p_actor, 'discard');
   end if;
-  perform fencepost._event(fencepost.clock(), 'job', p_id::text, 'discarded', p_actor, null, null);
+  update fencepost.job_finished f set state = 'cancelled', final_status = 'discarded' where f.job_id = p_id;
+  perform fencepost._event(fencepost.clock(), 'job', p_id::text, 'discarded', p_actor, v_dead.attempt,
+    jsonb_build_object('from', 'dead', 'final_status', v_dead.final_status));
+end $$;
+
+-- A finished job says something else from now on, because what it did was done again elsewhere and that counts now. Its state,
+-- its attempt and its time stay; p_event tells who did it, and what it said before. Locks in order of id.
+create or replace function fencepost._job_restate(
+  p_ids bigint[], p_statuses text[], p_results jsonb[], p_event text, p_actor text, p_detail jsonb
+) returns void
+language plpgsql volatile
+as $$
+declare
+  v_now timestamptz;
+  v     record;
+begin
+  perform 1 from fencepost.job_finished f where f.job_id = any (p_ids) and f.state = 'finished' order by f.job_id for update;
+  v_now := fencepost.clock();
+  for v in
+    select f.job_id, f.final_status as before, a.status, a.result
+    from unnest(p_ids, p_statuses, p_results) a (job_id, status, result)
+    join fencepost.job_finished f on f.job_id = a.job_id and f.state = 'finished' order by f.job_id
+  loop
+    update fencepost.job_finished f set final_status = v.status, result = v.result where f.job_id = v.job_id;
+    if v.before <> v.status then
+      perform fencepost._event(v_now, 'job', v.job_id::text, p_event, p_actor, null,
+        p_detail || jsonb_build_object('from', v.before, 'to', v.status));
+    end if;
+  end loop;
 end $$;
 
 -- Pause a queue: nothing of it is dispatched or claimed; what runs goes on. Idempotent.

@@ -44,7 +44,10 @@ function row({ name, verdict, time_ms, mem_kb }) {
   const head = document.createElement("th");
   head.scope = "row";
   head.textContent = name;
-  const cells = [badge(verdict, KINDS[verdict] ?? "bad"), `${time_ms.toLocaleString("en")} ms`, `${(mem_kb / 1024).toFixed(1)} MiB`, ""];
+  // What a contest withholds is not there.
+  const time = time_ms === null ? "" : `${time_ms.toLocaleString("en")} ms`;
+  const memory = mem_kb === null ? "" : `${(mem_kb / 1024).toFixed(1)} MiB`;
+  const cells = [badge(verdict, KINDS[verdict] ?? "bad"), time, memory, ""];
   made.append(head, ...cells.map(cell));
   return made;
 }

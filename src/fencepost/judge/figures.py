@@ -1,0 +1,27 @@
+"""What contestants read of the time and the memory that secret tests took. Pure."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+TIME_STEP_MS = 100
+MEMORY_STEP_KB = 16_384
+
+
+class Figures(StrEnum):
+    """A program spends time and memory as it likes, so each figure of a secret test can tell of its input."""
+
+    SHOWN = "shown"
+    ROUNDED = "rounded"  # Up, to steps of 100 ms and 16 MiB.
+    WITHHELD = "withheld"
+
+    def time_ms(self, measured: int | None) -> int | None:
+        return self._told(measured, TIME_STEP_MS)
+
+    def mem_kb(self, measured: int | None) -> int | None:
+        return self._told(measured, MEMORY_STEP_KB)
+
+    def _told(self, measured: int | None, step: int) -> int | None:
+        if self is Figures.WITHHELD or measured is None:
+            return None
+        return measured if self is Figures.SHOWN else -(-measured // step) * step
