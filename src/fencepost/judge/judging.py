@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from pathlib import Path
 from fencepost.errors import InvalidInput
 from fencepost.judge.comparison import Checked, Comparison, compare
 from fencepost.judge.compiling import Program, compile_sources
+from fencepost.judge.conversation import LEFT, converse, decides
 from fencepost.judge.data_cache import Cache
 from fencepost.judge.grading import SKIPPED, CaseResult, grade, points_by_group
 from fencepost.judge.language import Language
@@ -29,9 +29,6 @@ from fencepost.judge.validating import Opinion, Validator
 from fencepost.judge.workshop import Workshop
 
 LITTLE_BYTES = 16_384
-TOLD_MS = 100
-"""How much longer than its validator a program ran that had been told before: their boxes do not start as
-one."""
 Progress = Callable[[Sequence[CaseResult], int], Awaitable[None]]
 
 
@@ -316,23 +313,16 @@ class Judge:
             raise JudgeFault("validator: an interactive problem needs one")
         order = await self._validation(run, run.validator, case, given, room)
         with self._workshop.scratch_file() as errors, self._workshop.scratch_file() as said:
-            outcome, judged = await self._talk(self._order(run, case), order, errors, said)
-            opinion = run.validator.opinion(judged, room.feedback, os.pread(said, 4096, 0))
-        failed = _failure(case, outcome, run.program.language)
-        if failed is not None and not _told_first(failed, outcome, opinion, judged):
+            talk = await converse(self._boxes, self._order(run, case), order, errors, said)
+            opinion = run.validator.opinion(talk.validator, room.feedback, os.pread(said, 4096, 0))
+        failed = _failure(case, talk.program, run.program.language)
+        if talk.validator.verdict is Verdict.SE:
+            raise JudgeFault(f"sandbox: {talk.validator.sandbox_error}")
+        if failed is not None and not decides(opinion, told=talk.told):
             return failed, None
-        if opinion.verdict == "JE" and judged.exit_signal == signal.SIGPIPE:
-            opinion = Opinion("WA", "The program was gone before the conversation was over.")
-        return _judged(case, outcome, _believed(opinion)), opinion.next_input
-
-    async def _talk(
-        self, program: Order, validator: Order, errors: int, said: int
-    ) -> tuple[Outcome, Outcome]:
-        to_program, from_program = os.pipe(), os.pipe()
-        return await self._boxes.run_pair(
-            (program, BoxFiles(to_program[0], from_program[1], errors, pipes=True)),
-            (validator, BoxFiles(from_program[0], to_program[1], said, pipes=True)),
-        )
+        if talk.told and opinion.verdict == "JE":
+            opinion = Opinion("WA", LEFT)
+        return _judged(case, talk.program, _believed(opinion)), opinion.next_input
 
     def _order(self, run: _Run, case: TestCase) -> Order:
         bounds = run.problem.bounds
@@ -363,14 +353,6 @@ def _failure(case: TestCase, outcome: Outcome, language: Language) -> CaseResult
         mem_kb=outcome.mem_kb,
         message=f"It ended with {how}." if verdict == "RE" else "",
     )
-
-
-def _told_first(failed: CaseResult, outcome: Outcome, opinion: Opinion, judged: Outcome) -> bool:
-    """Whether the validator had spoken before the program failed: who is told that he is wrong may stumble
-    over the closed pipe, or go on until his time is over."""
-    if opinion.verdict != "WA":
-        return False
-    return failed.verdict == "RE" or outcome.wall_ms > judged.wall_ms + TOLD_MS
 
 
 def _judged(case: TestCase, outcome: Outcome, opinion: Opinion) -> CaseResult:

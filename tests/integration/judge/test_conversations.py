@@ -155,7 +155,7 @@ async def test_a_pair_that_stops_waiting_gives_its_box_back(tmp_path: Path) -> N
         idle = boxes._idle  # pyright: ignore[reportPrivateUsage]
         taken = await idle.get()
         nothing = (None, None)
-        waiting = asyncio.create_task(boxes.run_pair(nothing, nothing))  # type: ignore[arg-type]
+        waiting = asyncio.create_task(boxes.run_pair(nothing, nothing, None))  # type: ignore[arg-type]
         await until("one box is taken", idle.empty)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -6,7 +6,7 @@ import asyncio
 import os
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +23,8 @@ from fencepost.logs import get_logger
 from fencepost.signals import announce
 
 _log = get_logger(__name__)
+Attend = Callable[[asyncio.Task[Outcome], asyncio.Task[Outcome]], Awaitable[None]]
+"""Returns when both have ended."""
 TRIES = 3
 """A sandbox error is tried again this often before it is believed."""
 
@@ -76,9 +78,10 @@ class Boxes:
         return await self._run_in(agent, order, files)
 
     async def run_pair(
-        self, first: tuple[Order, BoxFiles], second: tuple[Order, BoxFiles]
+        self, first: tuple[Order, BoxFiles], second: tuple[Order, BoxFiles], attend: Attend
     ) -> tuple[Outcome, Outcome]:
-        """Two programs that talk to each other: both or none, or two pairs would wait with one box each."""
+        """Two programs that talk to each other: both or none, or two pairs would wait with one box each.
+        `attend` is there while they run."""
         if self._slots < 2:
             raise InvalidInput("Programs that talk to each other need two slots.", field="JUDGE_SLOTS")
         async with self._getting:
@@ -88,7 +91,18 @@ class Boxes:
             except asyncio.CancelledError:
                 self._idle.put_nowait(one)
                 raise
-        return await asyncio.gather(self._run_in(one, *first), self._run_in(two, *second))
+        running = [
+            asyncio.create_task(self._run_in(one, *first)),
+            asyncio.create_task(self._run_in(two, *second)),
+        ]
+        try:
+            await attend(*running)
+            return running[0].result(), running[1].result()
+        finally:
+            for run in running:
+                run.cancel()
+            # Each gives its box back, whatever has happened.
+            await asyncio.gather(*running, return_exceptions=True)
 
     async def _run_in(self, agent: Agent, order: Order, files: BoxFiles) -> Outcome:
         try:

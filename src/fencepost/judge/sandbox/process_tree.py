@@ -41,7 +41,7 @@ def look_at(pids: Iterable[int], before: Seen) -> Seen:
         if fields:
             ticks += sum(map(int, fields[11:15]))
             peak_kb = max(peak_kb, int(fields[21]) * _PAGE_KB)
-            runnable = runnable or "R" in _states(pid)
+            runnable = runnable or "R" in states_of(pid)
     return Seen(max(before.cpu_ms, ticks * 1000 // _TICKS), peak_kb, runnable)
 
 
@@ -53,7 +53,8 @@ def _stat(pid: int | str) -> list[str]:
     return []
 
 
-def _states(pid: int) -> set[str]:
+def states_of(pid: int) -> set[str]:
+    """Of all its threads, by the kernel's letters; nothing for a process that is gone."""
     with suppress(OSError):
         stats = (_stat(f"{pid}/task/{task.name}") for task in Path(f"/proc/{pid}/task").iterdir())
         return {fields[0] for fields in stats if fields}
