@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from fencepost.errors import InvalidInput
 from fencepost.judge.language import Language, LanguageSpec
+from fencepost.judge.main_class import class_in_folder, class_in_jar, named_for_compiler
 from fencepost.judge.protocol import Outcome, Verdict
 from fencepost.judge.sandbox.box_files import BoxFiles
 from fencepost.judge.sandbox.boxes import Boxes
@@ -17,6 +19,8 @@ from fencepost.judge.workshop import Workshop
 
 MESSAGE_BYTES_MAX = 8192
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)")
+_IMPORT = re.compile(r"^[ \t]*(?:import|from)[ \t]+([\w., \t]+)", re.MULTILINE)
+NO_MAIN = "There is no class with a main method."
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
@@ -48,6 +52,10 @@ async def compile_sources(
 ) -> Compiled:
     """Compile. Without a program the outcome says whether the box or the source is to blame."""
     entry = entry_of(language.spec, sources)
+    if language.spec.main_class == "folder":
+        place = list(sources).index(entry)
+        sources = named_for_compiler(sources)
+        entry = list(sources)[place]
     source = workshop.write_sources(sources)
     out = workshop.new_app()
     order = language.compile_order(workshop.place(source), list(sources), entry, out)
@@ -64,18 +72,48 @@ async def compile_sources(
         remove_folder(out)
         return Compiled(None, message or _why(outcome), outcome)
     remove_folder(source if kept is out else out)
+    if language.spec.main_class != "no":
+        found = _main_class(language.spec, kept, entry)
+        if found is None:
+            remove_folder(kept)
+            return Compiled(None, NO_MAIN, outcome)
+        entry = found
     return Compiled(Program(language, workshop.place(kept), entry), message, outcome)
 
 
-def entry_of(spec: LanguageSpec, names: Collection[str]) -> str:
-    """The file that a program begins with: the language's usual name, or the first of its extension."""
-    if spec.source in names:
+def _main_class(spec: LanguageSpec, made: Path, entry: str) -> str | None:
+    stem = Path(entry).stem
+    return class_in_jar(made / "main.jar", stem) if spec.main_class == "jar" else class_in_folder(made, stem)
+
+
+def entry_of(spec: LanguageSpec, sources: Mapping[str, str | bytes]) -> str:
+    """The file that a program begins with: the language's usual name, or the first of its extension. Of
+    Python's files it is one that no other imports."""
+    if spec.source in sources:
         return spec.source
     suffix = os.path.splitext(spec.source)[1]  # noqa: PTH122
-    fitting = [name for name in names if name.endswith((suffix, *spec.extensions))]
+    fitting = sorted(name for name in sources if name.endswith((suffix, *spec.extensions)))
     if not fitting:
-        raise InvalidInput(f"There is no {suffix} file among {', '.join(names)}.", field="sources")
-    return sorted(fitting)[0]
+        raise InvalidInput(f"There is no {suffix} file among {', '.join(sources)}.", field="sources")
+    return _python_entry({name: sources[name] for name in fitting}) if suffix == ".py" else fitting[0]
+
+
+def _python_entry(sources: Mapping[str, str | bytes]) -> str:
+    texts = {
+        name: text if isinstance(text, str) else text.decode("utf-8", "replace")
+        for name, text in sources.items()
+    }
+    if "__main__.py" in texts:
+        return "__main__.py"
+    imported = {
+        module.split()[0].partition(".")[0]
+        for text in texts.values()
+        for names in _IMPORT.findall(text)
+        for module in names.split(",")
+        if module.strip()
+    }
+    first = [name for name in texts if Path(name).stem not in imported] or list(texts)
+    return next((name for name in first if "__main__" in texts[name]), first[0])
 
 
 def clean(said: bytes) -> str:

@@ -45,6 +45,11 @@ def grade(problem: Problem, results: Results) -> Grade:
     mem_kb = max((one.mem_kb for one in ran), default=0)
     if not problem.scoring:
         return Grade(failed[0] if failed else "AC", None, time_ms, mem_kb)
+    # Where something is scored, samples count nothing: neither their failure nor what they are worth.
+    ran = [
+        results[case.name] for case in problem.data.all_cases() if case.name in results and not case.sample
+    ]
+    failed = [one.verdict for one in ran if one.verdict not in ("AC", SKIPPED)]
     score = _score(problem.data, results)
     whole = not failed and all(one.share == 1 for one in ran)
     verdict = "AC" if whole else ("PA" if score > 0 or not failed else failed[0])
@@ -75,8 +80,8 @@ def points_by_group(problem: Problem, results: Results) -> dict[str, float]:
     data = problem.data
     if data.aggregation is not Aggregation.SUM or not data.groups:
         return {data.name: round(_score(data, results), 6)}
-    own = sum(_worth(data, results.get(case.name)) for case in data.cases)
-    points = {group.name: round(_score(group, results), 6) for group in data.groups}
+    own = sum(_worth(data, results.get(case.name)) for case in data.cases if not case.sample)
+    points = {group.name: round(_score(group, results), 6) for group in data.groups if _counts(group)}
     return points | ({data.name: round(own, 6)} if data.cases else {})
 
 
@@ -90,9 +95,10 @@ def best(problem: Problem) -> float:
 
 def _score(group: Group, results: Results) -> float:
     if group.aggregation is Aggregation.ALL:
-        return group.score if is_solved(group, results) else 0.0
-    parts = [_worth(group, results.get(case.name)) for case in group.cases]
-    parts += [_score(one, results) for one in group.groups]
+        counting = [results.get(case.name) for case in group.all_cases() if not case.sample]
+        return group.score if all(one is not None and one.verdict == "AC" for one in counting) else 0.0
+    parts = [_worth(group, results.get(case.name)) for case in group.cases if not case.sample]
+    parts += [_score(one, results) for one in group.groups if _counts(one)]
     match group.aggregation:
         case Aggregation.MIN:
             return min(parts, default=0.0)
@@ -102,6 +108,11 @@ def _score(group: Group, results: Results) -> float:
             return sum(parts) / max(1, len(parts))
         case _:
             return sum(parts)
+
+
+def _counts(group: Group) -> bool:
+    """Whether there is anything in it but samples."""
+    return any(not case.sample for case in group.all_cases())
 
 
 def _worth(group: Group, result: CaseResult | None) -> float:

@@ -49,6 +49,7 @@ class LanguageSpec(BaseModel):
     compile: list[str] = []
     run: list[str]
     runs_from: Literal["output", "source"] = "output"
+    main_class: Literal["no", "folder", "jar"] = "no"
     needs: Literal["libraries", "toolchain"] = "libraries"
     roots: list[str] = []
     env: dict[str, str] = {}

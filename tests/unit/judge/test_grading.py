@@ -142,3 +142,36 @@ def test_groups_that_are_not_added_up_are_one() -> None:
 
     assert points_by_group(least, results(a="AC", b="AC", c="AC", d="WA")) == {"data": 0}
     assert points_by_group(alone, results(a="AC")) == {"data": 5}
+
+
+def sample(name: str) -> TestCase:
+    return TestCase(name=name, input=DIGEST, answer=DIGEST, sample=True)
+
+
+@pytest.mark.parametrize("mode", list(Aggregation))
+def test_samples_count_nothing_whatever_puts_the_groups_together(mode: Aggregation) -> None:
+    """Not points that a validator gives them, not their failure, and not as a part of a mean."""
+    samples = Group(name="sample", cases=[sample("s")], score=0)
+    secret = Group(name="secret", cases=[case("a"), case("b")], score=10)
+    data = Group(name="data", groups=[samples, secret], aggregation=mode, score=20)
+    both = Problem(slug="p", title="P", scoring=True, data=data)
+    right = results(a="AC", b="AC")
+    wanted = grade(both, right | results(s="AC")).score
+
+    assert wanted == 20
+    for failed in (
+        CaseResult(name="s", verdict="WA"),
+        CaseResult(name="s", verdict="AC", points=50),
+        CaseResult(name="s", verdict="PA", share=0.5),
+    ):
+        got = grade(both, right | {"s": failed})
+        assert (got.verdict, got.score) == ("AC", wanted), failed
+        assert "sample" not in points_by_group(both, right | {"s": failed})
+    assert best(both) == wanted
+
+
+def test_where_nothing_is_scored_a_sample_is_a_test_like_any_other() -> None:
+    samples = Group(name="sample", cases=[sample("s")])
+    plain = problem(samples, Group(name="secret", cases=[case("a")]), scoring=False)
+
+    assert grade(plain, results(s="WA", a="SK")).verdict == "WA"

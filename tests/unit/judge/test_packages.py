@@ -239,3 +239,77 @@ def test_an_empty_folder_is_no_problem(tmp_path: Path, store: Store) -> None:
 
     with pytest.raises(InvalidInput, match="no test"):
         read_problem(tmp_path / "p", store)
+
+
+INI = """; Made by a setter's tool.
+[problem]
+short-name = A
+color = '#1f77b4'
+externalid=sum2023
+timelimit='2.5'   ; seconds
+points = 7
+"""
+
+
+@pytest.mark.parametrize(
+    ("files", "time_ms", "title"),
+    [
+        ({"domjudge-problem.ini": INI}, 2500, "Old One"),
+        (
+            {"domjudge-problem.ini": 'timelimit = 3\nname="From the ini"\n', "problem.yaml": ""},
+            3000,
+            "From the ini",
+        ),
+        ({"domjudge-problem.ini": "color = 12345\n", ".timelimit": "4\n"}, 4000, "Old One"),
+        ({"domjudge-problem.ini": "timelimit = 3\n", ".timelimit": "4\n"}, 4000, "Old One"),
+        ({"domjudge-problem.ini": "TIMELIMIT='1'\n# timelimit='9'\n"}, 1000, "Old One"),
+    ],
+)
+def test_domjudges_own_file_is_read_as_what_it_is(
+    tmp_path: Path, store: Store, files: dict[str, str], time_ms: int, title: str
+) -> None:
+    package = {name: text for name, text in LEGACY.items() if name != ".timelimit"} | files
+    problem = read_problem(write(tmp_path / "p", package), store).problem
+
+    assert (problem.bounds.time_ms, problem.title) == (time_ms, title)
+
+
+def test_a_package_may_have_domjudges_file_alone(tmp_path: Path, store: Store) -> None:
+    files = {name: text for name, text in LEGACY.items() if name not in (".timelimit", "problem.yaml")}
+    problem = read_problem(write(tmp_path / "p", files | {"domjudge-problem.ini": INI}), store).problem
+
+    assert (problem.bounds.time_ms, len(list(problem.data.all_cases()))) == (2500, 2)
+
+
+@pytest.mark.parametrize(
+    ("line", "field"),
+    [
+        ("timelimit = soon", "timelimit"),
+        ("timelimit = -1", "timelimit"),
+        ("special_compare = compare_float", "special_compare"),
+        ("special_run = 'talk'", "special_run"),
+        ("no sense at all", "domjudge-problem.ini"),
+        ("timelimit = 1\ntimelimit = 2", "timelimit"),
+    ],
+)
+def test_what_domjudges_file_says_and_we_cannot_do_is_refused(
+    tmp_path: Path, store: Store, line: str, field: str
+) -> None:
+    files = LEGACY | {"domjudge-problem.ini": line + "\n"}
+    del files[".timelimit"]
+    with pytest.raises(InvalidInput, match=r"domjudge-problem\.ini") as refused:
+        read_problem(write(tmp_path / "p", files), store)
+
+    assert refused.value.field == field
+
+
+def test_a_simple_folder_has_every_limit(tmp_path: Path, store: Store) -> None:
+    yaml = "time_limit: 2\nmemory: 64\noutput: 3\n"
+    files = {"problem.yaml": yaml, "1.in": "", "1.ans": "", "sample/1.in": "", "sample/1.ans": ""}
+    problem = read_problem(write(tmp_path / "simple", files), store).problem
+    bounds = problem.bounds
+
+    assert (bounds.time_ms, bounds.memory_kb, bounds.output_kb) == (2000, 65_536, 3072)
+    assert {one.name: one.sample for one in problem.data.all_cases()} == {"1": False, "sample/1": True}
+    with pytest.raises(InvalidInput, match="limit"):
+        read_problem(write(tmp_path / "wrong", files | {"problem.yaml": "output: 0\n"}), store)

@@ -17,6 +17,8 @@ import yaml
 
 from fencepost.errors import InvalidInput
 from fencepost.judge.comparison import Comparison
+from fencepost.judge.packages import domjudge_ini
+from fencepost.judge.packages.domjudge_ini import read_ini
 from fencepost.judge.packages.source_files import read_program
 from fencepost.judge.problem import Aggregation, Bounds, Group, Problem, Protocol, TestCase, ValidatorSpec
 from fencepost.judge.store import Store
@@ -44,7 +46,8 @@ NEW = Dialect(
 
 
 def is_package(folder: Path) -> bool:
-    return (folder / "problem.yaml").is_file() and (folder / "data").is_dir()
+    described = (folder / "problem.yaml").is_file() or (folder / domjudge_ini.NAME).is_file()
+    return described and (folder / "data").is_dir()
 
 
 def read_package(folder: Path, store: Store, *, slug: str | None = None) -> Problem:
@@ -120,7 +123,7 @@ def _kinds(described: Yaml) -> set[str]:
 
 
 def _title(described: Yaml, folder: Path) -> str:
-    name: Any = described.get("name", folder.name)
+    name: Any = described.get("name") or read_ini(folder).name or folder.name
     if isinstance(name, dict):
         names = cast("dict[str, str]", name)
         name = names.get("en") or next(iter(names.values()), folder.name)
@@ -143,13 +146,12 @@ def _bounds(folder: Path, described: Yaml, kinds: set[str]) -> Bounds:
 
 
 def _time_limit_file(folder: Path) -> float | None:
-    for name in (".timelimit", "domjudge-problem.ini"):
-        path = folder / name
-        if path.is_file():
-            match = re.search(r"(?:timelimit\s*=\s*)?['\"]?(\d+(?:\.\d+)?)", path.read_text(encoding="utf-8"))
-            if match:
-                return float(match[1])
-    return None
+    path, ini = folder / ".timelimit", read_ini(folder)
+    if path.is_file():
+        match = re.search(r"\d+(?:\.\d+)?", path.read_text(encoding="utf-8"))
+        if match:
+            return float(match[0])
+    return ini.seconds
 
 
 def _validator(

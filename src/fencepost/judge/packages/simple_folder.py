@@ -3,6 +3,7 @@
 title: Sum
 time_limit: 1.5        # seconds
 memory: 256            # MiB
+output: 8              # MiB
 flags: [float_tolerance, "1e-6"]
 checker: check.cpp     # beside it; its protocol is testlib's
 """
@@ -20,7 +21,7 @@ from fencepost.judge.packages.source_files import language_of
 from fencepost.judge.problem import Bounds, Group, Problem, Protocol, TestCase, ValidatorSpec
 from fencepost.judge.store import Store
 
-KEYS = {"title", "time_limit", "memory", "flags", "checker"}
+KEYS = {"title", "time_limit", "memory", "output", "flags", "checker"}
 SHOWN_MAX = 100
 
 
@@ -39,6 +40,7 @@ def read_folder(folder: Path, store: Store, *, slug: str | None = None) -> Probl
             name=str(path.relative_to(folder).with_suffix("")),
             input=store.put(path.read_bytes()),
             answer=store.put(_answer(path).read_bytes()),
+            sample=path.relative_to(folder).parts[0] == "sample",
         )
         for path in inputs
     ]
@@ -46,6 +48,7 @@ def read_folder(folder: Path, store: Store, *, slug: str | None = None) -> Probl
         bounds = Bounds(
             time_ms=round(float(described.get("time_limit", 1)) * 1000),
             memory_kb=round(float(described.get("memory", 256)) * 1024),
+            output_kb=round(float(described.get("output", 8)) * 1024),
         )
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(
