@@ -180,7 +180,8 @@ declare
 begin
   perform fencepost.job_fence(p_job_id, p_attempt, p_owner);
   v_now := fencepost.clock();
-  insert into fencepost.judge_store_wait (job_id, since) values (p_job_id, v_now) on conflict (job_id) do nothing;
+  insert into fencepost.judge_store_wait (job_id, since) values (p_job_id, v_now)
+  on conflict on constraint judge_store_wait_pkey do nothing;
   select w.since into strict v_since from fencepost.judge_store_wait w where w.job_id = p_job_id;
   return v_now - v_since;
 end $$;
