@@ -18,8 +18,13 @@ MAIN_OF_ARRAY, MAIN_OF_NOTHING = "([Ljava/lang/String;)V", "()V"
 SIMPLE_MAIN_MAJOR = 69
 """From Java 25 on any main that is not private will do."""
 RUNTIMES = ("kotlin/", "kotlinx/", "org/jetbrains/", "META-INF/")
-_CONSTANT_BYTES = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4}
-_CONSTANT_BYTES |= {18: 4, 19: 2, 20: 2}
+_CONSTANT_BYTES = {
+    **dict.fromkeys((7, 8, 16, 19, 20), 2),
+    15: 3,
+    **dict.fromkeys((3, 4, 9, 10, 11, 12, 17, 18), 4),
+    **dict.fromkeys((5, 6), 8),
+}
+"""What follows each kind of constant but a text."""
 _TWO_PLACES = (5, 6)
 _UTF8 = 1
 # A text block, a string, a character, and both kinds of comments.
