@@ -262,7 +262,7 @@ def _line(row: dict[str, Any]) -> str:
 _SHOWN = (
     *("id", "status", "last_error", "idempotency_key", "broker", "account", "broker_order_id", "trace_id"),
     *("created_at", "updated_at", "expires_at", "retry_count", "requests", "asks", "open_since"),
-    *("resend_of", "resent_as", "request_json", "result"),
+    *("resend_of", "resent_as", "last_answer", "request_json", "result"),
 )
 
 

@@ -13,9 +13,9 @@ from fencepost.orders.http_rules import (
     body_of,
     classified,
     order_of,
+    read_finding,
     with_secrets,
 )
-from fencepost.outbox.backoff import retry_after_seconds
 from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Reply, Request
 
 
@@ -75,22 +75,8 @@ class HttpBroker:
         return self.read_finding(reply)
 
     def read_finding(self, reply: Reply) -> Found:
-        """Absence is a proof, so only the broker's own word counts: a 404 that is no JSON came from a
-        proxy."""
-        answer = reply.json()
-        if reply.status == 429:
-            return Found(
-                Finding.LIMITED,
-                code=Code.RATE_LIMITED,
-                retry_after_seconds=retry_after_seconds(reply.headers.get("retry-after")) or 1.0,
-            )
-        if reply.status == 404 and isinstance(answer, dict):
-            return Found(Finding.ABSENT)
-        found = order_of(self._config, answer) if reply.status == 200 else None
-        if found is None:
-            code = Code.BROKER_5XX if reply.status >= 500 else Code.UNKNOWN
-            return Found(Finding.NO_ANSWER, code=code, detail=f"{reply.status}: {reply.excerpt()}")
-        return Found(Finding.FOUND, found)
+        """What the answer to a question says."""
+        return read_finding(reply, order_of(self._config, reply.json()))
 
     async def close(self) -> None:
         await self._client.close()

@@ -19,6 +19,7 @@ from fencepost.orders.broker import (
     OutgoingOrder,
     Sight,
     Verdict,
+    kept_answer,
 )
 from fencepost.orders.order import Fate, OrderSettlement, Outcome, TakenOrder, Weather
 from fencepost.orders.request import canonical_of_plain, digest_of_canonical, plain
@@ -32,6 +33,7 @@ from fencepost.orders.resend import (
     when_expired,
 )
 from fencepost.outbox.backoff import Backoff
+from fencepost.outbox.http import Reply
 
 DETAIL_CHARACTERS_MAX = 1000
 # Of a broker's word about an order: far more than any needs, far less than holds up whoever stores it.
@@ -86,13 +88,20 @@ def maybe_sent(taken: TakenOrder, code: Code, detail: str) -> OrderSettlement:
     return _say(taken, "unknown", code=code, detail=_short(detail), weather="failed")
 
 
+def with_answer(verdict: Verdict, reply: Reply) -> Verdict:
+    """The verdict with what the broker said: the body of an answer that is no success is always kept."""
+    if verdict.detail is not None or 200 <= reply.status < 300:
+        return verdict
+    return replace(verdict, detail=kept_answer(reply))
+
+
 def answered(taken: TakenOrder, verdict: Verdict, declared: Declaration, policy: Policy) -> OrderSettlement:
     """The broker answered a new order."""
     match verdict.meaning:
         case Meaning.ACCEPTED if verdict.order is not None:
-            return _accepted(taken, verdict.order, None)
+            return _accepted(taken, verdict.order, None, verdict.detail)
         case Meaning.DUPLICATE:
-            return _duplicate(taken, verdict, declared)
+            return _duplicate(taken, verdict, declared, policy)
         case Meaning.REFUSED:
             weather: Weather = "failed" if verdict.code is Code.UNAUTHORIZED else "ok"
             return _say(
@@ -127,7 +136,7 @@ def found(
 ) -> OrderSettlement:
     """The broker answered a question about an order, which was asked at `asked_at` of the database's
     clock."""
-    if answer.order is not None and _is_another(taken, answer.order):
+    if answer.order is not None and not _shows(taken, answer.order):
         answer = Found(Finding.NO_ANSWER, code=Code.UNKNOWN, detail="the answer is about another order")
     facts = Facts(
         finding=answer.finding,
@@ -227,31 +236,48 @@ def weather_of(answer: Found) -> Weather | None:
     return "ok"
 
 
-def _accepted(taken: TakenOrder, order: BrokerOrder, code: Code | None) -> OrderSettlement:
-    if _is_another(taken, order):
-        return maybe_sent(taken, Code.UNKNOWN, "the answer echoes another key")
+def _accepted(
+    taken: TakenOrder, order: BrokerOrder, code: Code | None, detail: str | None
+) -> OrderSettlement:
+    if not _shows(taken, order):
+        why = "the answer echoes another key" if order.client_id else "the answer names no order"
+        return maybe_sent(taken, Code.UNKNOWN, why if detail is None else f"{why}: {detail}")
     if not order.live:
         return _say(
             taken,
             "dead",
             fate="not_this",
             code=Code.BAD_REQUEST,
-            detail=_short(order.status),
+            detail=_short(order.status if detail is None else detail),
             result=result_of(order),
             weather="ok",
         )
-    return OrderSettlement(taken.id, taken.take, "sent", "unproved", code, None, None, result_of(order), "ok")
+    result = result_of(order)
+    return OrderSettlement(taken.id, taken.take, "sent", "unproved", code, _short(detail), None, result, "ok")
 
 
-def _duplicate(taken: TakenOrder, verdict: Verdict, declared: Declaration) -> OrderSettlement:
-    """The broker has an order with our client id. It shows it, or we look; only a broker that can show
-    nothing is taken at its word."""
-    if verdict.order is not None and verdict.order.client_id == taken.idempotency_key:
-        return _accepted(taken, verdict.order, Code.CONFLICT_PROCESSED)
-    if declared.sight is Sight.NONE:
-        shown = verdict.order or BrokerOrder(taken.idempotency_key, None, "duplicate")
-        return _accepted(taken, shown, Code.CONFLICT_PROCESSED)
+def _duplicate(taken: TakenOrder, verdict: Verdict, declared: Declaration, policy: Policy) -> OrderSettlement:
+    """The broker says that it has an order with our client id. It shows it, or we look. Where nothing can be
+    looked at, its word counts only about a request that was lost before: the first answer ever is no proof,
+    since brokers say the same status for "market closed"."""
+    shown = verdict.order
+    # An error that repeats our key shows no order: that needs the broker's own id.
+    if shown is not None and shown.client_id == taken.idempotency_key and shown.broker_order_id:
+        return _accepted(taken, shown, Code.CONFLICT_PROCESSED, verdict.detail)
+    if declared.sight is Sight.NONE and _repeats_what_was_lost(taken, declared, policy):
+        known = BrokerOrder(taken.idempotency_key, None, "duplicate")
+        return _accepted(taken, known, Code.CONFLICT_PROCESSED, verdict.detail)
     return _say(taken, "unknown", code=Code.CONFLICT_PROCESSED, detail=_short(verdict.detail), weather="ok")
+
+
+def _repeats_what_was_lost(taken: TakenOrder, declared: Declaration, policy: Policy) -> bool:
+    """Whether an earlier request is open, by another reason than this same answer, and the broker promises to
+    refuse its repeat."""
+    open_since = taken.open_since or taken.stamped_at
+    is_repeat = open_since < taken.stamped_at and taken.last_error != Code.CONFLICT_PROCESSED
+    return is_repeat and may_repeat(
+        declared, _seconds(taken.stamped_at - open_since), margin_seconds=policy.margin_seconds
+    )
 
 
 def _again(taken: TakenOrder, code: Code, detail: str, policy: Policy) -> OrderSettlement:
@@ -268,8 +294,11 @@ def _again(taken: TakenOrder, code: Code, detail: str, policy: Policy) -> OrderS
     )
 
 
-def _is_another(taken: TakenOrder, order: BrokerOrder) -> bool:
-    return order.client_id is not None and order.client_id != taken.idempotency_key
+def _shows(taken: TakenOrder, order: BrokerOrder) -> bool:
+    """Whether this is our order: it has our key, or an id of the broker's and no other key."""
+    if order.client_id:
+        return order.client_id == taken.idempotency_key
+    return bool(order.broker_order_id)
 
 
 def _seconds(age: timedelta) -> float:

@@ -13,7 +13,16 @@ from fencepost.orders import order
 from fencepost.orders.broker import BrokerAdapter, Code, Finding, Found, Sight
 from fencepost.orders.metrics import OrderMetrics
 from fencepost.orders.order import OrderSettlement, TakenOrder
-from fencepost.orders.outcome import Policy, answered, found, hold_back, maybe_sent, not_sent, outgoing
+from fencepost.orders.outcome import (
+    Policy,
+    answered,
+    found,
+    hold_back,
+    maybe_sent,
+    not_sent,
+    outgoing,
+    with_answer,
+)
 from fencepost.outbox.delivery import Database
 from fencepost.outbox.http import MaybeSent, NotSent
 
@@ -40,7 +49,7 @@ class Sender:
         except MaybeSent as error:
             return maybe_sent(message, Code.NETWORK_TIMEOUT, str(error))
         crash_point("orders.after_send")
-        verdict = self._adapter.classify(leaving, reply)
+        verdict = with_answer(self._adapter.classify(leaving, reply), reply)
         return answered(message, verdict, self._adapter.declaration, self._policy)
 
     def failed(self, message: TakenOrder, error: BaseException) -> OrderSettlement:

@@ -95,12 +95,7 @@ UNPLACED = replace(
         (
             Verdict(Meaning.DUPLICATE, order=NAMELESS),
             SILENT,
-            replace(KNOWN, result=result_of(NAMELESS)),
-        ),
-        (
-            Verdict(Meaning.DUPLICATE),
-            SILENT,
-            replace(KNOWN, result=result_of(BrokerOrder("key-1", None, "duplicate"))),
+            said("unknown", code=Code.CONFLICT_PROCESSED, weather="ok"),
         ),
         (
             Verdict(Meaning.REFUSED, detail="400: no"),
@@ -131,6 +126,13 @@ def test_an_answer_settles_the_order_so_and_not_otherwise(
     verdict: Verdict, declared: Declaration, expected: OrderSettlement
 ) -> None:
     assert answered(TAKEN, verdict, declared, POLICY) == expected
+
+
+def test_a_word_about_a_lost_request_is_believed_where_nothing_can_be_looked_at() -> None:
+    repeat = replace(TAKEN, open_since=NOW - SECOND, last_error="NETWORK_TIMEOUT")
+    known = replace(KNOWN, detail="409: known", result=result_of(BrokerOrder("key-1", None, "duplicate")))
+    verdict = Verdict(Meaning.DUPLICATE, order=NAMELESS, detail="409: known")
+    assert answered(repeat, verdict, SILENT, POLICY) == known
 
 
 @pytest.mark.parametrize("retries", range(5))
