@@ -168,8 +168,9 @@ def name_given(value: object) -> str | None:
     no names."""
     if isinstance(value, str):
         return value or None
-    is_number = isinstance(value, int | Decimal) and not isinstance(value, bool)
-    return str(value) if is_number and value > 0 else None
+    if isinstance(value, int | Decimal) and not isinstance(value, bool) and value > 0:
+        return str(value)
+    return None
 
 
 class BrokerAdapter(Protocol):

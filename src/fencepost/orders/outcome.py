@@ -21,16 +21,20 @@ from fencepost.orders.broker import (
     Verdict,
     kept_answer,
 )
-from fencepost.orders.order import Fate, OrderSettlement, Outcome, TakenOrder, Weather
+from fencepost.orders.order import Fate, OrderSettlement, Outcome, TakenOrder, Unauthorized, Weather
 from fencepost.orders.request import canonical_of_plain, digest_of_canonical, plain
 from fencepost.orders.resend import (
+    EXPIRED,
     MARGIN_SECONDS,
     Decision,
     Facts,
     Next,
     decide,
+    keep_asking,
     may_repeat,
     when_expired,
+    when_parked,
+    when_used_up,
 )
 from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.http import Reply
@@ -40,7 +44,6 @@ DETAIL_CHARACTERS_MAX = 1000
 DEPTH_MAX = 100
 TOO_DEEP = "(too deep to be kept)"
 ZEROS_MAX = 1000
-EXPIRED = "EXPIRED"
 RESULT_CHARACTERS_MAX = 16_000
 
 
@@ -51,6 +54,14 @@ class Policy:
     retry_max: int = 8
     backoff: Backoff = field(default_factory=Backoff)
     margin_seconds: float = MARGIN_SECONDS
+    ask_seconds: float = 60.0
+    """So long an order is asked about before it is parked."""
+    parked_seconds: float = 300.0
+    """So often a parked order is asked about."""
+    retry_after_max_seconds: float = 300.0
+    """No longer than this a broker's Retry-After holds anything up."""
+    unauthorized: Unauthorized = "dead"
+    """What becomes of the order that meets refused credentials; the broker is halted in any case."""
 
 
 def outgoing(taken: TakenOrder) -> OutgoingOrder:
@@ -103,26 +114,17 @@ def answered(taken: TakenOrder, verdict: Verdict, declared: Declaration, policy:
         case Meaning.DUPLICATE:
             return _duplicate(taken, verdict, declared, policy)
         case Meaning.REFUSED:
-            weather: Weather = "failed" if verdict.code is Code.UNAUTHORIZED else "ok"
-            return _say(
-                taken,
-                "dead",
-                fate="not_this",
-                code=verdict.code or Code.BAD_REQUEST,
-                detail=_short(verdict.detail),
-                weather=weather,
-            )
+            return _refused(taken, verdict, policy)
         case Meaning.STALE:
             return _again(taken, Code.NETWORK_TIMEOUT, verdict.detail or "too late", policy)
         case Meaning.LIMITED:
-            wait_seconds = verdict.retry_after_seconds
             return _say(
                 taken,
                 "queued",
                 fate="not_this",
                 code=Code.RATE_LIMITED,
                 detail=_short(verdict.detail),
-                delay_seconds=policy.backoff.seconds(1) if wait_seconds is None else wait_seconds,
+                delay_seconds=_bounded(verdict.retry_after_seconds, policy, policy.backoff.seconds(1)),
                 weather="limited",
             )
         case _:
@@ -147,6 +149,17 @@ def found(
     step = decide(declared, facts, margin_seconds=policy.margin_seconds)
     if taken.expires_at is not None and taken.expires_at <= asked_at:
         step = when_expired(step)
+    if taken.retry_count >= policy.retry_max:
+        step = when_used_up(step)
+    if taken.state == "parked":
+        return _carry_out(taken, answer, when_parked(step), policy)
+    step = keep_asking(
+        declared,
+        step,
+        _seconds(asked_at - (taken.unknown_since or taken.stamped_at)),
+        ask_seconds=policy.ask_seconds,
+        first_seconds=policy.backoff.base_seconds,
+    )
     return _carry_out(taken, answer, step, policy)
 
 
@@ -185,13 +198,20 @@ def _carry_out(taken: TakenOrder, answer: Found, step: Next, policy: Policy) -> 
         case Decision.RESEND | Decision.RESEND_PROVED:
             ended = _resend(taken, step, policy)
         case Decision.PARK:
-            ended = _say(taken, "parked", code=code, detail=step.why)
+            ended = _say(
+                taken,
+                "parked",
+                # One that was parked before keeps why: each question would change it.
+                code=(taken.last_error or code) if taken.state == "parked" else code,
+                detail=_short(_why(step, answer)),
+                delay_seconds=policy.backoff.spread(policy.parked_seconds),
+            )
         case _:
             ended = _say(
                 taken,
                 "unknown",
                 code=code,
-                detail=_short(answer.detail or step.why),
+                detail=_short(_why(step, answer)),
                 delay_seconds=_wait_seconds(taken, answer, step, policy),
             )
     return replace(ended, weather=weather_of(answer))
@@ -201,20 +221,24 @@ def _say(taken: TakenOrder, outcome: Outcome, **how: Any) -> OrderSettlement:
     return OrderSettlement(taken.id, taken.take, outcome, **how)
 
 
+def _why(step: Next, answer: Found) -> str:
+    """The reason with the answer. A broker that did not answer has said enough by how it did not."""
+    if answer.detail is None or answer.finding is Finding.NO_ANSWER:
+        return answer.detail or step.why
+    return f"{step.why} ({answer.detail})"
+
+
 def _dead(taken: TakenOrder, answer: Found, step: Next) -> OrderSettlement:
     if answer.order is None:
-        return _say(taken, "dead", fate="none", code=EXPIRED, detail=step.why)
+        code = step.code or taken.last_error
+        return _say(taken, "dead", fate="none", code=code, detail=_short(_why(step, answer)))
     result = result_of(answer.order)
     return _say(taken, "dead", fate="none", code=Code.BAD_REQUEST, detail=step.why, result=result)
 
 
 def _resend(taken: TakenOrder, step: Next, policy: Policy) -> OrderSettlement:
-    """Again, until the retries are used up: then it is dead if none arrived, and otherwise a person looks."""
-    is_proved = step.decision is Decision.RESEND_PROVED
-    fate: Fate = "none" if is_proved else "unproved"
-    if taken.retry_count >= policy.retry_max:
-        outcome: Outcome = "dead" if is_proved else "parked"
-        return _say(taken, outcome, fate=fate, code=taken.last_error, detail="the retries are used up")
+    """Again, after a wait."""
+    fate: Fate = "none" if step.decision is Decision.RESEND_PROVED else "unproved"
     wait_seconds = policy.backoff.seconds(taken.retry_count + 1)
     return _say(
         taken, "failed", fate=fate, code=taken.last_error, detail=step.why, delay_seconds=wait_seconds
@@ -222,18 +246,36 @@ def _resend(taken: TakenOrder, step: Next, policy: Policy) -> OrderSettlement:
 
 
 def _wait_seconds(taken: TakenOrder, answer: Found, step: Next, policy: Policy) -> float:
-    if answer.retry_after_seconds is not None:
-        return answer.retry_after_seconds
-    return policy.backoff.seconds(taken.asks) if step.wait_seconds is None else step.wait_seconds
+    own_seconds = policy.backoff.seconds(taken.asks) if step.wait_seconds is None else step.wait_seconds
+    return _bounded(answer.retry_after_seconds, policy, own_seconds)
+
+
+def _bounded(told_seconds: float | None, policy: Policy, own_seconds: float) -> float:
+    """As long as the broker says, up to the bound; without a word of its own, as long as we say."""
+    return own_seconds if told_seconds is None else min(told_seconds, policy.retry_after_max_seconds)
 
 
 def weather_of(answer: Found) -> Weather | None:
     """What the answer to a question says about the broker itself."""
     if answer.finding is Finding.LIMITED:
-        return "limited"
+        return "ask_limited"
     if answer.finding is Finding.NO_ANSWER:
         return "failed" if answer.code is not None else None
     return "ok"
+
+
+def _refused(taken: TakenOrder, verdict: Verdict, policy: Policy) -> OrderSettlement:
+    """This request placed nothing. Refused credentials are no fault of the order: it ends, or waits, and the
+    database halts the broker with it, so that no other meets them."""
+    is_unauthorized = verdict.code is Code.UNAUTHORIZED
+    return _say(
+        taken,
+        "queued" if is_unauthorized and policy.unauthorized == "hold" else "dead",
+        fate="not_this",
+        code=verdict.code or Code.BAD_REQUEST,
+        detail=_short(verdict.detail),
+        weather="unauthorized" if is_unauthorized else "ok",
+    )
 
 
 def _accepted(

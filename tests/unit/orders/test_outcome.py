@@ -29,7 +29,7 @@ from fencepost.outbox.http import Reply
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 CONFIG = HttpBrokerConfig(base_url="http://broker", promise=Promise.NOTHING, request_valid_seconds=10)
-POLICY = Policy(backoff=Backoff(jitter=0))
+POLICY = Policy(backoff=Backoff(jitter=0), ask_seconds=0)
 ORDER = {"broker_order_id": "b-1", "status": "accepted", "idempotency_key": "key-1"}
 
 

@@ -21,13 +21,16 @@ create or replace view fencepost.outbox_audit as
   from fencepost.orders_audit a;
 
 create or replace view fencepost.orders_brokers as
-  select b.broker, b.rate, b.rate_max, b.tokens, b.paused_until, b.failures, b.failures_max, b.opened_until,
+  select b.broker, b.rate, b.rate_max, b.tokens,
+         case when b.paused_until > fencepost.clock() then b.paused_until end as paused_until, b.failures, b.failures_max, b.opened_until,
          case when b.opened_until is null then 'closed' when b.opened_until > fencepost.clock() then 'open' else 'half_open' end
            as breaker,
          b.halted_at, b.halted_by, b.halted_reason,
          coalesce((select jsonb_agg(jsonb_build_object('account', h.account, 'by', h.halted_by, 'reason', h.reason, 'at', h.halted_at)
                                     order by h.account) from fencepost.orders_halt h where h.broker = b.broker), '[]')
-           as halted_accounts
+           as halted_accounts,
+         case when b.ask_paused_until > fencepost.clock() then b.ask_paused_until end as ask_paused_until,
+         b.halted_code, b.can_ask, b.answered_at
   from fencepost.orders_broker b;
 
 -- One order by its id or by its key, with what the broker said. Served by the primary and the unique key, and by
