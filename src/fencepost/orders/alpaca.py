@@ -29,7 +29,7 @@ from fencepost.orders.broker import (
     key_echoed,
     name_given,
 )
-from fencepost.orders.http_rules import by_status, moment, read_finding, verdict
+from fencepost.orders.http_rules import by_status, moment, read_finding, variables, verdict
 from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Reply, Request
 
 PAPER_URL = "https://paper-api.alpaca.markets"
@@ -67,12 +67,14 @@ class AlpacaBroker:
         *,
         base_url: str = PAPER_URL,
         request_valid_seconds: float | None = None,
+        credentials: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> AlpacaBroker:
         """Credentials from APCA_API_KEY_ID and APCA_API_SECRET_KEY, the names that Alpaca's own clients
-        use."""
+        use, unless `credentials` names others: `{key_id: …, secret_key: …}`."""
         environ = os.environ if environ is None else environ
-        names = ("APCA_API_KEY_ID", "APCA_API_SECRET_KEY")
+        usual = {"key_id": "APCA_API_KEY_ID", "secret_key": "APCA_API_SECRET_KEY"}
+        names = variables(usual, credentials)
         missing = [name for name in names if not environ.get(name)]
         if missing:
             raise SettingsError(f"Alpaca needs {' and '.join(missing)} in the environment.")

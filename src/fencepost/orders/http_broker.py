@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from datetime import timedelta
 from urllib.parse import quote
 
-from fencepost.kernel.call import document
 from fencepost.orders.broker import Code, Declaration, Finding, Found, OutgoingOrder, Verdict
 from fencepost.orders.http_rules import (
     HttpBrokerConfig,
     body_of,
     classified,
+    json_text,
     order_of,
     read_finding,
     with_secrets,
@@ -32,7 +32,8 @@ class HttpBroker:
         self._config = config
         self._declaration = config.declaration
         self._base_url = config.base_url.rstrip("/")
-        self._headers = {"Content-Type": "application/json", **with_secrets(config.headers, environ)}
+        secrets = with_secrets(config.headers, environ, config.credentials)
+        self._headers = {"Content-Type": "application/json", **secrets}
         self._client = client or HttpClient(
             connect_seconds=config.connect_seconds, reply_seconds=config.reply_seconds
         )
@@ -58,7 +59,7 @@ class HttpBroker:
             "POST",
             self._url(self._config.send_path, order),
             headers,
-            document("order", body_of(self._config, order.document)).encode(),
+            json_text(body_of(self._config, order.document)).encode(),
         )
 
     def classify(self, order: OutgoingOrder, reply: Reply) -> Verdict:

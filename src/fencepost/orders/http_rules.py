@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Annotated, Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -70,7 +72,16 @@ class HttpBrokerConfig(BaseModel):
     key_header: str | None = "Idempotency-Key"
     deadline_header: str | None = None
     body: Mapping[str, str] | None = None
-    """Their name to ours; without it the order's document is sent as it is."""
+    """Their name to ours; without it the order's document is sent as it is. A dot in their name goes one
+    level down, and a number there is a place in a list."""
+    numbers: frozenset[Literal["qty", "limit_price"]] = frozenset()
+    """Our amounts that are sent as numbers. They stay exact; without this they are text."""
+    constants: Mapping[str, Any] = Field(default_factory=dict[str, Any])
+    """Their name to a value that every order has."""
+    credentials: Mapping[str, Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]] = Field(
+        default_factory=dict[str, str]
+    )
+    """A name in `${…}` of this broker to the variable that holds it."""
     values: Mapping[str, Mapping[str, str]] = Field(default_factory=dict[str, Mapping[str, str]])
     """For one of our fields, their words for our values."""
     fields: Fields = Fields()
@@ -101,6 +112,15 @@ class HttpBrokerConfig(BaseModel):
             detail = error.errors(include_input=False, include_url=False)[0]
             where = ".".join(str(part) for part in detail["loc"])
             raise SettingsError(f"The broker's {where or 'description'} is wrong: {detail['msg']}.") from None
+
+    @model_validator(mode="after")
+    def _body_has_one_shape(self) -> Self:
+        names = [*(self.body or {}), *self.constants]
+        if len(set(names)) < len(names):
+            raise ValueError("body and constants have a name in common")
+        # Tried out here: an order that cannot be written down would be found when it is sent.
+        nested(dict.fromkeys(names, ""))
+        return self
 
     @field_validator("rejected_statuses", "open_statuses", "final_statuses", "error_statuses")
     @classmethod
@@ -136,25 +156,87 @@ class HttpBrokerConfig(BaseModel):
         return Declaration(self.promise, sight, self.window_seconds, self.request_valid_seconds)
 
 
-def with_secrets(headers: Mapping[str, str], environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The headers with their variables filled in; a missing one is said by name."""
+def with_secrets(
+    headers: Mapping[str, str],
+    environ: Mapping[str, str] | None = None,
+    credentials: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """The headers with their variables filled in; a missing one is said by name. `credentials` says which
+    variable a name stands for, so that two brokers can share a description and not a login."""
     environ = os.environ if environ is None else environ
 
     def read(match: re.Match[str]) -> str:
-        value = environ.get(match["name"])
+        variable = (credentials or {}).get(match["name"], match["name"])
+        value = environ.get(variable)
         if not value:
-            raise SettingsError(f"{match['name']} is not set, and a header of a broker needs it.")
+            raise SettingsError(f"{variable} is not set, and a header of a broker needs it.")
         return value
 
     return {name: _VARIABLE.sub(read, value) for name, value in headers.items()}
 
 
+def variables(usual: Mapping[str, str], credentials: Mapping[str, str] | None) -> tuple[str, ...]:
+    """The variables that hold an adapter's credentials: the usual ones, or those that a broker names."""
+    named = {**usual, **(credentials or {})}
+    if len(named) > len(usual):
+        raise SettingsError(f"credentials may have {', '.join(usual)}.")
+    return tuple(named.values())
+
+
 def body_of(config: HttpBrokerConfig, document: Mapping[str, Json]) -> dict[str, Json]:
-    """The order in the broker's words."""
+    """The order in the broker's words. Amounts that are numbers are decimals: `json_text` writes them out."""
+    names = {name: name for name in document} if config.body is None else config.body
+    said = {theirs: _said(config, ours, document.get(ours)) for theirs, ours in names.items()}
+    present = {name: value for name, value in said.items() if value is not None}
     if config.body is None:
-        return dict(document)
-    said = {theirs: _said(config, ours, document.get(ours)) for theirs, ours in config.body.items()}
-    return {name: value for name, value in said.items() if value is not None}
+        # Its own names hold no path, whatever is in them.
+        return {**present, **nested(config.constants)}
+    return nested({**present, **config.constants})
+
+
+def nested(flat: Mapping[str, Json]) -> dict[str, Json]:
+    """One document of values by dotted names: `legs.0.symbol` is a list with an object in it. Raises
+    ValueError when a name is both a value and what holds others."""
+    tree: dict[str, Any] = {}
+    for name, value in flat.items():
+        *parents, last = name.split(".")
+        place = tree
+        for parent in parents:
+            place = place.setdefault(parent, _Branch())
+            if not isinstance(place, _Branch):
+                raise ValueError(f"{name} lies below a name that has a value of its own")  # noqa: TRY004
+        if last in place:
+            raise ValueError(f"{name} has a value of its own, and others below it")
+        place[last] = value
+    return {name: _grown(value) for name, value in tree.items()}
+
+
+class _Branch(dict[str, Any]):
+    """What a dotted name goes through, and no value that somebody gave."""
+
+
+def _grown(value: Any) -> Json:
+    """An object, or a list when all its names are numbers; what an order does not have leaves no gap."""
+    if not isinstance(value, _Branch):
+        return value
+    grown = {key: _grown(inner) for key, inner in value.items()}
+    if not all(key.isdecimal() for key in grown):
+        return grown
+    return [grown[key] for key in sorted(grown, key=int)]
+
+
+def json_text(value: Json) -> str:
+    """JSON in which a decimal is the number that it is, digit by digit."""
+    match value:
+        case Decimal():
+            return format(value, "f")
+        case dict():
+            fields = cast("dict[str, Json]", value).items()
+            return "{" + ", ".join(f"{json.dumps(name)}: {json_text(one)}" for name, one in fields) + "}"
+        case list():
+            return "[" + ", ".join(json_text(one) for one in cast("Sequence[Json]", value)) + "]"
+        case _:
+            return json.dumps(value, allow_nan=False)
 
 
 def order_of(config: HttpBrokerConfig, answer: Json) -> BrokerOrder | None:
@@ -280,6 +362,8 @@ def _microseconds(value: str) -> str:
 
 
 def _said(config: HttpBrokerConfig, ours: str, value: Json) -> Json:
+    if ours in config.numbers and value is not None:
+        return Decimal(str(value))
     words = config.values.get(ours)
     return words.get(str(value), value) if words else value
 

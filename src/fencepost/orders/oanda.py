@@ -32,7 +32,7 @@ from fencepost.orders.broker import (
     key_echoed,
     name_given,
 )
-from fencepost.orders.http_rules import by_status, moment, read_finding, verdict
+from fencepost.orders.http_rules import by_status, moment, read_finding, variables, verdict
 from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Reply, Request
 
 PRACTICE_URL = "https://api-fxpractice.oanda.com"
@@ -75,12 +75,14 @@ class OandaBroker:
         *,
         base_url: str = PRACTICE_URL,
         request_valid_seconds: float | None = None,
+        credentials: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> OandaBroker:
-        """The token comes from OANDA_API_TOKEN."""
-        token = (os.environ if environ is None else environ).get("OANDA_API_TOKEN")
+        """The token comes from OANDA_API_TOKEN, unless `credentials` names another: `{token: …}`."""
+        (name,) = variables({"token": "OANDA_API_TOKEN"}, credentials)
+        token = (os.environ if environ is None else environ).get(name)
         if not token:
-            raise SettingsError("OANDA needs OANDA_API_TOKEN in the environment.")
+            raise SettingsError(f"OANDA needs {name} in the environment.")
         return cls(token, base_url=base_url, request_valid_seconds=request_valid_seconds)
 
     @property
