@@ -169,7 +169,7 @@ SAY_SENT = Call(
     "resolve as sent",
     "select fencepost.orders_resolve(1, 'unknown', 'sent', 'anna', 'seen at the broker')",
     "done",
-    {"done": "k sent"},
+    {"done": "k sent, followed 0"},
 )
 SAY_QUEUED = Call(
     "resolve as queued",
@@ -181,7 +181,7 @@ UNPARK_SENT = Call(
     "resolve as sent",
     "select fencepost.orders_resolve(1, 'parked', 'sent', 'anna', 'seen at the broker')",
     "done",
-    {"done": "k sent"},
+    {"done": "k sent, followed 0"},
 )
 UNPARK_QUEUED = Call(
     "resolve as queued",
@@ -238,10 +238,81 @@ HEAR_PART = Call(
     {"changed": "k sent, part, followed 1"},
 )
 
+ASK_PARKED = Call(
+    "ask about what is parked",
+    "select take from fencepost.orders_take_unknown('b', 'q', '1 hour', 10, true)",
+    "3",
+    {"3": "k parked open by q"},
+)
 # Two orders of different keys, both under way; named in opposite orders by two settlements.
 TWO_TAKEN = (
     DECLARE,
     """select fencepost.orders_accept('k1', '{}', 'sha256:' || repeat('0', 64), 'b', 'a', 's', 'x')""",
     """select fencepost.orders_accept('k2', '{}', 'sha256:' || repeat('0', 64), 'b', 'a', 's', 'y')""",
     TAKE_BY_W,
+)
+
+CREDENTIALS_STATE = """
+select (select count(*) from fencepost.outbox_orders where status = 'dead') || ' dead, '
+  || (select count(*) from fencepost.outbox_orders where status = 'queued') || ' queued, '
+  || coalesce((select b.halted_code from fencepost.orders_broker b), 'open')
+"""
+CREDENTIALS = Given(TWO_TAKEN, "0 dead, 0 queued, open", CREDENTIALS_STATE)
+_LEFT = {"dead": "1 dead, 0 queued, UNAUTHORIZED", "queued": "1 dead, 1 queued, UNAUTHORIZED"}
+REFUSE_FIRST = Call(
+    "refuse the first",
+    """select coalesce(refusal, state)
+       from fencepost.orders_settle('b', 'w', array[1], array[1], array['dead'], array['not_this'],
+         array['UNAUTHORIZED'], array['401'], array[null::interval], array[null::jsonb],
+         array['unauthorized'])""",
+    "dead",
+    _LEFT,
+)
+REFUSE_SECOND = Call(
+    "refuse the second",
+    """select coalesce(refusal, state)
+       from fencepost.orders_settle('b', 'w', array[2], array[1], array['dead'], array['not_this'],
+         array['UNAUTHORIZED'], array['401'], array[null::interval], array[null::jsonb],
+         array['unauthorized'])""",
+    "dead",
+    _LEFT,
+)
+PAUSED = Given(
+    (
+        *QUEUED.statements,
+        TAKE_BY_W,
+        """select fencepost.orders_settle('b', 'w', array[1], array[1], array['queued'], array['not_this'],
+             array['RATE_LIMITED'], array[null], array['1 hour'::interval], array[null::jsonb],
+             array['limited'])""",
+    ),
+    "k queued",
+    STATE,
+)
+RESUME = Call("resume", "select fencepost.orders_resume('b', null, 'anna', 'go on')", "done")
+TAKE_PAUSED = Call(
+    "take what was limited",
+    "select take from fencepost.orders_take('b', 'v', '1 hour', 10)",
+    "nothing",
+    {"2": "k sending open by v"},
+)
+PROBE = Call("try it", "select idempotency_key from fencepost.orders_probe_take('b')", "k1")
+HALTED_BY_ANSWER = Given(
+    (
+        "select fencepost.orders_broker_declare('b', 1000000, 1000000, 1000, '10 seconds', null, null, true)",
+        """select fencepost.orders_accept('k1', '{}', 'sha256:' || repeat('0', 64), 'b', 'a', 's', 'x')""",
+        """select fencepost.orders_accept('k2', '{}', 'sha256:' || repeat('0', 64), 'b', 'a', 's', 'y')""",
+        "select fencepost.orders_take('b', 'w', '1 hour', 1)",
+        """select fencepost.orders_settle('b', 'w', array[1], array[1], array['queued'], array['not_this'],
+             array['UNAUTHORIZED'], array['401'], array[null::interval], array[null::jsonb],
+             array['unauthorized'])""",
+        "select isolation.at(20)",
+    ),
+    "0 dead, 2 queued, UNAUTHORIZED",
+    CREDENTIALS_STATE,
+)
+RESUME_ANSWERED = Call(
+    "resume",
+    "select fencepost.orders_resume('b', null, 'anna', 'a new key')",
+    "done",
+    {"done": "0 dead, 2 queued, open"},
 )

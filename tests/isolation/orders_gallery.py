@@ -61,6 +61,27 @@ ORDERS = (
         (Edit("orders_expire_takes", "'unknown', p_limit", "'queued', p_limit"),),
     ),
     PlantedBug(
+        "refused credentials end every order that meets them",
+        "orders: two refused credentials",
+        (Edit("_orders_halt_unauthorized", " and b.halted_code is null", ""),),
+    ),
+    PlantedBug(
+        "a question about what is parked leaves the take as it was",
+        "orders: a question about what is parked meets a person",
+        (Edit("orders_take_unknown", "for update skip locked", ""),),
+    ),
+    PlantedBug(
+        "two may try one broker",
+        "orders: two tries of a broker",
+        (
+            Edit(
+                "orders_probe_take",
+                "where b.broker = p_broker and fencepost._orders_probe_is_due(b, v_now);\n  if found",
+                "where b.broker = p_broker;\n  if found",
+            ),
+        ),
+    ),
+    PlantedBug(
         "two may send one dead order again",
         "orders: two resend what is dead",
         (Edit("orders_resend", "where r.id = p_id for update", "where r.id = p_id"),),

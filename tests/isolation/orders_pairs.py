@@ -4,6 +4,7 @@ waits, and is told what the other has made of the order."""
 from tests.isolation.orders_calls import (
     ACCEPT,
     ACCEPT_OTHER,
+    ASK_PARKED,
     ASK_Q,
     ASK_R,
     ASKED,
@@ -11,6 +12,7 @@ from tests.isolation.orders_calls import (
     ASKED_FOR_FILLS_LONG_AGO,
     ASKED_LONG_AGO,
     CANCEL,
+    CREDENTIALS,
     DEAD,
     DEAD_LONG_AGO,
     DOUBT,
@@ -24,22 +26,30 @@ from tests.isolation.orders_calls import (
     HALT,
     HALT_ACCOUNT,
     HALTED,
+    HALTED_BY_ANSWER,
     HEAR,
     HEAR_PART,
     NOTHING,
     PARKED,
+    PAUSED,
+    PROBE,
     PRUNE,
     QUEUED,
     RECOVER,
+    REFUSE_FIRST,
+    REFUSE_SECOND,
     RENEW,
     RESEND_DEAD,
     RESEND_PARKED,
+    RESUME,
     RESUME_ACCOUNT,
+    RESUME_ANSWERED,
     SAY_QUEUED,
     SAY_SENT,
     SETTLE,
     SILENT,
     TAKE_AND_LOOK,
+    TAKE_PAUSED,
     TAKE_V,
     TAKE_W,
     TAKEN,
@@ -57,6 +67,9 @@ FINISHED = Second("refused: already_finished")
 IN_FLIGHT = Second("refused: in_flight")
 MISMATCH = Second("refused: mismatch")
 NONE_LEFT = Second("0")
+# It waits for the broker's row first.
+SKIPPED_LATER = Second("nothing")
+TAKEN_AFTER = Second("2")
 
 _ACCEPTED = (
     Pair(
@@ -202,6 +215,45 @@ _UNKNOWN = (
     ),
     Pair("two persons decide", ASKED, SAY_SENT, SAY_QUEUED, MISMATCH, FINISHED),
 )
+_PARKED = (
+    Pair("two questions about what is parked", PARKED, ASK_PARKED, ASK_PARKED, SKIPPED_LATER, SKIPPED_LATER),
+    Pair(
+        "a question about what is parked meets a person",
+        PARKED,
+        ASK_PARKED,
+        UNPARK_SENT,
+        SKIPPED,
+        Second("done"),
+    ),
+    Pair(
+        "a question about what is parked meets a resend",
+        PARKED,
+        ASK_PARKED,
+        RESEND_PARKED,
+        SKIPPED,
+        Second("resent"),
+    ),
+)
+_BROKERS = (
+    Pair(
+        "two refused credentials",
+        CREDENTIALS,
+        REFUSE_FIRST,
+        REFUSE_SECOND,
+        Second("queued"),
+        Second("queued"),
+    ),
+    Pair("a take meets the end of a pause", PAUSED, TAKE_PAUSED, RESUME, TAKEN_AFTER, Second("done")),
+    Pair("two tries of a broker", HALTED_BY_ANSWER, PROBE, PROBE, Second("nothing"), Second("nothing")),
+    Pair(
+        "a try meets the person who resumes",
+        HALTED_BY_ANSWER,
+        PROBE,
+        RESUME_ANSWERED,
+        Second("nothing"),
+        Second("done"),
+    ),
+)
 _ENDED = (
     Pair("two persons decide about what is parked", PARKED, UNPARK_SENT, UNPARK_QUEUED, MISMATCH, FINISHED),
     Pair("a decision meets a resend", PARKED, UNPARK_SENT, RESEND_PARKED, FINISHED, MISMATCH),
@@ -252,7 +304,7 @@ _FOLLOWED = (
         Second("none", while_open="k"),
     ),
 )
-PAIRS = (*_ACCEPTED, *_QUEUED, *_TAKEN, *_UNKNOWN, *_ENDED, *_FOLLOWED)
+PAIRS = (*_ACCEPTED, *_QUEUED, *_TAKEN, *_UNKNOWN, *_PARKED, *_BROKERS, *_ENDED, *_FOLLOWED)
 
 SETTLE_UP = """
 select string_agg(id || ' ' || coalesce(refusal, state), ', ' order by id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal, cast
 
 import typer
@@ -202,12 +204,15 @@ def halt(
     actor: ActorOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """The kill switch: from now on nothing is sent. What is being sent cannot be called back."""
+    """The kill switch: from now on nothing is sent. What is being sent cannot be called back.
+
+    Ends with 4 when there is no such broker, or no order for such an account.
+    """
     from fencepost.cli import job_desk  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost.orders import desk  # noqa: PLC0415
 
-    with job_desk.acting() as connection:
+    with job_desk.acting() as connection, _not_found():
         run(connection, desk.halt(broker, account, job_desk.somebody(actor), reason))
     _tell_switch(broker, account, is_halted=True, json_output=json_output)
 
@@ -220,14 +225,32 @@ def resume(
     actor: ActorOption = None,
     json_output: JsonOption = False,
 ) -> None:
-    """The kill switch, off: what waited is sent, except what has expired."""
+    """The kill switch, off: what waited is sent, except what has expired.
+
+    It lifts a pause that the broker asked for (Retry-After) and closes the breaker too. Ends with 4 when
+    there is no such broker, or no order for such an account.
+    """
     from fencepost.cli import job_desk  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost.orders import desk  # noqa: PLC0415
 
-    with job_desk.acting() as connection:
+    with job_desk.acting() as connection, _not_found():
         run(connection, desk.resume(broker, account, job_desk.somebody(actor), reason))
     _tell_switch(broker, account, is_halted=False, json_output=json_output)
+
+
+@contextmanager
+def _not_found() -> Generator[None]:
+    """Says which names there are, and ends with 4."""
+    from fencepost.errors import NotFound  # noqa: PLC0415 - As above.
+
+    try:
+        yield
+    except NotFound as error:
+        known = ", ".join(error.seen.get("known", ())) or "none"
+        raise Complaint(
+            f"Unknown {error.noun} '{error.subject}'. Known: {known}.", ExitCode.NOT_FOUND
+        ) from error
 
 
 def _tell(facts: dict[str, Any], line: str, *, json_output: bool) -> None:
@@ -261,8 +284,9 @@ def _line(row: dict[str, Any]) -> str:
 
 _SHOWN = (
     *("id", "status", "last_error", "idempotency_key", "broker", "account", "broker_order_id", "trace_id"),
-    *("created_at", "updated_at", "expires_at", "retry_count", "requests", "asks", "open_since"),
-    *("resend_of", "resent_as", "request_json", "result"),
+    *("created_at", "updated_at", "expires_at", "next_attempt_at", "retry_count", "requests", "asks"),
+    "open_since",
+    *("resend_of", "resent_as", "last_answer", "request_json", "result"),
 )
 
 
@@ -281,5 +305,20 @@ def _broker_line(row: dict[str, Any]) -> str:
     accounts = "".join(f"  {one['account']} halted: {one['reason']}" for one in row["halted_accounts"])
     return (
         f"{row['broker']}  {row['rate']:g} of {row['rate_max']:g}/s  breaker {row['breaker']}"
-        f" ({row['failures']} of {row['failures_max']} failures){halted}{accounts}"
+        f" ({row['failures']} of {row['failures_max']} failures)"
+        f"{_pauses(row)}{halted}{_probed(row)}{accounts}"
     )
+
+
+def _pauses(row: dict[str, Any]) -> str:
+    sending = f"  sending paused until {row['paused_until']} (Retry-After)" if row["paused_until"] else ""
+    asking = row["ask_paused_until"]
+    return sending + (f"  questions paused until {asking} (Retry-After)" if asking else "")
+
+
+def _probed(row: dict[str, Any]) -> str:
+    """Whether a broker that an answer halted answers questions by now."""
+    if not row["halted_code"] or not row["can_ask"]:
+        return ""
+    since = row["answered_at"]
+    return f"  answers questions since {since}: resume it" if since else "  has not answered a question since"

@@ -26,9 +26,10 @@ from fencepost.orders.broker import (
     Promise,
     Sight,
     Verdict,
+    key_echoed,
+    name_given,
 )
-from fencepost.orders.http_rules import by_status, moment, text, verdict
-from fencepost.outbox.backoff import retry_after_seconds
+from fencepost.orders.http_rules import by_status, moment, read_finding, variables, verdict
 from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Reply, Request
 
 PAPER_URL = "https://paper-api.alpaca.markets"
@@ -66,12 +67,14 @@ class AlpacaBroker:
         *,
         base_url: str = PAPER_URL,
         request_valid_seconds: float | None = None,
+        credentials: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> AlpacaBroker:
         """Credentials from APCA_API_KEY_ID and APCA_API_SECRET_KEY, the names that Alpaca's own clients
-        use."""
+        use, unless `credentials` names others: `{key_id: …, secret_key: …}`."""
         environ = os.environ if environ is None else environ
-        names = ("APCA_API_KEY_ID", "APCA_API_SECRET_KEY")
+        usual = {"key_id": "APCA_API_KEY_ID", "secret_key": "APCA_API_SECRET_KEY"}
+        names = variables(usual, credentials)
         missing = [name for name in names if not environ.get(name)]
         if missing:
             raise SettingsError(f"Alpaca needs {' and '.join(missing)} in the environment.")
@@ -132,31 +135,24 @@ def read_order(answer: Json) -> BrokerOrder | None:
     if not isinstance(answer, dict):
         return None
     fields = cast("dict[str, Any]", answer)
-    if "id" not in fields or "status" not in fields:
+    client_id, order_id = key_echoed(fields.get("client_order_id")), name_given(fields.get("id"))
+    status = fields.get("status")
+    if not isinstance(status, str) or (client_id is None and order_id is None):
+        return None
+    word = status.casefold()
+    # Its own errors have a code and a message; a gateway's have this.
+    if word == "error":
         return None
     return BrokerOrder(
-        client_id=text(fields.get("client_order_id")),
-        broker_order_id=str(fields["id"]),
-        status=str(fields["status"]),
-        live=fields["status"] != "rejected",
-        is_open=str(fields["status"]) not in _FINAL_STATUSES,
+        client_id=client_id,
+        broker_order_id=order_id,
+        status=status,
+        live=word != "rejected",
+        is_open=word not in _FINAL_STATUSES,
         accepted_at=moment(fields.get("submitted_at")),
         fills=_fills(fields),
         body=fields,
     )
-
-
-def read_finding(reply: Reply, order: BrokerOrder | None) -> Found:
-    """Found, not there, or no answer. Only the broker's own JSON is taken for a word about absence."""
-    if reply.status == 200 and order is not None:
-        return Found(Finding.FOUND, order)
-    if reply.status == 404 and isinstance(reply.json(), dict):
-        return Found(Finding.ABSENT)
-    if reply.status == 429:
-        wait_seconds = retry_after_seconds(reply.headers.get("retry-after")) or 1.0
-        return Found(Finding.LIMITED, code=Code.RATE_LIMITED, retry_after_seconds=wait_seconds)
-    code = Code.BROKER_5XX if reply.status >= 500 else Code.UNKNOWN
-    return Found(Finding.NO_ANSWER, code=code, detail=f"{reply.status}: {reply.excerpt()}")
 
 
 def _fills(fields: Mapping[str, Any]) -> Sequence[Json]:

@@ -53,7 +53,10 @@ def make_router(orders: Orders) -> APIRouter:
 
 
 def _add_placing(router: APIRouter, orders: Orders) -> None:
-    body = {"required": True, "content": {"application/json": {"schema": OrderRequest.model_json_schema()}}}
+    schema = OrderRequest.model_json_schema()
+    if orders.default_broker is not None:
+        schema["required"] = [name for name in schema["required"] if name != "broker"]
+    body = {"required": True, "content": {"application/json": {"schema": schema}}}
 
     @router.post("", status_code=202, openapi_extra={"requestBody": body})
     async def place(
@@ -63,7 +66,7 @@ def _add_placing(router: APIRouter, orders: Orders) -> None:
     ) -> dict[str, Any]:
         """Accept an order. 202 when it is new, 200 when the same was accepted before."""
         # Read by us: a number must become a decimal and never a float on its way.
-        order = OrderRequest.parse(await request.body())
+        order = OrderRequest.parse(await request.body(), default_broker=orders.default_broker)
         if key != order.idempotency_key:
             raise InvalidInput(
                 "The header Idempotency-Key and the body's idempotency_key must be there and agree.",
@@ -90,8 +93,14 @@ def _add_reading(router: APIRouter, orders: Orders) -> None:
         found = await orders.listed(status=status, broker=broker, account=account, before=before, limit=limit)
         return {"orders": found, "next": found[-1]["id"] if len(found) == limit else None}
 
-    @router.get("/by-key/{key}")
-    async def get_by_key(key: str) -> dict[str, Any]:
+    @router.get("/by-key")
+    async def get_by_key(key: Annotated[str, Query(min_length=1, max_length=128)]) -> dict[str, Any]:
+        """One order by its key, whatever is in it."""
+        return await orders.get(key=key)
+
+    @router.get("/by-key/{key:path}")
+    async def get_by_key_in_path(key: str) -> dict[str, Any]:
+        """One order by its key, which may hold slashes."""
         return await orders.get(key=key)
 
     @router.get("/{order_id}")

@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from enum import StrEnum
 from typing import Protocol
 
 from fencepost.kernel.call import Json
 from fencepost.outbox.http import Reply
+
+ANSWER_CHARACTERS_MAX = 900
+"""How much of an answer's body is kept."""
 
 
 class Code(StrEnum):
@@ -145,6 +149,28 @@ class OutgoingOrder:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     broker_order_id: str | None = None
     """The broker's own name for it, once that is known."""
+
+
+def kept_answer(reply: Reply) -> str:
+    """An answer as it is kept for people: its status and its body, redacted and bounded."""
+    body = reply.excerpt(ANSWER_CHARACTERS_MAX)
+    cut = f" … ({len(reply.body)} bytes in all)" if len(body) == ANSWER_CHARACTERS_MAX else ""
+    return f"{reply.status}: {body}{cut}"
+
+
+def key_echoed(value: object) -> str | None:
+    """The client id that an answer shows, by whatever kind of value: what is no text is another order's."""
+    return None if value is None or value == "" else str(value)
+
+
+def name_given(value: object) -> str | None:
+    """A name that a broker gave to a thing: a text, or a number above 0. An error's `null`, `""` and `0` are
+    no names."""
+    if isinstance(value, str):
+        return value or None
+    if isinstance(value, int | Decimal) and not isinstance(value, bool) and value > 0:
+        return str(value)
+    return None
 
 
 class BrokerAdapter(Protocol):

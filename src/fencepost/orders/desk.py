@@ -38,11 +38,11 @@ class Strength:
     rate_rise_per_second: float | None = None
 
 
-def declare_broker(broker: str, strength: Strength) -> Call[None]:
-    """Say what a broker can bear; what was learned since stays."""
+def declare_broker(broker: str, strength: Strength, *, can_ask: bool | None = None) -> Call[None]:
+    """Say what a broker can bear, and whether it can be asked; what was learned since stays."""
     return Call(
         "select fencepost.orders_broker_declare(%s::text, %s::double precision, %s::double precision,"
-        " %s::integer, %s::interval, %s::double precision, %s::double precision)",
+        " %s::integer, %s::interval, %s::double precision, %s::double precision, %s::boolean)",
         (
             text("broker", broker),
             strength.rate_per_second,
@@ -51,6 +51,7 @@ def declare_broker(broker: str, strength: Strength) -> Call[None]:
             duration("open_for", strength.open_seconds),
             strength.rate_min_per_second,
             strength.rate_rise_per_second,
+            can_ask,
         ),
         nothing,
     )
@@ -158,7 +159,7 @@ def resend_of(
 def result_by_hand(actor: str, broker_order_id: str | None) -> dict[str, Json]:
     """What a person saw at the broker, kept as the broker's word is."""
     kept: dict[str, Json] = {"broker_order_id": broker_order_id, "status": "resolved", "body": {"by": actor}}
-    return {**kept, "digest": digest_of(kept)}
+    return {**kept, "digest": digest_of(kept), "open": True}
 
 
 def recover(broker: str, actor: str) -> Call[int]:

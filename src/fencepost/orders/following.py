@@ -31,6 +31,7 @@ class FollowPolicy:
 
     backoff: Backoff = field(default_factory=lambda: Backoff(1.0, 300.0))
     most_seconds: float = 90 * 86_400.0
+    retry_after_max_seconds: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,8 @@ def heard(followed: Followed, answer: Found, declared: Declaration, policy: Foll
         is_open = answer.order.is_open and answer.order.live
         return replace(again, result=result_of(answer.order), over=not is_open or is_too_old)
     if answer.finding is Finding.LIMITED and answer.retry_after_seconds is not None:
-        return replace(again, delay_seconds=answer.retry_after_seconds)
+        wait_seconds = min(answer.retry_after_seconds, policy.retry_after_max_seconds)
+        return replace(again, delay_seconds=wait_seconds)
     # Who sees open orders only and does not see this one says that it is over, and cannot say how.
     is_gone = answer.finding is Finding.ABSENT and declared.sight is Sight.OPEN
     return replace(again, over=is_gone or declared.sight is Sight.NONE or is_too_old)

@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from datetime import timedelta
 from urllib.parse import quote
 
-from fencepost.kernel.call import document
 from fencepost.orders.broker import Code, Declaration, Finding, Found, OutgoingOrder, Verdict
 from fencepost.orders.http_rules import (
     HttpBrokerConfig,
     body_of,
     classified,
+    json_text,
     order_of,
+    read_finding,
     with_secrets,
 )
-from fencepost.outbox.backoff import retry_after_seconds
 from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Reply, Request
 
 
@@ -32,7 +32,8 @@ class HttpBroker:
         self._config = config
         self._declaration = config.declaration
         self._base_url = config.base_url.rstrip("/")
-        self._headers = {"Content-Type": "application/json", **with_secrets(config.headers, environ)}
+        secrets = with_secrets(config.headers, environ, config.credentials)
+        self._headers = {"Content-Type": "application/json", **secrets}
         self._client = client or HttpClient(
             connect_seconds=config.connect_seconds, reply_seconds=config.reply_seconds
         )
@@ -58,7 +59,7 @@ class HttpBroker:
             "POST",
             self._url(self._config.send_path, order),
             headers,
-            document("order", body_of(self._config, order.document)).encode(),
+            json_text(body_of(self._config, order.document)).encode(),
         )
 
     def classify(self, order: OutgoingOrder, reply: Reply) -> Verdict:
@@ -75,22 +76,8 @@ class HttpBroker:
         return self.read_finding(reply)
 
     def read_finding(self, reply: Reply) -> Found:
-        """Absence is a proof, so only the broker's own word counts: a 404 that is no JSON came from a
-        proxy."""
-        answer = reply.json()
-        if reply.status == 429:
-            return Found(
-                Finding.LIMITED,
-                code=Code.RATE_LIMITED,
-                retry_after_seconds=retry_after_seconds(reply.headers.get("retry-after")) or 1.0,
-            )
-        if reply.status == 404 and isinstance(answer, dict):
-            return Found(Finding.ABSENT)
-        found = order_of(self._config, answer) if reply.status == 200 else None
-        if found is None:
-            code = Code.BROKER_5XX if reply.status >= 500 else Code.UNKNOWN
-            return Found(Finding.NO_ANSWER, code=code, detail=f"{reply.status}: {reply.excerpt()}")
-        return Found(Finding.FOUND, found)
+        """What the answer to a question says."""
+        return read_finding(reply, order_of(self._config, reply.json()))
 
     async def close(self) -> None:
         await self._client.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -35,6 +35,8 @@ class OrderMetrics:
     rate: Gauge
     breaker_open: Gauge
     halted: Gauge
+    unauthorized: Gauge
+    paused: Gauge
     follow_ups: Counter
     followed: Gauge
     follow_late_seconds: Gauge
@@ -62,6 +64,10 @@ class OrderMetrics:
             rate=metrics.gauge("outbox_throttle_rate", "Requests a second allowed.", labels=by_broker),
             breaker_open=metrics.gauge("outbox_breaker_open", "1 while nothing is sent.", labels=by_broker),
             halted=metrics.gauge("outbox_halted", "1 while the kill switch is on.", labels=by_broker),
+            unauthorized=metrics.gauge(
+                "outbox_unauthorized", "1 while halted by refused credentials.", labels=by_broker
+            ),
+            paused=metrics.gauge("outbox_paused", "1 while a Retry-After pauses sending.", labels=by_broker),
             follow_ups=metrics.counter(
                 "outbox_follow_up", "Questions about orders that a broker has.", labels=("outcome",)
             ),
@@ -74,8 +80,14 @@ class OrderMetrics:
             loop_errors=loop_errors,
         )
 
-    def settled(self, settlements: Sequence[OrderSettlement], answers: Sequence[Settled]) -> None:
-        both = list(zip(settlements, answers, strict=True))
+    def settled(
+        self,
+        settlements: Sequence[OrderSettlement],
+        answers: Sequence[Settled],
+        unchanged: Set[int] = frozenset(),
+    ) -> None:
+        pairs = zip(settlements, answers, strict=True)
+        both = [(one, answer) for one, answer in pairs if answer.id not in unchanged]
         refused = Tally(answer.refusal for answer in answers if answer.refusal is not None)
         ended = Tally(outcome_name(one, answer) for one, answer in both if answer.refusal is None)
         for reason, times in refused.items():
@@ -114,16 +126,21 @@ class OrderMetrics:
         self.rate.labels(name).set(broker["rate"])
         self.breaker_open.labels(name).set(broker["breaker"] == "open")
         self.halted.labels(name).set(broker["halted_at"] is not None)
+        self.unauthorized.labels(name).set(broker["halted_code"] is not None)
+        self.paused.labels(name).set(broker["paused_until"] is not None)
 
 
 def outcome_name(settlement: OrderSettlement, answer: Settled) -> str:
-    """success, conflict_processed, retry, rate_limited, dead, unknown or parked."""
+    """success, conflict_processed, retry, rate_limited, held, dead, unknown or parked."""
     match answer.state:
         case "sent":
             return "conflict_processed" if settlement.code == Code.CONFLICT_PROCESSED else "success"
         case "failed":
             return "retry"
         case "queued":
-            return "rate_limited" if settlement.code == Code.RATE_LIMITED else "retry"
+            return _QUEUED_AGAIN.get(str(settlement.code), "retry")
         case state:
             return str(state)
+
+
+_QUEUED_AGAIN = {Code.RATE_LIMITED.value: "rate_limited", Code.UNAUTHORIZED.value: "held"}

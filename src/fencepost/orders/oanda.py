@@ -18,7 +18,6 @@ from urllib.parse import quote
 
 from fencepost.errors import SettingsError
 from fencepost.kernel.call import Json, document
-from fencepost.orders.alpaca import read_finding
 from fencepost.orders.broker import (
     BrokerOrder,
     Code,
@@ -30,8 +29,10 @@ from fencepost.orders.broker import (
     Promise,
     Sight,
     Verdict,
+    key_echoed,
+    name_given,
 )
-from fencepost.orders.http_rules import by_status, moment, text, verdict
+from fencepost.orders.http_rules import by_status, moment, read_finding, variables, verdict
 from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Reply, Request
 
 PRACTICE_URL = "https://api-fxpractice.oanda.com"
@@ -40,6 +41,8 @@ PAGES_MAX = 200
 # Its clock may be behind ours: look a little further back than the first request.
 LOOK_BACK = timedelta(seconds=60)
 PENDING = "PENDING"
+# From these no order comes back; one in any other state, also one of a later version, is asked about again.
+_FINAL_STATES = frozenset({"FILLED", "TRIGGERED", "CANCELLED"})
 DUPLICATE_REASON = "CLIENT_ORDER_ID_ALREADY_EXISTS"
 _PAIR = re.compile(r"^[A-Z]{6}$")
 
@@ -72,12 +75,14 @@ class OandaBroker:
         *,
         base_url: str = PRACTICE_URL,
         request_valid_seconds: float | None = None,
+        credentials: Mapping[str, str] | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> OandaBroker:
-        """The token comes from OANDA_API_TOKEN."""
-        token = (os.environ if environ is None else environ).get("OANDA_API_TOKEN")
+        """The token comes from OANDA_API_TOKEN, unless `credentials` names another: `{token: …}`."""
+        (name,) = variables({"token": "OANDA_API_TOKEN"}, credentials)
+        token = (os.environ if environ is None else environ).get(name)
         if not token:
-            raise SettingsError("OANDA needs OANDA_API_TOKEN in the environment.")
+            raise SettingsError(f"OANDA needs {name} in the environment.")
         return cls(token, base_url=base_url, request_valid_seconds=request_valid_seconds)
 
     @property
@@ -194,13 +199,15 @@ def oanda_order(order: OutgoingOrder) -> dict[str, Json]:
 def created_order(answer: Mapping[str, Any]) -> BrokerOrder | None:
     """The order that a 201 speaks of: created, and perhaps filled or cancelled in the same breath."""
     created = _fields(answer.get("orderCreateTransaction"))
-    if "id" not in created:
+    client_id = key_echoed(_fields(created.get("clientExtensions")).get("id"))
+    order_id = name_given(created.get("id"))
+    if client_id is None and order_id is None:
         return None
     fill, cancel = _fields(answer.get("orderFillTransaction")), _fields(answer.get("orderCancelTransaction"))
     status = "FILLED" if fill else "CANCELLED" if cancel else PENDING
     return BrokerOrder(
-        client_id=text(_fields(created.get("clientExtensions")).get("id")),
-        broker_order_id=str(created["id"]),
+        client_id=client_id,
+        broker_order_id=order_id,
         status=status,
         is_open=status == PENDING,
         accepted_at=moment(created.get("time")),
@@ -212,13 +219,14 @@ def created_order(answer: Mapping[str, Any]) -> BrokerOrder | None:
 def read_order(answer: Json) -> BrokerOrder | None:
     """An order as OANDA lists it, or None when the answer is none."""
     fields = _fields(answer)
-    if "id" not in fields or "state" not in fields:
+    order_id, state = name_given(fields.get("id")), fields.get("state")
+    if order_id is None or not isinstance(state, str):
         return None
     return BrokerOrder(
-        client_id=text(_fields(fields.get("clientExtensions")).get("id")),
-        broker_order_id=str(fields["id"]),
-        status=str(fields["state"]),
-        is_open=fields["state"] == PENDING,
+        client_id=key_echoed(_fields(fields.get("clientExtensions")).get("id")),
+        broker_order_id=order_id,
+        status=state,
+        is_open=state.upper() not in _FINAL_STATES,
         accepted_at=moment(fields.get("createTime")),
         fills=_fills(fields),
         body=fields,

@@ -30,7 +30,8 @@ from fencepost.tracing import TRACEPARENT, within_trace
 Status = Literal["queued", "sending", "sent", "failed", "dead", "unknown", "parked"]
 Outcome = Literal["sent", "dead", "failed", "queued", "unknown", "parked"]
 Fate = Literal["unproved", "not_this", "none"]
-Weather = Literal["ok", "failed", "limited"]
+Weather = Literal["ok", "failed", "limited", "ask_limited", "unauthorized"]
+Unauthorized = Literal["dead", "hold"]
 KEEP_SECONDS = 30 * 86_400.0
 
 
@@ -79,6 +80,9 @@ class TakenOrder:
     taken_until: datetime
     last_error: str | None
     headers: Mapping[str, Json] = field(default_factory=dict[str, Json])
+    unknown_since: datetime | None = None
+    state: str = "sending"
+    """What it is while it is taken: sending, unknown or parked."""
 
     @property
     def carried(self) -> Mapping[str, Json]:
@@ -159,13 +163,16 @@ def take(broker: str, owner: str, lease_seconds: float, limit: int) -> Call[list
     )
 
 
-def take_unknown(broker: str, owner: str, lease_seconds: float, limit: int) -> Call[list[TakenOrder]]:
-    """Lease orders whose outcome is unknown, to ask about them."""
+def take_unknown(
+    broker: str, owner: str, lease_seconds: float, limit: int, *, parked: bool = False
+) -> Call[list[TakenOrder]]:
+    """Lease orders whose outcome is unknown, to ask about them; and parked ones whose question is due."""
     return Call(
         "select id, take, order_key, request::text, idempotency_key, account, trace_id, retry_count, asks,"
-        " created_at, expires_at, stamped_at, open_since, taken_until, last_error, headers::text"
-        " from fencepost.orders_take_unknown(%s::text, %s::text, %s::interval, %s::integer)",
-        (text("broker", broker), text("owner", owner), duration("lease", lease_seconds), limit),
+        " created_at, expires_at, stamped_at, open_since, taken_until, last_error, headers::text,"
+        " unknown_since, state"
+        " from fencepost.orders_take_unknown(%s::text, %s::text, %s::interval, %s::integer, %s::boolean)",
+        (text("broker", broker), text("owner", owner), duration("lease", lease_seconds), limit, parked),
         _taken,
     )
 
@@ -278,7 +285,7 @@ def _taken(rows: Sequence[Row]) -> list[TakenOrder]:
 
 
 def _with_request(row: Row) -> tuple[Any, ...]:
-    return (*row[:3], parsed(row[3]), *row[4:-1], parsed(row[-1]))
+    return (*row[:3], parsed(row[3]), *row[4:15], parsed(row[15]), *row[16:])
 
 
 def _documents(rows: Sequence[Row]) -> list[dict[str, Any]]:

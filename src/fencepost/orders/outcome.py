@@ -19,26 +19,31 @@ from fencepost.orders.broker import (
     OutgoingOrder,
     Sight,
     Verdict,
+    kept_answer,
 )
-from fencepost.orders.order import Fate, OrderSettlement, Outcome, TakenOrder, Weather
+from fencepost.orders.order import Fate, OrderSettlement, Outcome, TakenOrder, Unauthorized, Weather
 from fencepost.orders.request import canonical_of_plain, digest_of_canonical, plain
 from fencepost.orders.resend import (
+    EXPIRED,
     MARGIN_SECONDS,
     Decision,
     Facts,
     Next,
     decide,
+    keep_asking,
     may_repeat,
     when_expired,
+    when_parked,
+    when_used_up,
 )
 from fencepost.outbox.backoff import Backoff
+from fencepost.outbox.http import Reply
 
 DETAIL_CHARACTERS_MAX = 1000
 # Of a broker's word about an order: far more than any needs, far less than holds up whoever stores it.
 DEPTH_MAX = 100
 TOO_DEEP = "(too deep to be kept)"
 ZEROS_MAX = 1000
-EXPIRED = "EXPIRED"
 RESULT_CHARACTERS_MAX = 16_000
 
 
@@ -49,6 +54,14 @@ class Policy:
     retry_max: int = 8
     backoff: Backoff = field(default_factory=Backoff)
     margin_seconds: float = MARGIN_SECONDS
+    ask_seconds: float = 60.0
+    """So long an order is asked about before it is parked."""
+    parked_seconds: float = 300.0
+    """So often a parked order is asked about."""
+    retry_after_max_seconds: float = 300.0
+    """No longer than this a broker's Retry-After holds anything up."""
+    unauthorized: Unauthorized = "dead"
+    """What becomes of the order that meets refused credentials; the broker is halted in any case."""
 
 
 def outgoing(taken: TakenOrder) -> OutgoingOrder:
@@ -86,34 +99,32 @@ def maybe_sent(taken: TakenOrder, code: Code, detail: str) -> OrderSettlement:
     return _say(taken, "unknown", code=code, detail=_short(detail), weather="failed")
 
 
+def with_answer(verdict: Verdict, reply: Reply) -> Verdict:
+    """The verdict with what the broker said: the body of an answer that is no success is always kept."""
+    if verdict.detail is not None or 200 <= reply.status < 300:
+        return verdict
+    return replace(verdict, detail=kept_answer(reply))
+
+
 def answered(taken: TakenOrder, verdict: Verdict, declared: Declaration, policy: Policy) -> OrderSettlement:
     """The broker answered a new order."""
     match verdict.meaning:
         case Meaning.ACCEPTED if verdict.order is not None:
-            return _accepted(taken, verdict.order, None)
+            return _accepted(taken, verdict.order, None, verdict.detail)
         case Meaning.DUPLICATE:
-            return _duplicate(taken, verdict, declared)
+            return _duplicate(taken, verdict, declared, policy)
         case Meaning.REFUSED:
-            weather: Weather = "failed" if verdict.code is Code.UNAUTHORIZED else "ok"
-            return _say(
-                taken,
-                "dead",
-                fate="not_this",
-                code=verdict.code or Code.BAD_REQUEST,
-                detail=_short(verdict.detail),
-                weather=weather,
-            )
+            return _refused(taken, verdict, policy)
         case Meaning.STALE:
             return _again(taken, Code.NETWORK_TIMEOUT, verdict.detail or "too late", policy)
         case Meaning.LIMITED:
-            wait_seconds = verdict.retry_after_seconds
             return _say(
                 taken,
                 "queued",
                 fate="not_this",
                 code=Code.RATE_LIMITED,
                 detail=_short(verdict.detail),
-                delay_seconds=policy.backoff.seconds(1) if wait_seconds is None else wait_seconds,
+                delay_seconds=_bounded(verdict.retry_after_seconds, policy, policy.backoff.seconds(1)),
                 weather="limited",
             )
         case _:
@@ -127,7 +138,7 @@ def found(
 ) -> OrderSettlement:
     """The broker answered a question about an order, which was asked at `asked_at` of the database's
     clock."""
-    if answer.order is not None and _is_another(taken, answer.order):
+    if answer.order is not None and not _shows(taken, answer.order):
         answer = Found(Finding.NO_ANSWER, code=Code.UNKNOWN, detail="the answer is about another order")
     facts = Facts(
         finding=answer.finding,
@@ -138,6 +149,17 @@ def found(
     step = decide(declared, facts, margin_seconds=policy.margin_seconds)
     if taken.expires_at is not None and taken.expires_at <= asked_at:
         step = when_expired(step)
+    if taken.retry_count >= policy.retry_max:
+        step = when_used_up(step)
+    if taken.state == "parked":
+        return _carry_out(taken, answer, when_parked(step), policy)
+    step = keep_asking(
+        declared,
+        step,
+        _seconds(asked_at - (taken.unknown_since or taken.stamped_at)),
+        ask_seconds=policy.ask_seconds,
+        first_seconds=policy.backoff.base_seconds,
+    )
     return _carry_out(taken, answer, step, policy)
 
 
@@ -176,13 +198,20 @@ def _carry_out(taken: TakenOrder, answer: Found, step: Next, policy: Policy) -> 
         case Decision.RESEND | Decision.RESEND_PROVED:
             ended = _resend(taken, step, policy)
         case Decision.PARK:
-            ended = _say(taken, "parked", code=code, detail=step.why)
+            ended = _say(
+                taken,
+                "parked",
+                # One that was parked before keeps why: each question would change it.
+                code=(taken.last_error or code) if taken.state == "parked" else code,
+                detail=_short(_why(step, answer)),
+                delay_seconds=policy.backoff.spread(policy.parked_seconds),
+            )
         case _:
             ended = _say(
                 taken,
                 "unknown",
                 code=code,
-                detail=_short(answer.detail or step.why),
+                detail=_short(_why(step, answer)),
                 delay_seconds=_wait_seconds(taken, answer, step, policy),
             )
     return replace(ended, weather=weather_of(answer))
@@ -192,20 +221,24 @@ def _say(taken: TakenOrder, outcome: Outcome, **how: Any) -> OrderSettlement:
     return OrderSettlement(taken.id, taken.take, outcome, **how)
 
 
+def _why(step: Next, answer: Found) -> str:
+    """The reason with the answer. A broker that did not answer has said enough by how it did not."""
+    if answer.detail is None or answer.finding is Finding.NO_ANSWER:
+        return answer.detail or step.why
+    return f"{step.why} ({answer.detail})"
+
+
 def _dead(taken: TakenOrder, answer: Found, step: Next) -> OrderSettlement:
     if answer.order is None:
-        return _say(taken, "dead", fate="none", code=EXPIRED, detail=step.why)
+        code = step.code or taken.last_error
+        return _say(taken, "dead", fate="none", code=code, detail=_short(_why(step, answer)))
     result = result_of(answer.order)
     return _say(taken, "dead", fate="none", code=Code.BAD_REQUEST, detail=step.why, result=result)
 
 
 def _resend(taken: TakenOrder, step: Next, policy: Policy) -> OrderSettlement:
-    """Again, until the retries are used up: then it is dead if none arrived, and otherwise a person looks."""
-    is_proved = step.decision is Decision.RESEND_PROVED
-    fate: Fate = "none" if is_proved else "unproved"
-    if taken.retry_count >= policy.retry_max:
-        outcome: Outcome = "dead" if is_proved else "parked"
-        return _say(taken, outcome, fate=fate, code=taken.last_error, detail="the retries are used up")
+    """Again, after a wait."""
+    fate: Fate = "none" if step.decision is Decision.RESEND_PROVED else "unproved"
     wait_seconds = policy.backoff.seconds(taken.retry_count + 1)
     return _say(
         taken, "failed", fate=fate, code=taken.last_error, detail=step.why, delay_seconds=wait_seconds
@@ -213,45 +246,80 @@ def _resend(taken: TakenOrder, step: Next, policy: Policy) -> OrderSettlement:
 
 
 def _wait_seconds(taken: TakenOrder, answer: Found, step: Next, policy: Policy) -> float:
-    if answer.retry_after_seconds is not None:
-        return answer.retry_after_seconds
-    return policy.backoff.seconds(taken.asks) if step.wait_seconds is None else step.wait_seconds
+    own_seconds = policy.backoff.seconds(taken.asks) if step.wait_seconds is None else step.wait_seconds
+    return _bounded(answer.retry_after_seconds, policy, own_seconds)
+
+
+def _bounded(told_seconds: float | None, policy: Policy, own_seconds: float) -> float:
+    """As long as the broker says, up to the bound; without a word of its own, as long as we say."""
+    return own_seconds if told_seconds is None else min(told_seconds, policy.retry_after_max_seconds)
 
 
 def weather_of(answer: Found) -> Weather | None:
     """What the answer to a question says about the broker itself."""
     if answer.finding is Finding.LIMITED:
-        return "limited"
+        return "ask_limited"
     if answer.finding is Finding.NO_ANSWER:
         return "failed" if answer.code is not None else None
     return "ok"
 
 
-def _accepted(taken: TakenOrder, order: BrokerOrder, code: Code | None) -> OrderSettlement:
-    if _is_another(taken, order):
-        return maybe_sent(taken, Code.UNKNOWN, "the answer echoes another key")
+def _refused(taken: TakenOrder, verdict: Verdict, policy: Policy) -> OrderSettlement:
+    """This request placed nothing. Refused credentials are no fault of the order: it ends, or waits, and the
+    database halts the broker with it, so that no other meets them."""
+    is_unauthorized = verdict.code is Code.UNAUTHORIZED
+    return _say(
+        taken,
+        "queued" if is_unauthorized and policy.unauthorized == "hold" else "dead",
+        fate="not_this",
+        code=verdict.code or Code.BAD_REQUEST,
+        detail=_short(verdict.detail),
+        weather="unauthorized" if is_unauthorized else "ok",
+    )
+
+
+def _accepted(
+    taken: TakenOrder, order: BrokerOrder, code: Code | None, detail: str | None
+) -> OrderSettlement:
+    if not _shows(taken, order):
+        why = "the answer echoes another key" if order.client_id else "the answer names no order"
+        return maybe_sent(taken, Code.UNKNOWN, why if detail is None else f"{why}: {detail}")
     if not order.live:
         return _say(
             taken,
             "dead",
             fate="not_this",
             code=Code.BAD_REQUEST,
-            detail=_short(order.status),
+            detail=_short(order.status if detail is None else detail),
             result=result_of(order),
             weather="ok",
         )
-    return OrderSettlement(taken.id, taken.take, "sent", "unproved", code, None, None, result_of(order), "ok")
+    result = result_of(order)
+    return OrderSettlement(taken.id, taken.take, "sent", "unproved", code, _short(detail), None, result, "ok")
 
 
-def _duplicate(taken: TakenOrder, verdict: Verdict, declared: Declaration) -> OrderSettlement:
-    """The broker has an order with our client id. It shows it, or we look; only a broker that can show
-    nothing is taken at its word."""
-    if verdict.order is not None and verdict.order.client_id == taken.idempotency_key:
-        return _accepted(taken, verdict.order, Code.CONFLICT_PROCESSED)
-    if declared.sight is Sight.NONE:
-        shown = verdict.order or BrokerOrder(taken.idempotency_key, None, "duplicate")
-        return _accepted(taken, shown, Code.CONFLICT_PROCESSED)
+def _duplicate(taken: TakenOrder, verdict: Verdict, declared: Declaration, policy: Policy) -> OrderSettlement:
+    """The broker says that it has an order with our client id. It shows it, or we look. Where nothing can be
+    looked at, its word counts only about a request that was lost before: the first answer ever is no proof,
+    since brokers say the same status for "market closed"."""
+    shown = verdict.order
+    # An error that repeats our key shows no order: that needs the broker's own id.
+    if shown is not None and shown.client_id == taken.idempotency_key and shown.broker_order_id:
+        return _accepted(taken, shown, Code.CONFLICT_PROCESSED, verdict.detail)
+    if declared.sight is Sight.NONE and _repeats_what_was_lost(taken, declared, policy):
+        known = BrokerOrder(taken.idempotency_key, None, "duplicate")
+        return _accepted(taken, known, Code.CONFLICT_PROCESSED, verdict.detail)
     return _say(taken, "unknown", code=Code.CONFLICT_PROCESSED, detail=_short(verdict.detail), weather="ok")
+
+
+def _repeats_what_was_lost(taken: TakenOrder, declared: Declaration, policy: Policy) -> bool:
+    """Whether an earlier request is open, by another reason than this same answer, and the broker promises to
+    refuse its repeat."""
+    open_since = taken.open_since or taken.stamped_at
+    is_repeat = open_since < taken.stamped_at and taken.last_error != Code.CONFLICT_PROCESSED
+    return is_repeat and may_repeat(
+        declared, _seconds(taken.stamped_at - open_since), margin_seconds=policy.margin_seconds
+    )
 
 
 def _again(taken: TakenOrder, code: Code, detail: str, policy: Policy) -> OrderSettlement:
@@ -268,8 +336,11 @@ def _again(taken: TakenOrder, code: Code, detail: str, policy: Policy) -> OrderS
     )
 
 
-def _is_another(taken: TakenOrder, order: BrokerOrder) -> bool:
-    return order.client_id is not None and order.client_id != taken.idempotency_key
+def _shows(taken: TakenOrder, order: BrokerOrder) -> bool:
+    """Whether this is our order: it has our key, or an id of the broker's and no other key."""
+    if order.client_id:
+        return order.client_id == taken.idempotency_key
+    return bool(order.broker_order_id)
 
 
 def _seconds(age: timedelta) -> float:

@@ -75,9 +75,15 @@ class OrderRequest(BaseModel):
         return request
 
     @classmethod
-    def parse(cls, body: bytes | str) -> OrderRequest:
-        """From JSON, with every number read as a decimal."""
-        return cls.of(json_object(body))
+    def parse(cls, body: bytes | str, *, default_broker: str | None = None) -> OrderRequest:
+        """From JSON, with every number read as a decimal. An order that names no broker is for the default
+        one."""
+        fields = json_object(body)
+        if "broker" not in fields:
+            if default_broker is None:
+                raise InvalidInput("broker: name one, or set ORDERS_DEFAULT_BROKER.", field="broker")
+            fields["broker"] = default_broker
+        return cls.of(fields)
 
     def document(self) -> dict[str, Json]:
         """The normal form: what is stored and sent. Amounts are text without needless digits."""

@@ -15,7 +15,10 @@ orders).
     any          all             no answer                           ask again
     otherwise                                                        parked for a person
 
-"Parked" is not a failure: it is what remains when a second order and a lost one cannot be told apart.
+"Parked" is not a failure: it is what remains when a second order and a lost one cannot be told apart. A
+question places nothing. So an order is asked about for a while before it is parked, and afterwards for as
+long as it is: the broker may show it late. What is parked is never sent again by itself, since a person may
+have acted on it.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from fencepost.orders.broker import Declaration, Finding, Promise, Sight
 
 # Clocks of two machines differ, and a broker may check its rule a moment late.
 MARGIN_SECONDS = 1.0
+EXPIRED = "EXPIRED"
 
 
 class Decision(StrEnum):
@@ -56,6 +60,7 @@ class Next:
     decision: Decision
     wait_seconds: float | None = None
     why: str = ""
+    code: str | None = None
 
 
 def decide(declared: Declaration, facts: Facts, *, margin_seconds: float = MARGIN_SECONDS) -> Next:
@@ -113,8 +118,40 @@ def when_expired(step: Next) -> Next:
     looks."""
     match step.decision:
         case Decision.RESEND_PROVED:
-            return Next(Decision.DEAD, why="expired, and it never arrived")
+            return Next(Decision.DEAD, why="expired, and it never arrived", code=EXPIRED)
         case Decision.RESEND:
             return Next(Decision.PARK, why="expired, and an earlier request may have arrived")
         case _:
             return step
+
+
+def when_used_up(step: Next) -> Next:
+    """After the last retry nothing is sent again: with the proof it is dead, without it a person looks."""
+    match step.decision:
+        case Decision.RESEND_PROVED:
+            return Next(Decision.DEAD, why="the retries are used up")
+        case Decision.RESEND:
+            return Next(Decision.PARK, why="the retries are used up")
+        case _:
+            return step
+
+
+def keep_asking(
+    declared: Declaration, step: Next, asking_seconds: float, *, ask_seconds: float, first_seconds: float
+) -> Next:
+    """Ask again instead of parking, until `ask_seconds` have passed since the outcome became unknown; each
+    wait is as long as all before it. A broker that cannot be asked is not asked."""
+    left_seconds = ask_seconds - asking_seconds
+    if step.decision is not Decision.PARK or declared.sight is Sight.NONE or left_seconds <= 0:
+        return step
+    wait_seconds = max(first_seconds, min(asking_seconds, left_seconds))
+    return Next(Decision.ASK, wait_seconds=wait_seconds, why=step.why)
+
+
+def when_parked(step: Next) -> Next:
+    """What an answer does to a parked order: it ends it, or leaves it to the person. It never sends it."""
+    match step.decision:
+        case Decision.SENT | Decision.DEAD | Decision.PARK:
+            return step
+        case _:
+            return Next(Decision.PARK, why=step.why)

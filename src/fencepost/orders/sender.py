@@ -12,8 +12,17 @@ from fencepost.crashpoints import crash_point
 from fencepost.orders import order
 from fencepost.orders.broker import BrokerAdapter, Code, Finding, Found, Sight
 from fencepost.orders.metrics import OrderMetrics
-from fencepost.orders.order import OrderSettlement, TakenOrder
-from fencepost.orders.outcome import Policy, answered, found, hold_back, maybe_sent, not_sent, outgoing
+from fencepost.orders.order import OrderSettlement, Settled, TakenOrder
+from fencepost.orders.outcome import (
+    Policy,
+    answered,
+    found,
+    hold_back,
+    maybe_sent,
+    not_sent,
+    outgoing,
+    with_answer,
+)
 from fencepost.outbox.delivery import Database
 from fencepost.outbox.http import MaybeSent, NotSent
 
@@ -40,7 +49,7 @@ class Sender:
         except MaybeSent as error:
             return maybe_sent(message, Code.NETWORK_TIMEOUT, str(error))
         crash_point("orders.after_send")
-        verdict = self._adapter.classify(leaving, reply)
+        verdict = with_answer(self._adapter.classify(leaving, reply), reply)
         return answered(message, verdict, self._adapter.declaration, self._policy)
 
     def failed(self, message: TakenOrder, error: BaseException) -> OrderSettlement:
@@ -68,6 +77,10 @@ class Reconciler:
 
     def failed(self, message: TakenOrder, error: BaseException) -> OrderSettlement:
         detail = f"{type(error).__name__}: {error}"
+        if message.state == "parked":
+            wait_seconds = self._policy.backoff.spread(self._policy.parked_seconds)
+            code = message.last_error or Code.UNKNOWN
+            return OrderSettlement(message.id, message.take, "parked", code=code, delay_seconds=wait_seconds)
         wait_seconds = self._policy.backoff.seconds(message.asks)
         return OrderSettlement(
             message.id, message.take, "unknown", "unproved", Code.UNKNOWN, detail[:1000], wait_seconds
@@ -95,7 +108,7 @@ class OrderBox:
         settled = await self._database.run(order.settle(self._broker, owner, settlements))
         by_id = {answer.id: answer for answer in settled}
         answers = [by_id[settlement.id] for settlement in settlements]
-        self._metrics.settled(settlements, answers)
+        self._metrics.settled(settlements, answers, self._still_parked(answers))
         now = datetime.now(UTC)
         for answer in answers:
             taken = self._under_way.pop(answer.id, None)
@@ -111,20 +124,38 @@ class OrderBox:
         self._metrics.sends.labels(outcome="unknown").inc(len(expired))
         return len(expired)
 
+    def _still_parked(self, answers: Sequence[Settled]) -> set[int]:
+        """Orders that were parked before the question and are after it: nothing happened to them."""
+        return {
+            answer.id
+            for answer in answers
+            if answer.state == "parked"
+            and (taken := self._under_way.get(answer.id)) is not None
+            and taken.state == "parked"
+        }
+
     def _remember(self, taken: Sequence[TakenOrder]) -> Sequence[TakenOrder]:
         self._under_way.update((one.id, one) for one in taken)
         return taken
 
 
 class QuestionBox(OrderBox):
-    """A broker's orders whose outcome is unknown, to be asked about."""
+    """A broker's orders whose outcome is unknown, to be asked about; and, where that can bring anything, the
+    parked ones."""
 
     @property
     def topic(self) -> str:
         return f"orders-unknown:{self._broker}"
 
+    def __init__(
+        self, database: Database, broker: str, metrics: OrderMetrics, *, parked: bool = True
+    ) -> None:
+        super().__init__(database, broker, metrics)
+        self._parked = parked
+
     async def take(self, owner: str, lease_seconds: float, limit: int) -> Sequence[TakenOrder]:
-        taken = await self._database.run(order.take_unknown(self._broker, owner, lease_seconds, limit))
+        call = order.take_unknown(self._broker, owner, lease_seconds, limit, parked=self._parked)
+        taken = await self._database.run(call)
         return self._remember(taken)
 
     async def expire(self, limit: int) -> int:

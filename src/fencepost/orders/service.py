@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal, cast
 
-from fencepost.errors import InvalidInput, NotFound
+from fencepost.errors import InvalidInput, NotFound, SettingsError
 from fencepost.house import Fencepost
 from fencepost.jobs.submission import send
 from fencepost.kernel import migrate
@@ -17,12 +17,14 @@ from fencepost.kernel.drivers import AsyncConnection
 from fencepost.listener import Listener
 from fencepost.loop import Loop
 from fencepost.orders import desk, following, order
+from fencepost.orders.broker import Sight
 from fencepost.orders.brokers import Broker
 from fencepost.orders.follower import FollowBox, Follower
 from fencepost.orders.following import Followed, FollowPolicy, FollowUp
 from fencepost.orders.metrics import OrderMetrics
 from fencepost.orders.order import Accepted, OrderSettlement, TakenOrder
 from fencepost.orders.outcome import Policy
+from fencepost.orders.probe import Probe
 from fencepost.orders.request import OrderRequest
 from fencepost.orders.sender import OrderBox, QuestionBox, Reconciler, Sender
 from fencepost.orders.settings import OrdersSettings
@@ -59,6 +61,13 @@ class Orders:
         self._settings = settings or OrdersSettings()
         self._outbox_settings = outbox_settings or OutboxSettings()
         self._key_of = self._settings.key_of()
+        self.default_broker = self._settings.default_broker
+        if self.default_broker is not None and self.default_broker not in self._brokers:
+            known = ", ".join(sorted(self._brokers)) or "none"
+            raise SettingsError(
+                f"ORDERS_DEFAULT_BROKER is {self.default_broker!r}, which is no broker of ORDERS_BROKERS."
+                f" Allowed: {known}."
+            )
         errors = fp.metrics.counter("outbox_loop_errors", "What a loop of orders caught.", labels=("loop",))
         self.metrics = OrderMetrics.on(fp.metrics, errors)
 
@@ -67,7 +76,7 @@ class Orders:
         call)`."""
         if request.broker not in self._brokers:
             known = ", ".join(sorted(self._brokers)) or "none; see ORDERS_BROKERS"
-            raise InvalidInput(f"broker is not known here. There is: {known}.", field="broker")
+            raise InvalidInput(f"Unknown broker. Configured: {known}.", field="broker")
         keep_seconds = self._settings.key_days * 86_400
         return order.accept(request, self._key_of(request), keep_seconds=keep_seconds)
 
@@ -131,21 +140,25 @@ class Orders:
         """Send orders and ask about unknown ones, until the block ends; not on a schema that does not fit."""
         await asyncio.to_thread(migrate.require, self._fp.database_url, "orders")
         for name, broker in self._brokers.items():
-            await self._fp.run(desk.declare_broker(name, broker.strength))
+            call = desk.declare_broker(name, broker.strength, can_ask=_can_ask(broker))
+            await self._fp.run(call)
         # Before anything is taken: after an outage this is where yesterday's orders end, and are counted.
         await self._end_what_expired()
         relays = self._relays() if self._settings.sending else []
+        probes = self._probes() if self._settings.sending else []
         chores = Loop("orders.chores", self.chores, self.metrics.loop_errors)
         listener = Listener(self._fp.settings.listen_database_url or self._fp.database_url)
         for relay in relays:
             relay.start(listener)
-        chores.start()
+        for loop in (chores, *probes):
+            loop.start()
         listening = asyncio.create_task(listener.run(), name="fencepost-orders-listener")
         try:
             yield
         finally:
             await asyncio.gather(*(relay.stop() for relay in relays))
-            await chores.stop()
+            for loop in (chores, *probes):
+                await loop.stop()
             listening.cancel()
             with suppress(asyncio.CancelledError):
                 await listening
@@ -167,6 +180,10 @@ class Orders:
                 self._outbox_settings.backoff_base_seconds, self._outbox_settings.backoff_base_seconds * 128
             ),
             self._settings.margin_seconds,
+            self._settings.ask_seconds,
+            self._settings.parked_ask_seconds,
+            self._settings.retry_after_max_seconds,
+            self._settings.unauthorized,
         )
         relays: list[OrderRelay | FollowRelay] = []
         for name, broker in self._brokers.items():
@@ -175,14 +192,28 @@ class Orders:
                 self._relay(
                     "orders", OrderBox(self._fp, name, self.metrics), Sender(broker.adapter, policy), pace
                 ),
-                self._relay("orders.unknown", QuestionBox(self._fp, name, self.metrics), questions, asking),
+                self._relay(
+                    "orders.unknown",
+                    QuestionBox(self._fp, name, self.metrics, parked=_can_ask(broker)),
+                    questions,
+                    asking,
+                ),
                 self._following(name, broker, asking),
             ]
         return relays
 
+    def _probes(self) -> list[Loop]:
+        return [
+            Loop("orders.probe", Probe(name, broker.adapter, self._fp).tick, self.metrics.loop_errors)
+            for name, broker in self._brokers.items()
+            if _can_ask(broker)
+        ]
+
     def _following(self, name: str, broker: Broker, asking: Pace) -> FollowRelay:
         policy = FollowPolicy(
-            Backoff(FOLLOW_IDLE_SECONDS, self._settings.follow_seconds), self._settings.follow_days * 86_400
+            Backoff(FOLLOW_IDLE_SECONDS, self._settings.follow_seconds),
+            self._settings.follow_days * 86_400,
+            self._settings.retry_after_max_seconds,
         )
         return Relay(
             "orders.following",
@@ -232,3 +263,7 @@ class Orders:
         if refusal is not None:
             raise refusal
         return answer
+
+
+def _can_ask(broker: Broker) -> bool:
+    return broker.adapter.declaration.sight is not Sight.NONE

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import BeforeValidator, Field
 
 from fencepost.layered_settings import From, LayeredSettings
+from fencepost.orders.order import Unauthorized
 from fencepost.orders.request import OrderKey, by_account, by_account_and_symbol, by_itself
 
 _ORDER_KEYS: Mapping[str, OrderKey] = {
@@ -34,6 +35,8 @@ class OrdersSettings(LayeredSettings):
     brokers: Annotated[
         dict[str, dict[str, Any]], BeforeValidator(_sections), From("ORDERS_BROKERS", "orders.brokers")
     ] = Field(default_factory=dict[str, dict[str, Any]])
+    default_broker: Annotated[str | None, From("ORDERS_DEFAULT_BROKER", "orders.default_broker")] = None
+    """The broker of a request over HTTP that names none."""
     order_key: Annotated[
         Literal["account_symbol", "account", "none"], From("ORDERS_ORDER_KEY", "orders.order_key")
     ] = "account_symbol"
@@ -49,6 +52,16 @@ class OrdersSettings(LayeredSettings):
         float, Field(ge=1, le=86_400), From("ORDERS_FOLLOW_SEC", "orders.follow_sec")
     ] = 300
     follow_days: Annotated[float, Field(gt=0, le=3650), From("ORDERS_FOLLOW_DAYS", "orders.follow_days")] = 90
+    ask_seconds: Annotated[float, Field(ge=0, le=86_400), From("ORDERS_ASK_SEC", "orders.ask_sec")] = 60
+    """So long an unknown order is asked about before it is parked."""
+    parked_ask_seconds: Annotated[
+        float, Field(gt=0, le=86_400), From("ORDERS_PARKED_ASK_SEC", "orders.parked_ask_sec")
+    ] = 300
+    retry_after_max_seconds: Annotated[
+        float, Field(ge=0, le=86_400), From("ORDERS_RETRY_AFTER_MAX_SEC", "orders.retry_after_max_sec")
+    ] = 300
+    unauthorized: Annotated[Unauthorized, From("ORDERS_UNAUTHORIZED", "orders.unauthorized")] = "dead"
+    """What becomes of the order that meets a 401 or 403; the broker is halted in any case."""
     sending: Annotated[bool, From("ORDERS_SENDING", "orders.sending")] = True
     """Off in a process that only accepts."""
 

@@ -20,9 +20,13 @@ class Backoff:
 
     def seconds(self, tries: int, chance: float | None = None) -> float:
         """The wait after the nth try that failed, n from 1. `chance` lies between 0 and 1."""
-        chance = random.random() if chance is None else chance  # noqa: S311 - It guards nothing.
         plain = min(self.most_seconds, self.base_seconds * 2.0 ** min(max(tries, 1) - 1, 60))
-        return float(plain * (1 + self.jitter * (2 * chance - 1)))
+        return self.spread(plain, chance)
+
+    def spread(self, seconds: float, chance: float | None = None) -> float:
+        """The time, more or less by the jitter."""
+        chance = random.random() if chance is None else chance  # noqa: S311 - It guards nothing.
+        return float(seconds * (1 + self.jitter * (2 * chance - 1)))
 
 
 def retry_after_seconds(value: str | None, now: datetime | None = None) -> float | None:

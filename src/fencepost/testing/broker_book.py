@@ -78,6 +78,11 @@ class Book:
     def client_ids(self) -> set[str]:
         return set(self._by_client)
 
+    def forget_all(self) -> None:
+        """As if no order had ever come."""
+        self.orders.clear()
+        self._by_client.clear()
+
     def _fill(self, client_id: str) -> None:
         for order in self._by_client.get(client_id, ()):
             order.is_open = order.is_open and self.chance.random() >= self.fill_chance

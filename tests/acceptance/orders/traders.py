@@ -25,7 +25,7 @@ async def trade(url: str, brokers: dict[str, dict[str, Any]], retry_max: int) ->
         orders = Orders(
             fp,
             {name: _broker(described) for name, described in brokers.items()},
-            OrdersSettings(margin_seconds=MARGIN_SECONDS, ask_lease_seconds=2),
+            OrdersSettings(margin_seconds=MARGIN_SECONDS, ask_lease_seconds=2, ask_seconds=2),
             OutboxSettings(
                 backoff_base_seconds=0.02,
                 idle_sleep_ms=50,

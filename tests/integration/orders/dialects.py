@@ -59,6 +59,8 @@ class OandaDialect(Dialect):
     """POST /v3/accounts/{id}/orders answers transactions; a client id is found while pending, or in the
     list."""
 
+    page = 3
+
     def client_id(self, request: dict[str, Any]) -> str:
         return str(request["order"]["clientExtensions"]["id"])
 
@@ -83,7 +85,7 @@ class OandaDialect(Dialect):
             before = parse_qs(asked.query).get("beforeID", [""])[0]
             # Documented as the greatest id to be listed.
             page = [one for one in newest_first if not before or int(one["id"]) <= int(before)]
-            return 200, {"orders": page[:3], "lastTransactionID": "9"}
+            return 200, {"orders": page[: self.page], "lastTransactionID": "9"}
         if "/transactions/" in asked.path:
             return 200, {"transaction": self._fill(book, last), "lastTransactionID": "9"}
         order = self._specified(book, last)

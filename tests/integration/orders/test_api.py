@@ -4,6 +4,7 @@ import json
 from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import psycopg
@@ -11,6 +12,7 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
+from fencepost.errors import SettingsError
 from fencepost.orders.api import make_router
 from fencepost.orders.broker import Promise
 from fencepost.orders.brokers import Broker
@@ -174,7 +176,10 @@ def test_what_is_not_there_is_not_found(http: httpx.Client) -> None:
         assert http.get(path).status_code == 404
     assert http.get("/orders/zero").status_code == 400
     assert http.get("/orders?status=lost").json()["field"] == "status"
-    assert http.post("/orders/brokers/nobody/halt", json={"reason": "x"}).status_code == 404
+    for verb in ("halt", "resume"):
+        assert http.post(f"/orders/brokers/nobody/{verb}", json={"reason": "x"}).status_code == 404
+        slip = http.post(f"/orders/brokers/acme/{verb}", json={"reason": "x", "account": "mian"})
+        assert (slip.status_code, slip.json()["code"]) == (404, "not_found")
 
 
 def test_the_kill_switch_is_pulled_and_seen_over_http(http: httpx.Client) -> None:
@@ -183,3 +188,62 @@ def test_the_kill_switch_is_pulled_and_seen_over_http(http: httpx.Client) -> Non
     seen = http.post("/orders/brokers/acme/resume", json={"reason": "go"}).json()
     assert seen["brokers"][0]["halted_at"] is None
     assert http.get("/orders/brokers").json()["brokers"][0]["breaker"] == "closed"
+
+
+@pytest.mark.parametrize("key", ["a/b", "/leading", "trailing/", "a//b", "strategy/7?x=1#y", "100%25", ".."])
+def test_an_order_is_found_by_its_key_whatever_is_in_it(still: httpx.Client, key: str) -> None:
+    placed = post(still, key=key, idempotency_key=key)
+    assert placed.status_code == 202
+    by_option = still.get("/orders/by-key", params={"key": key})
+    assert (by_option.status_code, by_option.json().get("id")) == (200, placed.json()["id"])
+    if key != "..":
+        by_path = still.get("/orders/by-key/" + quote(key, safe=""))
+        assert (by_path.status_code, by_path.json().get("id")) == (200, placed.json()["id"])
+    assert still.get("/orders/by-key", params={"key": "another/one"}).status_code == 404
+
+
+def test_a_key_that_begins_as_ours_do_is_refused(still: httpx.Client, database: Database) -> None:
+    answer = post(still, key="resend-of-7", idempotency_key="resend-of-7")
+    assert (answer.status_code, answer.json()["field"]) == (400, "idempotency_key")
+    assert stored(database) == 0
+
+
+def test_a_request_that_names_no_broker_goes_to_the_default_one(
+    database: Database, broker: HostileBroker
+) -> None:
+    body = {
+        "idempotency_key": "01JKEY-ULID-1",
+        "symbol": "EURUSD",
+        "intent": "SELL",
+        "qty": 2500,
+        "limit_price": 1.08125,
+        "trace_id": "trace-01JT...",
+        "meta": {"source": "desk"},
+    }
+    with serving(database, broker, OrdersSettings(sending=False, default_broker="acme")) as http:
+        placed = post(http, json.dumps(body), key="01JKEY-ULID-1")
+        assert placed.status_code == 202
+        wanted = placed.json()["request_json"]
+        assert (wanted["broker"], wanted["qty"], wanted["limit_price"]) == ("acme", "2500", "1.08125")
+        same = post(http, json.dumps({**body, "broker": "acme", "qty": "2500"}), key="01JKEY-ULID-1")
+        assert same.status_code == 200
+        assert "broker" not in _required(http)
+
+
+def _required(http: httpx.Client) -> list[str]:
+    document = http.get("/openapi.json").json()
+    schema = document["paths"]["/orders"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    required: list[str] = schema["required"]
+    return required
+
+
+def test_without_a_default_a_request_names_its_broker(still: httpx.Client) -> None:
+    nameless = {name: value for name, value in ORDER.items() if name != "broker"}
+    answer = post(still, json.dumps(nameless))
+    assert (answer.status_code, answer.json()["field"]) == (400, "broker")
+    assert "ORDERS_DEFAULT_BROKER" in answer.json()["message"]
+
+
+def test_a_default_broker_must_be_one_of_the_brokers(database: Database) -> None:
+    with pytest.raises(SettingsError, match=r"ORDERS_DEFAULT_BROKER.*Allowed: none"):
+        Orders(Fencepost(database.url), {}, OrdersSettings(default_broker="acme"))

@@ -8,6 +8,7 @@ import pytest
 from fencepost.cli.app import run
 from fencepost.cli.exits import ExitCode
 from fencepost.embedded import Database
+from fencepost.orders import desk, probe
 from tests.integration.cli.conftest import Answer
 from tests.integration.orders.market import Market
 
@@ -114,3 +115,51 @@ def test_every_decision_has_an_answer_for_machines(fencepost: Fencepost, market:
         "account": "main",
         "halted": False,
     }
+
+
+@pytest.mark.parametrize("verb", ["halt", "resume"])
+def test_the_kill_switch_refuses_names_that_nobody_knows(
+    fencepost: Fencepost, market: Market, verb: str
+) -> None:
+    market.accepted()
+    market.take_one()
+    wrong = fencepost(verb, "amce", "--reason", "stop")
+    assert (wrong.code, "Unknown broker 'amce'. Known: acme." in wrong.err) == (ExitCode.NOT_FOUND, True)
+    slip = fencepost(verb, "acme", "--account", "mian", "--reason", "stop")
+    assert (slip.code, "Unknown account 'mian'. Known: main." in slip.err) == (ExitCode.NOT_FOUND, True)
+
+
+def test_a_pause_is_shown_and_resuming_lifts_it(fencepost: Fencepost, market: Market) -> None:
+    market.accepted()
+    market.settle(
+        market.take_one(),
+        "queued",
+        fate="not_this",
+        code="RATE_LIMITED",
+        weather="limited",
+        delay_seconds=200,
+    )
+    assert "sending paused until 2030-01-01T12:03:20" in fencepost("brokers").out
+    assert "(Retry-After)" in fencepost("brokers").out
+    fencepost("resume", "acme", "--reason", "they say it is fine")
+    assert "paused" not in fencepost("brokers").out
+
+
+def test_refused_credentials_are_shown_with_whether_the_broker_answers(
+    fencepost: Fencepost, market: Market
+) -> None:
+    market.run(desk.declare_broker("acme", desk.Strength(), can_ask=True))
+    order_id = market.accepted()
+    market.settle(
+        market.take_one(),
+        "dead",
+        fate="not_this",
+        code="UNAUTHORIZED",
+        detail='401: {"message": "expired"}',
+        weather="unauthorized",
+    )
+    assert "HALTED by fencepost: UNAUTHORIZED" in fencepost("brokers").out
+    assert "has not answered a question since" in fencepost("brokers").out
+    market.run(probe.tell("acme", "ok"))
+    assert "answers questions since" in fencepost("brokers").out
+    assert 'last_answer:      401: {"message": "expired"}' in fencepost("show", str(order_id)).out

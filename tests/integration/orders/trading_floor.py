@@ -23,6 +23,8 @@ QUICK = OutboxSettings(backoff_base_seconds=0.02, idle_sleep_ms=20, stuck_thresh
 # Where a sender goes silent on purpose, and nothing is said about how often it was taken.
 STUCK_SOON = QUICK.model_copy(update={"stuck_threshold_min": 0.015})
 MARGIN_SECONDS = 0.3
+# Where nothing is said about how long a broker is asked before an order is parked.
+SOON_PARKED = OrdersSettings(margin_seconds=MARGIN_SECONDS, ask_lease_seconds=5, ask_seconds=0)
 VALID_SECONDS = 1.0
 
 
@@ -105,7 +107,7 @@ async def open_floor(
 ) -> AsyncGenerator[Floor]:
     """The service on the database at `url`, sending to one broker named acme."""
     bears_everything = Strength(rate_per_second=1e6, burst=1e6, failures_max=1_000_000)
-    settings = settings or OrdersSettings(margin_seconds=MARGIN_SECONDS, ask_lease_seconds=5)
+    settings = settings or SOON_PARKED
     async with Fencepost(url) as fp:
         orders = Orders(
             fp, {"acme": Broker(adapter, strength or bears_everything)}, settings, outbox_settings

@@ -59,7 +59,7 @@ def test_what_is_no_word_about_this_order_changes_nothing(answer: Found) -> None
 def test_a_limit_says_itself_how_long_to_wait() -> None:
     follow_up = heard(FOLLOWED, Found(Finding.LIMITED, retry_after_seconds=17), SEEING, POLICY)
 
-    assert (follow_up.delay_seconds, follow_up.weather, follow_up.over) == (17, "limited", False)
+    assert (follow_up.delay_seconds, follow_up.weather, follow_up.over) == (17, "ask_limited", False)
 
 
 def test_who_sees_open_orders_only_has_said_the_end_when_it_sees_none() -> None:
@@ -102,9 +102,8 @@ def test_an_order_that_oanda_filled_at_once_is_over() -> None:
 
 def test_a_described_broker_says_in_which_statuses_an_order_is_open() -> None:
     config = HttpBrokerConfig(
-        base_url="http://nowhere", promise=Promise.NOTHING, open_statuses=frozenset({"working"})
+        base_url="http://nowhere", promise=Promise.NOTHING, final_statuses=frozenset({"gone"})
     )
-    working, done = order_of(config, {"status": "working"}), order_of(config, {"status": "accepted"})
-    assert working is not None
-    assert done is not None
-    assert (working.is_open, done.is_open) == (True, False)
+    words = ("working", "gone", "filled")
+    found = [order_of(config, {"status": word, "broker_order_id": "b"}) for word in words]
+    assert [one is not None and one.is_open for one in found] == [True, False, True]

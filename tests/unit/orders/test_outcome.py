@@ -29,7 +29,7 @@ from fencepost.outbox.http import Reply
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 CONFIG = HttpBrokerConfig(base_url="http://broker", promise=Promise.NOTHING, request_valid_seconds=10)
-POLICY = Policy(backoff=Backoff(jitter=0))
+POLICY = Policy(backoff=Backoff(jitter=0), ask_seconds=0)
 ORDER = {"broker_order_id": "b-1", "status": "accepted", "idempotency_key": "key-1"}
 
 
@@ -237,11 +237,15 @@ async def test_a_worker_that_stood_still_sends_nothing_after_the_orders_own_time
     assert hold_back(CONFIG.declaration, in_time, POLICY, NOW) is None
 
 
-def test_a_duplicate_at_a_broker_that_shows_nothing_is_taken_at_its_word() -> None:
+def test_a_duplicate_of_a_lost_request_at_a_broker_that_shows_nothing_is_taken_at_its_word() -> None:
     config = HttpBrokerConfig(base_url="http://b", find_path=None, promise=Promise.FOREVER)
     assert config.declaration.sight is Sight.NONE
-    settled = answered(taken(), classified(config, Reply(409, {}, b"")), config.declaration, POLICY)
-    assert (settled.outcome, settled.code) == ("sent", Code.CONFLICT_PROCESSED)
+    said = classified(config, Reply(409, {}, b""))
+    first = answered(taken(), said, config.declaration, POLICY)
+    assert (first.outcome, first.code) == ("unknown", Code.CONFLICT_PROCESSED)
+    lost = taken(open_since=NOW - timedelta(seconds=5), last_error=Code.NETWORK_TIMEOUT)
+    repeated = answered(lost, said, config.declaration, POLICY)
+    assert (repeated.outcome, repeated.code) == ("sent", Code.CONFLICT_PROCESSED)
 
 
 def test_secrets_come_from_the_environment_or_are_asked_for_by_name() -> None:

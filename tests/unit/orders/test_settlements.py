@@ -37,7 +37,7 @@ from fencepost.outbox.backoff import Backoff
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
-POLICY = Policy(retry_max=3, backoff=Backoff(jitter=0), margin_seconds=1)
+POLICY = Policy(retry_max=3, backoff=Backoff(jitter=0), margin_seconds=1, ask_seconds=0)
 PROVABLE = Declaration(Promise.NOTHING, request_valid_seconds=10)
 FOREVER = Declaration(Promise.FOREVER)
 SILENT = Declaration(Promise.FOREVER, Sight.NONE)
@@ -95,12 +95,7 @@ UNPLACED = replace(
         (
             Verdict(Meaning.DUPLICATE, order=NAMELESS),
             SILENT,
-            replace(KNOWN, result=result_of(NAMELESS)),
-        ),
-        (
-            Verdict(Meaning.DUPLICATE),
-            SILENT,
-            replace(KNOWN, result=result_of(BrokerOrder("key-1", None, "duplicate"))),
+            said("unknown", code=Code.CONFLICT_PROCESSED, weather="ok"),
         ),
         (
             Verdict(Meaning.REFUSED, detail="400: no"),
@@ -110,7 +105,7 @@ UNPLACED = replace(
         (
             Verdict(Meaning.REFUSED, Code.UNAUTHORIZED),
             PROVABLE,
-            said("dead", fate="not_this", code=Code.UNAUTHORIZED, weather="failed"),
+            said("dead", fate="not_this", code=Code.UNAUTHORIZED, weather="unauthorized"),
         ),
         (
             Verdict(Meaning.LIMITED, detail="429"),
@@ -131,6 +126,13 @@ def test_an_answer_settles_the_order_so_and_not_otherwise(
     verdict: Verdict, declared: Declaration, expected: OrderSettlement
 ) -> None:
     assert answered(TAKEN, verdict, declared, POLICY) == expected
+
+
+def test_a_word_about_a_lost_request_is_believed_where_nothing_can_be_looked_at() -> None:
+    repeat = replace(TAKEN, open_since=NOW - SECOND, last_error="NETWORK_TIMEOUT")
+    known = replace(KNOWN, detail="409: known", result=result_of(BrokerOrder("key-1", None, "duplicate")))
+    verdict = Verdict(Meaning.DUPLICATE, order=NAMELESS, detail="409: known")
+    assert answered(repeat, verdict, SILENT, POLICY) == known
 
 
 @pytest.mark.parametrize("retries", range(5))
@@ -189,7 +191,7 @@ def test_a_repeat_that_the_broker_refuses_needs_no_proof() -> None:
     again = asked(ABSENT, FOREVER, 0)
     assert again == said("failed", detail=REFUSES, delay_seconds=2.0, weather="ok")
     assert asked(ABSENT, FOREVER, 0, retry_count=3) == said(
-        "parked", detail="the retries are used up", weather="ok"
+        "parked", code=Code.UNKNOWN, detail="the retries are used up", delay_seconds=300.0, weather="ok"
     )
     window = Declaration(Promise.WINDOW, Sight.OPEN, window_seconds=20, request_valid_seconds=10)
     assert asked(ABSENT, window, 0, open_age=8.9).outcome == "failed"
@@ -200,7 +202,10 @@ def test_a_repeat_that_the_broker_refuses_needs_no_proof() -> None:
 
 def test_what_nobody_can_prove_is_parked_with_why_it_became_unknown() -> None:
     why = "the broker cannot say that it does not have the order"
-    assert asked(ABSENT, BLIND, 99) == said("parked", code=Code.UNKNOWN, detail=why, weather="ok")
+    parked = said("parked", code=Code.UNKNOWN, detail=why, delay_seconds=300.0, weather="ok")
+    assert asked(ABSENT, BLIND, 99) == parked
+    told = replace(ABSENT, detail="404: no such order")
+    assert asked(told, BLIND, 99) == replace(parked, detail=f"{why} (404: no such order)")
     assert asked(ABSENT, BLIND, 99, last_error="BROKER_5XX").code == "BROKER_5XX"
     assert asked(replace(ABSENT, code=Code.BAD_REQUEST), BLIND, 99, last_error="X").code == Code.BAD_REQUEST
 
@@ -220,7 +225,7 @@ def test_no_answer_is_asked_for_again_as_the_broker_or_the_backoff_says() -> Non
         code=Code.UNKNOWN,
         detail="the broker limits questions",
         delay_seconds=2.0,
-        weather="limited",
+        weather="ask_limited",
     )
 
 
@@ -275,7 +280,7 @@ def test_an_open_request_is_asked_about_before_the_next() -> None:
     [
         (Found(Finding.FOUND, LIVE), "ok"),
         (ABSENT, "ok"),
-        (Found(Finding.LIMITED), "limited"),
+        (Found(Finding.LIMITED), "ask_limited"),
         (NO_ANSWER, None),
         (replace(NO_ANSWER, code=Code.BROKER_5XX), "failed"),
     ],

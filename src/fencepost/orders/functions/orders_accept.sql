@@ -93,6 +93,10 @@ declare
 begin
   perform fencepost._orders_check_accept(p_key, p_request, p_digest, p_broker, p_account, p_symbol, p_order_key, p_trace,
                                          p_expires, p_keep);
+  if left(p_key, 10) = 'resend-of-' then
+    raise exception 'idempotency_key must not begin with resend-of-: keys of orders that are sent again begin so.'
+      using errcode = 'ZF100', detail = '{"field": "idempotency_key"}';
+  end if;
   if not fencepost._marker_lock('orders', p_key) then
     outcome := 'in_flight';
   else

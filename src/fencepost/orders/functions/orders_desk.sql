@@ -73,6 +73,12 @@ begin
   -- His word is the proof.
   perform fencepost._orders_apply(v_message, p_outcome, case when p_outcome in ('dead', 'queued') then 'none' else 'unproved' end,
     'RESOLVED', p_reason, null, p_result, p_actor);
+  if p_outcome = 'sent' then
+    -- He saw it there: what becomes of it is asked as of every other.
+    insert into fencepost.orders_following (order_id, broker, ask_at)
+    select r.id, r.broker, fencepost.clock() + fencepost._orders_follow_first() from fencepost.orders_order r where r.id = p_id
+    on conflict (order_id) do nothing;
+  end if;
   perform fencepost._wake('outbox:' || v_message.channel);
 end $$;
 
@@ -157,7 +163,8 @@ begin
     update fencepost.outbox o set state = 'unknown', take = o.take + 1, owner = null, taken_until = null, not_before = v_now
     where o.id = v_id;
     update fencepost.orders_order r
-    set stamped_at = v_now, open_since = coalesce(r.open_since, v_now), updated_at = v_now, last_error = 'UNKNOWN'
+    set stamped_at = v_now, open_since = coalesce(r.open_since, v_now), unknown_since = v_now, updated_at = v_now,
+        last_error = 'UNKNOWN'
     where r.id = v_id;
     perform fencepost._orders_audit(v_now, r, v_state, 'unknown', 'UNKNOWN', p_actor, null, 'recovered from a backup')
     from fencepost.orders_order r where r.id = v_id;

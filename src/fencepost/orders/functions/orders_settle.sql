@@ -8,7 +8,8 @@
 -- An order is dead only when nothing is open about it. With an earlier request unaccounted for, a refusal of the last one says
 -- nothing of the first: the order becomes unknown instead, and is asked about.
 --
--- Locks: the messages in order of id, then their orders, then the broker's row.
+-- Locks: the messages in order of id, then their orders, then the broker's row; where the broker is halted, its row before the
+-- orders, which nobody who has that row and not the message waits for.
 
 create or replace function fencepost._orders_check_settle(
   p_ids bigint[], p_takes bigint[], p_owner text, p_outcomes text[], p_fates text[], p_codes text[], p_details text[],
@@ -90,9 +91,17 @@ begin
   if v_outcome = 'dead' and v_open is not null then
     v_outcome := 'unknown';
   end if;
+  if p_message.state = 'parked' and v_outcome = 'parked' and p_code is not distinct from v_order.last_error then
+    -- A question that brought nothing new: it is asked again, for as long as it is parked, and no line is written for each.
+    update fencepost.outbox o
+    set not_before = v_now + coalesce(p_delay, interval '0'), owner = null, taken_until = null where o.id = p_message.id;
+    return v_outcome;
+  end if;
   perform fencepost._outbox_apply(p_message, v_outcome, coalesce(p_detail, p_code), p_delay, null);
   update fencepost.orders_order r
   set open_since = v_open, updated_at = v_now, last_error = p_code,
+      unknown_since = case when v_outcome <> 'unknown' then null
+                           when p_message.state = 'unknown' then coalesce(r.unknown_since, v_now) else v_now end,
       -- An attempt that the outbox forgives (a 429) is none: what counts here is what counts there.
       retry_count = coalesce((select greatest(0, o.attempts - 1) from fencepost.outbox o where o.id = r.id), r.retry_count),
       broker_order_id = coalesce(p_result ->> 'broker_order_id', r.broker_order_id),
@@ -135,7 +144,7 @@ begin
     from gone g
   ), ordered as (
     update fencepost.orders_order r
-    set final_status = 'sent', settled_at = v_now, updated_at = v_now, open_since = null, last_error = g.code,
+    set final_status = 'sent', settled_at = v_now, updated_at = v_now, open_since = null, unknown_since = null, last_error = g.code,
         broker_order_id = coalesce(g.result ->> 'broker_order_id', r.broker_order_id)
     from gone g where r.id = g.id
     returning r.id, r.broker, r.idempotency_key, r.trace_id, r.broker_order_id, r.retry_count, g.state as status_from, g.take, g.code,
@@ -193,6 +202,7 @@ declare
   v_asked   record;
   v_message fencepost.outbox;
   v_refusal text;
+  v_outcome text;
   v_sent    bigint[];
 begin
   perform fencepost._orders_check_settle(p_ids, p_takes, p_owner, p_outcomes, p_fates, p_codes, p_details, p_delays, p_results,
@@ -201,8 +211,8 @@ begin
   v_sent := fencepost._orders_settle_sent(v_channel, p_ids, p_takes, p_owner, p_outcomes, p_codes, p_details, p_results);
   return query select s, 'sent', null::text from unnest(v_sent) s;
   for v_asked in
-    select a.* from unnest(p_ids, p_takes, p_outcomes, p_fates, p_codes, p_details, p_delays, p_results)
-      a (id, take, outcome, fate, code, detail, delay, result)
+    select a.* from unnest(p_ids, p_takes, p_outcomes, p_fates, p_codes, p_details, p_delays, p_results, p_weather)
+      a (id, take, outcome, fate, code, detail, delay, result, weather)
     where cardinality(v_sent) < cardinality(p_ids) and a.id <> all (v_sent) order by a.id
   loop
     select * into v_message from fencepost.outbox o where o.id = v_asked.id;
@@ -214,7 +224,14 @@ begin
                         then 'already_finished' else 'not_found' end;
     end if;
     if v_refusal is null then
-      return query select v_asked.id, fencepost._orders_apply(v_message, v_asked.outcome, v_asked.fate, v_asked.code,
+      v_outcome := v_asked.outcome;
+      if v_asked.weather = 'unauthorized' then
+        -- One order ends by refused credentials. Those that were under way with it placed nothing either: they wait.
+        if not fencepost._orders_halt_unauthorized(p_broker, v_asked.detail) and v_outcome = 'dead' then
+          v_outcome := 'queued';
+        end if;
+      end if;
+      return query select v_asked.id, fencepost._orders_apply(v_message, v_outcome, v_asked.fate, v_asked.code,
         v_asked.detail, v_asked.delay, v_asked.result, p_owner), null::text;
     else
       perform fencepost._refusal_note(v_refusal, 'order', v_asked.id::text, p_owner,

@@ -29,7 +29,7 @@ begin
     perform fencepost._orders_audit(p_now, v_order, v_message.state, 'dead', 'EXPIRED', null, v_message.take, null);
   else
     update fencepost.outbox o set state = 'unknown', not_before = p_now, last_error = 'EXPIRED' where o.id = p_id;
-    update fencepost.orders_order r set updated_at = p_now, last_error = 'EXPIRED' where r.id = p_id;
+    update fencepost.orders_order r set updated_at = p_now, unknown_since = p_now, last_error = 'EXPIRED' where r.id = p_id;
     perform fencepost._orders_audit(p_now, v_order, v_message.state, 'unknown', 'EXPIRED', null, v_message.take, null);
   end if;
 end $$;
@@ -115,35 +115,60 @@ begin
     select v_now, s.id, s.idempotency_key, s.trace_id, s.broker_order_id, b.state, 'sending', s.retry_count, s.last_error,
            p_owner, s.take
     from stamped s join before b on b.id = s.id
+  ), known as (
+    insert into fencepost.orders_account (broker, account)
+    select distinct s.broker, s.account from stamped s
+    where not exists (select 1 from fencepost.orders_account a where a.broker = s.broker and a.account = s.account)
+    on conflict do nothing
   )
   select s.id, s.take, s.key, s.request_json, s.idempotency_key, s.account, s.trace_id, s.retry_count, s.asks, s.created_at,
          s.expires_at, s.stamped_at, s.open_since, s.taken_until, s.last_error, s.headers
   from stamped s order by s.id;
 end $$;
 
--- Orders whose outcome is unknown, leased to who asks about them. They stay unknown, also if the asker dies.
-create or replace function fencepost.orders_take_unknown(p_broker text, p_owner text, p_lease interval, p_limit integer)
+-- Orders whose outcome is unknown, leased to who asks about them; with p_parked also parked ones whose next question is due, with at
+-- most half of what is allowed. They stay what they are, also if the asker dies. Served by outbox_unsure and outbox_parked.
+create or replace function fencepost.orders_take_unknown(
+  p_broker text, p_owner text, p_lease interval, p_limit integer, p_parked boolean default false
+)
 returns table (id bigint, take bigint, order_key text, request jsonb, idempotency_key text, account text, trace_id text,
                retry_count integer, asks integer, created_at timestamptz, expires_at timestamptz, stamped_at timestamptz,
-               open_since timestamptz, taken_until timestamptz, last_error text, headers jsonb)
+               open_since timestamptz, taken_until timestamptz, last_error text, headers jsonb, unknown_since timestamptz,
+               state text)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
 declare
+  v_channel text := fencepost._orders_channel(p_broker);
   v_allowed integer;
   v_count   integer;
+  v_now     timestamptz;
+  v_parked  bigint[] := '{}';
 begin
   perform fencepost._check_limit(p_limit);
   v_allowed := fencepost._orders_allowance(p_broker, p_limit, true);
+  if p_parked and v_allowed > 0 then
+    v_now := fencepost.clock();
+    v_parked := array(select o.id from fencepost.outbox o
+      where o.channel = v_channel and o.state = 'parked' and o.not_before <= v_now and o.ready
+        and (o.taken_until is null or o.taken_until <= v_now)
+      order by o.not_before, o.id limit (v_allowed + 1) / 2 for update skip locked);
+  end if;
   return query
   with taken as materialized (
-    select t.* from fencepost._outbox_take(fencepost._orders_channel(p_broker), p_owner, p_lease, v_allowed, true) t
+    select t.id, t.take, t.key, t.taken_until, t.headers, 'unknown' as state
+    from fencepost._outbox_take(v_channel, p_owner, p_lease, v_allowed - cardinality(v_parked), true) t
+  ), parked as (
+    update fencepost.outbox o set take = o.take + 1, owner = p_owner, taken_until = v_now + p_lease
+    where o.id = any (v_parked)
+    returning o.id, o.take, o.key, o.taken_until, o.headers, o.state
   ), asked as (
-    update fencepost.orders_order r set asks = r.asks + 1 from taken t where r.id = t.id
-    returning r.*, t.take, t.key, t.taken_until, t.headers
+    update fencepost.orders_order r set asks = r.asks + 1
+    from (select t.* from taken t union all select p.* from parked p) t where r.id = t.id
+    returning r.*, t.take, t.key, t.taken_until, t.headers, t.state
   )
   select a.id, a.take, a.key, a.request_json, a.idempotency_key, a.account, a.trace_id, a.retry_count, a.asks, a.created_at,
-         a.expires_at, a.stamped_at, a.open_since, a.taken_until, a.last_error, a.headers
+         a.expires_at, a.stamped_at, a.open_since, a.taken_until, a.last_error, a.headers, a.unknown_since, a.state
   from asked a order by a.id;
   get diagnostics v_count = row_count;
   perform fencepost._orders_spend(p_broker, v_count, true);
@@ -159,7 +184,7 @@ declare
   v_ids bigint[] := array(select fencepost._outbox_expire(fencepost._orders_channel(p_broker), 'unknown', p_limit, p_grace));
   v_now timestamptz := fencepost.clock();
 begin
-  update fencepost.orders_order r set updated_at = v_now, last_error = 'UNKNOWN' where r.id = any (v_ids);
+  update fencepost.orders_order r set updated_at = v_now, unknown_since = v_now, last_error = 'UNKNOWN' where r.id = any (v_ids);
   perform fencepost._orders_audit(v_now, r, 'sending', 'unknown', 'UNKNOWN', null, null, 'the sender went silent')
   from fencepost.orders_order r where r.id = any (v_ids);
   return query select unnest(v_ids);

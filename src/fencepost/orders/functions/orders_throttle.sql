@@ -4,7 +4,7 @@
 -- Say what a broker can bear. What was learned since (a lowered rate, an open breaker, a kill switch) stays.
 create or replace function fencepost.orders_broker_declare(
   p_broker text, p_rate_max double precision, p_burst double precision, p_failures_max integer, p_open_for interval,
-  p_rate_min double precision default null, p_rate_rise double precision default null
+  p_rate_min double precision default null, p_rate_rise double precision default null, p_can_ask boolean default null
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -21,21 +21,22 @@ begin
     raise exception 'burst and failures_max must be 1 or more.' using errcode = 'ZF100', detail = '{"field": "burst"}';
   end if;
   insert into fencepost.orders_broker as b (broker, rate_max, rate_min, rate_rise, burst, failures_max, open_for, rate, tokens,
-                                            refilled_at)
-  values (p_broker, p_rate_max, v_min, v_rise, p_burst, p_failures_max, p_open_for, p_rate_max, p_burst, fencepost.clock())
+                                            refilled_at, can_ask)
+  values (p_broker, p_rate_max, v_min, v_rise, p_burst, p_failures_max, p_open_for, p_rate_max, p_burst, fencepost.clock(),
+          coalesce(p_can_ask, false))
   on conflict (broker) do update
   set rate_max = excluded.rate_max, rate_min = excluded.rate_min, rate_rise = excluded.rate_rise, burst = excluded.burst,
-      failures_max = excluded.failures_max, open_for = excluded.open_for,
+      failures_max = excluded.failures_max, open_for = excluded.open_for, can_ask = coalesce(p_can_ask, b.can_ask),
       -- A lowered rate stays lowered; one that stood at its old maximum follows the new one.
       rate = case when b.rate >= b.rate_max then excluded.rate_max
                   else greatest(excluded.rate_min, least(b.rate, excluded.rate_max)) end
-  where (b.rate_max, b.rate_min, b.rate_rise, b.burst, b.failures_max, b.open_for)
+  where (b.rate_max, b.rate_min, b.rate_rise, b.burst, b.failures_max, b.open_for, b.can_ask)
     is distinct from (excluded.rate_max, excluded.rate_min, excluded.rate_rise, excluded.burst, excluded.failures_max,
-                      excluded.open_for);
+                      excluded.open_for, coalesce(p_can_ask, b.can_ask));
 end $$;
 
 -- How many requests may be made now; locks the broker's row until the end of the transaction. Questions (p_asking) pass the kill
--- switch and the breaker: they place nothing, and their answers close it.
+-- switch, the breaker and a pause of sending: they place nothing, and their answers close the breaker. They have a pause of their own.
 create or replace function fencepost._orders_allowance(p_broker text, p_limit integer, p_asking boolean) returns integer
 language plpgsql volatile
 as $$
@@ -50,8 +51,10 @@ begin
     perform fencepost._refuse('not_found', 'broker', p_broker, '{}', null);
   end if;
   v_now := fencepost.clock();
-  if v_broker.paused_until > v_now
-     or not p_asking and (v_broker.halted_at is not null or v_broker.opened_until > v_now) then
+  if p_asking and v_broker.ask_paused_until > v_now
+     or not p_asking and (v_broker.paused_until > v_now or v_broker.halted_at is not null or v_broker.opened_until > v_now
+                          -- Half open: where a question can try the broker, no order does.
+                          or v_broker.opened_until is not null and v_broker.can_ask) then
     return 0;
   end if;
   v_rate := least(v_broker.rate_max, v_broker.rate
@@ -59,7 +62,8 @@ begin
   v_tokens := least(v_broker.burst, v_broker.tokens
                 + v_rate * greatest(0, extract(epoch from v_now - v_broker.refilled_at)::double precision));
   update fencepost.orders_broker b set rate = v_rate, tokens = v_tokens, refilled_at = v_now where b.broker = p_broker;
-  -- Half open: one order tries the broker, and the next one only when its outcome is known or the pause is over again.
+  -- Half open, and nothing can be asked: one order tries the broker, and the next one only when its outcome is known or the pause
+  -- is over again.
   return least(p_limit, floor(v_tokens)::integer,
                case when v_broker.opened_until is not null and not p_asking then 1 else p_limit end);
 end $$;
@@ -75,7 +79,8 @@ as $$
   where b.broker = p_broker and p_count > 0
 $$;
 
--- What the answers of one batch say about the broker itself: ok, failed, limited, or null for nothing.
+-- What the answers of one batch say about the broker itself: ok, failed, limited (a request for an order was), ask_limited (a
+-- question was: then sending waits too), or null for nothing. Other words are for orders_settle.
 create or replace function fencepost._orders_weather(p_broker text, p_weather text[], p_delays interval[]) returns void
 language plpgsql volatile
 as $$
@@ -85,13 +90,17 @@ declare
   v_bad     integer;
   v_limited integer;
   v_pause   interval;
+  v_silence interval;
 begin
   select count(*) filter (where w.weather = 'ok'), count(*) filter (where w.weather = 'failed'),
-         count(*) filter (where w.weather = 'limited'), max(w.delay) filter (where w.weather = 'limited')
-  into v_good, v_bad, v_limited, v_pause from unnest(p_weather, p_delays) w (weather, delay);
+         count(*) filter (where w.weather in ('limited', 'ask_limited')),
+         max(coalesce(w.delay, interval '0')) filter (where w.weather in ('limited', 'ask_limited')),
+         max(coalesce(w.delay, interval '0')) filter (where w.weather = 'ask_limited')
+  into v_good, v_bad, v_limited, v_pause, v_silence from unnest(p_weather, p_delays) w (weather, delay);
   if v_limited > 0 then
     update fencepost.orders_broker b
-    set paused_until = greatest(b.paused_until, v_now + coalesce(v_pause, interval '0')), tokens = 0,
+    set paused_until = greatest(b.paused_until, v_now + v_pause),
+        ask_paused_until = greatest(b.ask_paused_until, v_now + v_silence), tokens = 0,
         -- One storm of 429 is one sign: all that was under way when the rate was lowered still comes back refused.
         rate = case when b.lowered_at > v_now - interval '1 second' then b.rate else greatest(b.rate_min, b.rate / 2) end,
         lowered_at = case when b.lowered_at > v_now - interval '1 second' then b.lowered_at else v_now end
@@ -99,17 +108,65 @@ begin
   end if;
   if v_good > 0 then
     -- Looked at first: a write for each good batch would make the row hot for nothing.
-    update fencepost.orders_broker b set failures = 0, opened_until = null
-    where b.broker = p_broker and (b.failures > 0 or b.opened_until is not null);
+    update fencepost.orders_broker b
+    set failures = 0, opened_until = null, answered_at = case when b.halted_code is not null then coalesce(b.answered_at, v_now) end
+    where b.broker = p_broker
+      and (b.failures > 0 or b.opened_until is not null or b.halted_code is not null and b.answered_at is null);
   elsif v_bad > 0 then
     update fencepost.orders_broker b
-    set failures = b.failures + v_bad,
+    set failures = b.failures + v_bad, answered_at = null,
         opened_until = case when b.failures + v_bad >= b.failures_max then v_now + b.open_for else b.opened_until end
     where b.broker = p_broker;
   end if;
 end $$;
 
--- The kill switch. Orders that are being sent cannot be called back; nothing is sent afterwards.
+-- The broker refused the credentials: nothing more is sent until a person resumes it. Answers whether this is the answer that halted
+-- it; what comes back refused after that was sent before, and only waits. Locks the broker's row, behind the messages.
+create or replace function fencepost._orders_halt_unauthorized(p_broker text, p_detail text) returns boolean
+language plpgsql volatile
+as $$
+declare
+  v_now    timestamptz;
+  v_reason text := left('UNAUTHORIZED: the broker refused the credentials. ' || coalesce(p_detail, ''), 1024);
+begin
+  perform 1 from fencepost.orders_broker b where b.broker = p_broker for no key update;
+  v_now := fencepost.clock();
+  update fencepost.orders_broker b
+  set halted_at = coalesce(b.halted_at, v_now), halted_by = coalesce(b.halted_by, 'fencepost'), halted_code = 'UNAUTHORIZED',
+      halted_reason = left(coalesce(b.halted_reason || '; ', '') || v_reason, 2048), probe_at = v_now + b.open_for,
+      answered_at = null
+  where b.broker = p_broker and b.halted_code is null;
+  if not found then
+    return false;
+  end if;
+  perform fencepost._event(v_now, 'broker', p_broker, 'halted', 'fencepost', null,
+                           jsonb_build_object('account', null, 'reason', v_reason));
+  return true;
+end $$;
+
+-- Refuse a broker that nobody declared, and an account for which no order was ever sent or waits: a kill switch with a slip of the
+-- pen in it would stop nothing, and look as if it did. Served by the primary keys and orders_order_live.
+create or replace function fencepost._orders_check_switch(p_broker text, p_account text, p_attempted jsonb) returns void
+language plpgsql volatile
+as $$
+begin
+  if not exists (select 1 from fencepost.orders_broker b where b.broker = p_broker) then
+    perform fencepost._refuse('not_found', 'broker', p_broker, p_attempted, jsonb_build_object('known', coalesce((
+      select jsonb_agg(b.broker order by b.broker) from fencepost.orders_broker b), '[]')));
+  end if;
+  if p_account is not null
+     and not exists (select 1 from fencepost.orders_account a where a.broker = p_broker and a.account = p_account)
+     and not exists (select 1 from fencepost.orders_halt h where h.broker = p_broker and h.account = p_account)
+     and not exists (select 1 from fencepost.orders_order r
+                     where r.broker = p_broker and r.account = p_account and r.final_status is null) then
+    perform fencepost._refuse('not_found', 'account', p_account, p_attempted, jsonb_build_object('known', coalesce((
+      select jsonb_agg(a.account order by a.account)
+      from (select k.account from fencepost.orders_account k where k.broker = p_broker order by k.account limit 20) a), '[]')));
+  end if;
+end $$;
+
+-- The kill switch. Orders that are being sent cannot be called back; nothing is sent afterwards. Raises not_found for a broker or an
+-- account that nobody knows.
 create or replace function fencepost.orders_halt(p_broker text, p_account text, p_actor text, p_reason text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -119,21 +176,22 @@ begin
   perform fencepost._check_text('reason', p_reason, 1024);
   if p_account is not null then
     perform fencepost._check_text('account', p_account, 128);
+  end if;
+  perform fencepost._orders_check_switch(p_broker, p_account, jsonb_build_object('halt', p_reason));
+  if p_account is not null then
     insert into fencepost.orders_halt (broker, account, halted_at, halted_by, reason)
     values (p_broker, p_account, fencepost.clock(), p_actor, p_reason) on conflict (broker, account) do nothing;
   else
     update fencepost.orders_broker b
     set halted_at = coalesce(b.halted_at, fencepost.clock()), halted_by = p_actor, halted_reason = p_reason
     where b.broker = p_broker;
-    if not found then
-      perform fencepost._refuse('not_found', 'broker', p_broker, '{}', null);
-    end if;
   end if;
   perform fencepost._event(fencepost.clock(), 'broker', p_broker, 'halted', p_actor, null,
                            jsonb_build_object('account', p_account, 'reason', p_reason));
 end $$;
 
--- Off again. What waited is due at once, except what has expired meanwhile.
+-- Off again, for a broker with whatever else holds sending back: a pause that it asked for, and the breaker. What waited is due at
+-- once, except what has expired meanwhile. Locks the messages in order of id, then the broker's row.
 create or replace function fencepost.orders_resume(p_broker text, p_account text, p_actor text, p_reason text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -143,6 +201,7 @@ begin
   perform fencepost._check_text('broker', p_broker, 64);
   perform fencepost._check_text('actor', p_actor, 256);
   perform fencepost._check_text('reason', p_reason, 1024);
+  perform fencepost._orders_check_switch(p_broker, p_account, jsonb_build_object('resume', p_reason));
   if p_account is not null then
     delete from fencepost.orders_halt h where h.broker = p_broker and h.account = p_account;
     update fencepost.outbox o set not_before = v_now where o.id in (
@@ -150,7 +209,15 @@ begin
       where r.final_status is null and r.broker = p_broker and r.account = p_account and l.state = 'queued'
       order by l.id for update of l);
   else
-    update fencepost.orders_broker b set halted_at = null, halted_by = null, halted_reason = null where b.broker = p_broker;
+    update fencepost.outbox o set not_before = v_now where o.id in (
+      select l.id from fencepost.outbox l
+      where l.channel = fencepost._orders_channel(p_broker) and l.ready and l.state = 'queued'
+        and l.not_before > v_now
+      order by l.id for update of l);
+    update fencepost.orders_broker b
+    set halted_at = null, halted_by = null, halted_reason = null, halted_code = null, answered_at = null, probe_at = null,
+        paused_until = null, ask_paused_until = null, failures = 0, opened_until = null
+    where b.broker = p_broker;
   end if;
   perform fencepost._event(v_now, 'broker', p_broker, 'resumed', p_actor, null,
                            jsonb_build_object('account', p_account, 'reason', p_reason));

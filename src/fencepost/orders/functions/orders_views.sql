@@ -21,21 +21,28 @@ create or replace view fencepost.outbox_audit as
   from fencepost.orders_audit a;
 
 create or replace view fencepost.orders_brokers as
-  select b.broker, b.rate, b.rate_max, b.tokens, b.paused_until, b.failures, b.failures_max, b.opened_until,
+  select b.broker, b.rate, b.rate_max, b.tokens,
+         case when b.paused_until > fencepost.clock() then b.paused_until end as paused_until, b.failures, b.failures_max, b.opened_until,
          case when b.opened_until is null then 'closed' when b.opened_until > fencepost.clock() then 'open' else 'half_open' end
            as breaker,
          b.halted_at, b.halted_by, b.halted_reason,
          coalesce((select jsonb_agg(jsonb_build_object('account', h.account, 'by', h.halted_by, 'reason', h.reason, 'at', h.halted_at)
                                     order by h.account) from fencepost.orders_halt h where h.broker = b.broker), '[]')
-           as halted_accounts
+           as halted_accounts,
+         case when b.ask_paused_until > fencepost.clock() then b.ask_paused_until end as ask_paused_until,
+         b.halted_code, b.can_ask, b.answered_at
   from fencepost.orders_broker b;
 
--- One order by its id or by its key, with what the broker said. Served by the primary and the unique key.
+-- One order by its id or by its key, with what the broker said. Served by the primary and the unique key, and by
+-- orders_audit_by_order.
 create or replace function fencepost.orders_get(p_id bigint, p_key text) returns setof jsonb
 language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
   select to_jsonb(v) || jsonb_build_object('result', (select to_jsonb(x) from fencepost.exec_result x where x.outbox_id = v.id),
-           'resent_as', (select n.id from fencepost.orders_order n where n.resend_of = v.id limit 1))
+           'resent_as', (select n.id from fencepost.orders_order n where n.resend_of = v.id limit 1),
+           -- What a person looks for first: the broker's last answer that was not simply a success.
+           'last_answer', (select a.detail from fencepost.orders_audit a where a.outbox_id = v.id and a.detail ~ '^[1-5][0-9][0-9]: '
+                           order by a.audit_id desc limit 1))
   from fencepost.outbox_orders v
   where v.id = coalesce(p_id, (select r.id from fencepost.orders_order r where r.idempotency_key = p_key))
 $$;
