@@ -157,14 +157,16 @@ def _whole(schema: dict[str, Any]) -> dict[str, Any]:
     return whole
 
 
-def _endpoint(mutation: Mutation[Any, Any, Any], perform: Perform) -> Callable[..., Awaitable[JSONResponse]]:
-    async def endpoint(request: Request) -> JSONResponse:
+def _endpoint(mutation: Mutation[Any, Any, Any], perform: Perform) -> Callable[..., Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
         body = await _body(request)
         request_id = _request_id(request, body)
         # What stands in the path is part of the request, as if it stood in the body.
         asked = mutation.request.model_validate({**body, **request.path_params})
         answer = await perform(mutation, asked, request_id, _actor(request))
-        return JSONResponse(answer.response, headers={REPLAYED: "true"} if answer.is_replay else {})
+        headers = {REPLAYED: "true"} if answer.is_replay else {}
+        # The text as it is kept, not rendered again: a repeat has the same bytes.
+        return Response(answer.body, headers=headers, media_type="application/json")
 
     return endpoint
 
