@@ -3,8 +3,8 @@
 1  Redis      announced by us; or under way (Aborted); or done, with its answer
 2  look       one snapshot of the marker and of what the plan needs
 3  plan       pure, with the request's dice
-4  execute    one transaction: marker, lock, checks, writes, audit; what has become stale is planned again, once, on
-              the locked rows
+4  execute    one transaction: marker, lock, checks, writes, audit; what has become stale is planned again,
+              once, on the locked rows
 5  Redis      the answer, after the commit and never before it
 """
 

@@ -12,7 +12,8 @@ from fencepost.layered_settings import From, LayeredSettings
 class MutationSettings(LayeredSettings):
     """The promise of a repeat's answer is limited to `marker_keep_seconds`.
 
-    Every process that stays forgets markers after that time, by its own `Settings`: the same variable.
+    A mutation's marker carries its own end, an hour after the request unless it is set otherwise; every
+    process that stays forgets it then, whatever its own `Settings` keep other markers for.
     """
 
     marker_keep_seconds: Annotated[

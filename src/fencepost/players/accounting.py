@@ -102,8 +102,8 @@ class PlayerLedger:
         ticket = passengers[0].ticket
         return Call(
             "select place, outcome, response::text, version from fencepost.player_execute_many("
-            "%s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[], %s::jsonb[],"
-            " %s::interval, %s::boolean, %s::boolean)",
+            "%s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[],"
+            " %s::jsonb[], %s::interval, %s::boolean, %s::boolean)",
             (
                 [each.ticket.scope for each in passengers],
                 [each.ticket.key for each in passengers],
@@ -133,8 +133,8 @@ class PlayerLedger:
 
         return Call(
             "select outcome, response::text, version from fencepost.player_execute"
-            "(%s::text, %s::text, %s::text, %s::text, %s::text, %s::text, %s::bigint, %s::jsonb, %s::interval,"
-            " %s::boolean)",
+            "(%s::text, %s::text, %s::text, %s::text, %s::text, %s::text, %s::bigint, %s::jsonb,"
+            " %s::interval, %s::boolean)",
             (
                 ticket.scope,
                 ticket.key,

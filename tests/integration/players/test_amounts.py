@@ -50,8 +50,8 @@ class Table:
         """The outcome of each; None for one who must go alone."""
         known = dict(self.tuples("select user_id, data_version from fencepost.players"))
         answers = self.tuples(
-            "select place, outcome, response, version from fencepost.player_execute_many(%s, %s, %s, %s::text[],"
-            " %s, %s, %s::bigint[], %s::jsonb[], '1 hour', false, false)",
+            "select place, outcome, response, version from fencepost.player_execute_many(%s, %s, %s,"
+            " %s::text[], %s, %s, %s::bigint[], %s::jsonb[], '1 hour', false, false)",
             [wish.scope or f"player:{wish.player}" for wish in wishes],
             [wish.key for wish in wishes],
             [wish.digest for wish in wishes],

@@ -84,7 +84,8 @@ def admin(database: Database) -> Iterator[Caller]:
         # Half a minute of waiting is right for a service, and long for a test.
         caller.execute("alter function fencepost.player_bump set lock_timeout = '100ms'")
         caller.execute(
-            "alter function fencepost.player_execute(text,text,text,text,text,text,bigint,jsonb,interval,boolean) set lock_timeout = '100ms'"
+            "alter function fencepost.player_execute(text,text,text,text,text,text,bigint,jsonb,interval,"
+            "boolean) set lock_timeout = '100ms'"
         )
         yield caller
 

@@ -1,9 +1,9 @@
 -- Markers for time-ordered keys. The key carries its own time, so a key that has left the window can be refused
 -- as too_old instead of being executed again, and a whole slot is forgotten by one TRUNCATE.
 --
--- The window: 24 hours back (the slice of six hours in which that lies, whole) and 15 minutes of clock skew ahead. Slot = slice
--- number modulo 8; of the eight, six are live, one drains, one is spare. Correctness does not depend on the truncation: a key outside the
--- window is refused whatever the slot still holds.
+-- The window: 24 hours back and one slice (six hours) of clock skew ahead. Slot = slice number modulo 8; of the eight, six are
+-- live, one drains, one is spare. Correctness does not depend on the truncation: a key outside the window is refused whatever
+-- the slot still holds.
 
 -- The milliseconds inside a UUIDv7 or a ULID, or null when the key is neither.
 create or replace function fencepost._key_millis(p_key text) returns bigint
@@ -49,7 +49,7 @@ begin
   end if;
   v_now := fencepost.clock();
   v_slice := v_millis / 21600000;
-  if v_slice < fencepost._slice(v_now) - 4 or v_millis > (extract(epoch from v_now) + 900) * 1000 then
+  if v_slice < fencepost._slice(v_now) - 4 or v_slice > fencepost._slice(v_now) + 1 then
     v_outcome := 'too_old';
   elsif not fencepost._marker_lock(p_scope, v_key) then
     v_outcome := 'in_flight';
