@@ -177,8 +177,8 @@ def _request_id(request: Request, body: dict[str, Any]) -> str | None:
         raise InvalidArgument("request_id must be a text.", argument="request_id")
     if in_body is not None and in_header is not None and in_body != in_header:
         raise InvalidArgument(f"request_id and the header {HEADER} differ.", argument="request_id")
-    # An empty one is how many clients send none.
-    return in_body or in_header or None
+    # A blank one is not taken for none: its sender believes that the request is protected.
+    return in_header if in_body is None else in_body
 
 
 def _actor(request: Request) -> str:

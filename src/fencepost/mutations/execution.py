@@ -17,11 +17,12 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 import psycopg
 
 from fencepost.crashpoints import crash_point
-from fencepost.errors import IndeterminateCommit, InvalidInput, NotFound, ServerUnavailable
+from fencepost.errors import IndeterminateCommit, InvalidInput, NotFound, ServerUnavailable, TooOld
 from fencepost.kernel.call import Call
 from fencepost.mutations.errors import (
     Aborted,
     FailedPrecondition,
+    IdTooOld,
     InvalidArgument,
     MutationError,
     NoSuchThing,
@@ -149,8 +150,8 @@ class Execution(Generic[P]):
             return _Again("response", version)
         except psycopg.Error as error:
             return self._again_after(error, version)
-        except NotFound as error:
-            raise NoSuchThing(str(error), noun=error.noun, name=error.subject) from error
+        except (NotFound, TooOld) as error:
+            raise explained(error) from error
 
     def _again_after(self, error: psycopg.Error, version: int | None) -> _Again:
         if error.sqlstate == CONFLICT:
@@ -169,6 +170,8 @@ class Execution(Generic[P]):
                 "Another transaction has held the same rows all the time. "
                 "Nothing was written; send it again.",
                 reason="contention",
+                # Whoever has held them for so long will not let go in a moment.
+                retry_seconds=10,
             ) from error
         if error.sqlstate in LOST_RACES:
             self.on_conflict()
@@ -213,6 +216,13 @@ def explained(error: Exception) -> MutationError:
             return Unavailable(f"The database cannot be asked: {error}", retry_seconds=1)
         case InvalidInput():
             return InvalidArgument(str(error), argument=error.field)
+        case TooOld():
+            return IdTooOld(
+                "The request id is older than ids are kept, or comes from the future: nobody can tell whether "
+                "the request took effect. Read the present state; a new request needs a new id.",
+                reason="too_old",
+                argument="request_id",
+            )
         case NotFound():
             return NoSuchThing(str(error), noun=error.noun, name=error.subject)
         case _:

@@ -26,6 +26,7 @@ from fencepost.logs import get_logger
 from fencepost.mutations import dice as recorded_dice
 from fencepost.mutations import gate
 from fencepost.mutations.declaration import Mutation
+from fencepost.mutations.durations import Durations
 from fencepost.mutations.errors import (
     Aborted,
     AlreadyExists,
@@ -108,6 +109,7 @@ class Pipeline(Generic[S, P]):
         )
         self._vigil = vigil
         self._queues = RowQueues()
+        self._durations = Durations()
         self._outwait = _outwait(vigil, ledger) if vigil and isinstance(ledger, Evicts) else None
 
     async def run(
@@ -159,6 +161,8 @@ class Pipeline(Generic[S, P]):
     ) -> Ticket:
         if request_id is not None:
             _check_key(request_id)
+            # Upper and lower case are one time-ordered id.
+            request_id = request_id.lower() if self._settings.ordered_ids else request_id
         return Ticket(
             user=text("user", user),
             scope=self._ledger.scope(user),
@@ -167,6 +171,7 @@ class Pipeline(Generic[S, P]):
             method=mutation.method,
             actor=actor,
             keep_seconds=self._settings.marker_keep_seconds,
+            is_ordered=self._settings.ordered_ids,
         )
 
     async def _pass_gate(self, ticket: Ticket) -> None:
@@ -208,7 +213,8 @@ class Pipeline(Generic[S, P]):
         raise Aborted(
             "The request is under way; send it again shortly.",
             reason="pending",
-            retry_seconds=finding.retry_seconds,
+            # Its announcement may stand for longer than the work takes: a node that died leaves one.
+            retry_seconds=min(finding.retry_seconds, self._durations.retry_seconds(ticket.method)),
         )
 
     @asynccontextmanager
@@ -228,8 +234,13 @@ class Pipeline(Generic[S, P]):
         work = _Work(mutation, request, ticket, sender, Dice.throw())
         try:
             with explaining():
-                return await self._settle_once(work)
+                begun = time.perf_counter()
+                answer = await self._settle_once(work)
+                self._durations.saw(ticket.method, time.perf_counter() - begun)
+                return answer
         except MutationError as error:
+            if error.is_retryable and error.retry_seconds is None:
+                error.suggest(self._durations.retry_seconds(ticket.method))
             if error.is_retryable and work.is_by_chance and sender is self._database:
                 await self._record_dice(work)
             raise
@@ -425,12 +436,13 @@ def _digest(method: str, request: BaseModel) -> str:
 
 def _check_key(request_id: str) -> None:
     if (
-        not request_id
+        not request_id.strip()
         or len(request_id.encode(errors="replace")) > KEY_BYTES_MAX
         or not request_id.isprintable()
     ):
         raise InvalidArgument(
-            f"request_id must have 1 to {KEY_BYTES_MAX} printable bytes.", argument="request_id"
+            f"request_id must have 1 to {KEY_BYTES_MAX} printable bytes, and not be blank.",
+            argument="request_id",
         )
 
 

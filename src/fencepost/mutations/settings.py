@@ -32,6 +32,7 @@ class MutationSettings(LayeredSettings):
     ferry_places: Annotated[
         int, Field(ge=1, le=50), From("MUTATION_FERRY_PLACES", "mutations.ferry_places")
     ] = 32
+    ordered_ids: Annotated[bool, From("MUTATION_ORDERED_IDS", "mutations.ordered_ids")] = False
     gate_window_seconds: Annotated[
         float, Field(ge=1, le=31_536_000), From("MUTATION_GATE_WINDOW_SEC", "mutations.gate_window_sec")
     ] = 86_400.0
