@@ -9,6 +9,8 @@
     │   └── IdTooOld            the time-ordered request id is past its retention
     ├── NoSuchThing             not_found: there is no such player, item, pool, ...
     ├── Unavailable             unavailable: PostgreSQL cannot be asked, or its answer was lost
+    ├── BadRoute                bad_route: there is no such method
+    ├── Unimplemented           unimplemented: this installation cannot do it
     └── Internal                internal: a bug of ours
 
 The codes and their HTTP statuses are Twirp's; `code` tells apart the two that are both 409.
@@ -104,6 +106,20 @@ class Unavailable(MutationError):
     code = "unavailable"
     status = 503
     is_retryable = True
+
+
+class BadRoute(MutationError):
+    """No method has this path, or not for this verb."""
+
+    code = "bad_route"
+    status = 404
+
+
+class Unimplemented(MutationError):
+    """What it needs is not installed."""
+
+    code = "unimplemented"
+    status = 501
 
 
 class Internal(MutationError):
