@@ -23,6 +23,7 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from fencepost.errors import IndeterminateCommit
@@ -107,7 +108,7 @@ class Ferry(Generic[P]):
                 self._cross(aboard, waits=len(scopes) == 1 and len(aboard) > 1), name="fencepost-ferry"
             )
             self._under_way.add(crossing)
-            crossing.add_done_callback(lambda landed, scopes=scopes: self._landed(landed, scopes))
+            crossing.add_done_callback(partial(self._landed, scopes))
 
     def _board(self) -> list[_Waiting[P]]:
         """One scope with all who wait for it, or one each of several: whichever came first."""
@@ -126,7 +127,7 @@ class Ferry(Generic[P]):
                 break
         return aboard
 
-    def _landed(self, crossing: asyncio.Task[None], scopes: set[str]) -> None:
+    def _landed(self, scopes: set[str], crossing: asyncio.Task[None]) -> None:
         self._under_way.discard(crossing)
         self._crossing -= scopes
         self._free += 1

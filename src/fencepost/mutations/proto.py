@@ -13,21 +13,19 @@ The text needs no library. Bodies need `protobuf` (the extra `twirp`).
 
 from __future__ import annotations
 
+import importlib
 import json
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 from uuid import UUID
 
 from pydantic import BaseModel
 
 from fencepost.mutations.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from google.protobuf.message import Message as Encoded
 
 MEDIA_TYPE = "application/protobuf"
 REQUEST_ID = "request_id"
@@ -153,12 +151,10 @@ class Codec:
     """Bodies of one service in protobuf. Raises ImportError where the library is not installed."""
 
     def __init__(self, service: ProtoService) -> None:
-        from google.protobuf import descriptor_pool, message, message_factory  # noqa: PLC0415 - An extra.
-
         self._service = service
-        self._error: type[Exception] = message.DecodeError
-        self._factory: Any = message_factory
-        self._pool: Any = descriptor_pool.DescriptorPool()
+        self._error: type[Exception] = _library("message").DecodeError
+        self._factory = _library("message_factory")
+        self._pool = _library("descriptor_pool").DescriptorPool()
         self._pool.Add(_described(service))
 
     def decode(self, method: str, body: bytes) -> dict[str, Any]:
@@ -174,7 +170,7 @@ class Codec:
     def encode(self, response: Mapping[str, Any]) -> bytes:
         """An answer. The same answer has the same bytes."""
         encoded = self._write(response, self._service.messages[self._service.answer])
-        return encoded.SerializeToString(deterministic=True)
+        return bytes(encoded.SerializeToString(deterministic=True))
 
     @cached_property
     def _classes(self) -> dict[str, Any]:
@@ -202,7 +198,7 @@ class Codec:
     def _value(self, value: Any, nested: Message | None) -> Any:
         return self._read(value, nested) if nested else value
 
-    def _write(self, facts: Mapping[str, Any], message: Message) -> Encoded:
+    def _write(self, facts: Mapping[str, Any], message: Message) -> Any:
         encoded: Any = self._classes[message.name]()
         known = {field.name: field for field in message.fields}
         for name, value in facts.items():
@@ -217,7 +213,7 @@ class Codec:
                 getattr(encoded, name).CopyFrom(self._write(value, nested))
             else:
                 setattr(encoded, name, json.dumps(value) if field.is_json else value)
-        return cast("Encoded", encoded)
+        return encoded
 
 
 def _document(name: str, value: str) -> Any:
@@ -227,10 +223,14 @@ def _document(name: str, value: str) -> Any:
         raise InvalidArgument(f"{name} holds no JSON document.", argument=name) from None
 
 
+def _library(name: str) -> Any:
+    """A module of protobuf, which has no types and may not be there."""
+    return importlib.import_module(f"google.protobuf.{name}")
+
+
 def _described(service: ProtoService) -> Any:
     """The file as its descriptor, for the pool."""
-    from google.protobuf import descriptor_pb2  # noqa: PLC0415 - An extra.
-
+    descriptor_pb2 = _library("descriptor_pb2")
     kinds: Any = descriptor_pb2.FieldDescriptorProto
     scalars = {"string": kinds.TYPE_STRING, "int64": kinds.TYPE_INT64, "bool": kinds.TYPE_BOOL}
 
