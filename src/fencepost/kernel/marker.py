@@ -1,7 +1,7 @@
 """Markers: a request takes effect once. `functions/marker.sql` says what each answer means.
 
-A marker is kept for 24 hours unless it is set otherwise (`MUTATION_MARKER_KEEP_SEC`): a repeat after that is a
-new request. A response of up to 64 KiB is kept with it, byte by byte.
+A marker is kept for 24 hours unless it is set otherwise (`MUTATION_MARKER_KEEP_SEC`): a repeat after that
+is a new request. A response of up to 64 KiB is kept with it, byte by byte.
 """
 
 from __future__ import annotations

@@ -214,19 +214,25 @@ def explained(error: Exception) -> MutationError:
             return StalePlan.by(str(error.diag.message_primary), detail_of(error))
         case psycopg.OperationalError() | ServerUnavailable() | IndeterminateCommit():
             return Unavailable(f"The database cannot be asked: {error}", retry_seconds=1)
+        case InvalidInput() | TooOld() | NotFound():
+            return _refused(error)
+        case _:
+            raise error
+
+
+def _refused(error: InvalidInput | TooOld | NotFound) -> MutationError:
+    match error:
         case InvalidInput():
             return InvalidArgument(str(error), argument=error.field)
         case TooOld():
             return IdTooOld(
-                "The request id is older than ids are kept, or comes from the future: nobody can tell whether "
-                "the request took effect. Read the present state; a new request needs a new id.",
+                "The request id is older than ids are kept, or comes from the future: nobody can tell "
+                "whether the request took effect. Read the present state; a new request needs a new id.",
                 reason="too_old",
                 argument="request_id",
             )
         case NotFound():
             return NoSuchThing(str(error), noun=error.noun, name=error.subject)
-        case _:
-            raise error
 
 
 @contextmanager

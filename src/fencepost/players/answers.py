@@ -21,7 +21,7 @@ class Granted(Strict):
 
 
 class PlayerAnswer(Strict):
-    """Of all methods; each fills what it speaks of. New fields come at the end: their place is their number."""
+    """Of all methods; each fills what it speaks of. New fields come last: their place is their number."""
 
     player_id: str
     version: int

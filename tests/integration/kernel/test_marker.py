@@ -1,6 +1,7 @@
 """A request takes effect once, and its repeat gets the first answer."""
 
 from collections.abc import Callable
+from typing import LiteralString
 
 import pytest
 
@@ -291,10 +292,11 @@ def test_many_responses_are_repeated_byte_by_byte(app: Caller) -> None:
 
 @pytest.mark.parametrize("form", ["text", "jsonb"])
 def test_a_response_of_64_kib_is_kept_and_a_longer_one_is_refused(app: Caller, form: str) -> None:
-    call = {
-        "text": "select response::text from fencepost.claim('s', %s, null, %s::text)",
-        "jsonb": "select response::text from fencepost.claim('s', %s, null, %s::jsonb)",
-    }[form]
+    call: LiteralString = (
+        "select response::text from fencepost.claim('s', %s, null, %s::text)"
+        if form == "text"
+        else "select response::text from fencepost.claim('s', %s, null, %s::jsonb)"
+    )
     longest = '"' + "x" * 65_534 + '"'
     for _ in range(2):
         assert app.value(call, "k1", longest) == longest

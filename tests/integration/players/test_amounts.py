@@ -66,8 +66,8 @@ class Table:
         )
         outcomes: list[str | None] = [None] * len(wishes)
         for place, outcome, response, version in answers:
-            wish = wishes[int(place) - 1]
-            told = {"told": wish.player, "version": version or (response or {}).get("version")}
+            wish, kept_version = wishes[int(place) - 1], response["version"] if response else None
+            told: dict[str, Any] = {"told": wish.player, "version": version or kept_version}
             assert response == (told if outcome in {"claimed", "replay"} else None)
             if outcome == "claimed":
                 kept = "select response from fencepost.markers where scope = %s and key = %s"

@@ -1,12 +1,12 @@
-"""A repeat is answered with the bytes of the first answer, whoever knows them and whatever door it came by."""
+"""A repeat is answered with the bytes of the first answer, whoever knows them and whatever its route."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
+from pydantic import JsonValue
 
 from fencepost.embedded import Database
 from fencepost.players.api import make_router
@@ -17,13 +17,18 @@ from tests.integration.players.conftest import Node, enrol
 REST = "/players/ann/grant-items"
 TWIRP = "/twirp/fencepost.players.v1.Players/GrantItems"
 # Keys that jsonb would sort, numbers that it would rewrite, and letters beyond ASCII.
-METADATA = {"zeta": 1.0, "a": 1e2, "name": "Ævar", "list": [3, 2, 1], "b": {"y": 1, "x": 2.50}}
+METADATA: dict[str, JsonValue] = {
+    "zeta": 1.0,
+    "a": 1e2,
+    "name": "Ævar",
+    "list": [3, 2, 1],
+    "b": {"y": 1, "x": 2.50},
+}
 BODY = {"items": [{"item": "sword", "metadata": METADATA}, {"item": "potion", "count": 2}]}
-Door = Callable[[Players, dict[str, Any]], Any]
 
 
 @asynccontextmanager
-async def over_http(players: Players) -> AsyncIterator[httpx.AsyncClient]:
+async def over_http(players: Players) -> AsyncGenerator[httpx.AsyncClient]:
     app = FastAPI()
     app.include_router(make_router(players))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:

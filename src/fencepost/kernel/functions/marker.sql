@@ -113,6 +113,7 @@ begin
   return query select * from fencepost._claim_try(p_scope, p_key, p_digest, p_response, null, null);
 end $$;
 
+-- The same with the response as jsonb.
 create or replace function fencepost.claim(
   p_scope text, p_key text, p_digest text default null, p_response jsonb default null
 ) returns table (outcome text, response jsonb, claimed_at timestamptz)
@@ -174,6 +175,7 @@ begin
   end loop;
 end $$;
 
+-- The same for callers, with the responses as text.
 create or replace function fencepost.claim_many(p_scope text, p_keys text[], p_digests text[], p_responses text[])
 returns table (key text, outcome text, response json, claimed_at timestamptz)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -182,6 +184,7 @@ begin
   return query select * from fencepost._claim_many(p_scope, p_keys, p_digests, p_responses);
 end $$;
 
+-- The same with the responses as jsonb.
 create or replace function fencepost.claim_many(
   p_scope text, p_keys text[], p_digests text[] default null, p_responses jsonb[] default null
 ) returns table (key text, outcome text, response jsonb, claimed_at timestamptz)
@@ -210,6 +213,7 @@ begin
   end if;
 end $$;
 
+-- The same with the response as jsonb.
 create or replace function fencepost.remember(p_scope text, p_key text, p_response jsonb) returns void
 language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$ select fencepost.remember(p_scope, p_key, p_response::text) $$;

@@ -81,6 +81,7 @@ begin
     then fencepost._marker_response(v_known.response_json, v_known.response) end, v_known.claimed_at;
 end $$;
 
+-- The same with the response as jsonb.
 create or replace function fencepost.claim_ordered(
   p_scope text, p_key text, p_digest text default null, p_response jsonb default null
 ) returns table (outcome text, response jsonb, claimed_at timestamptz)
@@ -108,6 +109,7 @@ begin
   end if;
 end $$;
 
+-- The same with the response as jsonb.
 create or replace function fencepost.remember_ordered(p_scope text, p_key text, p_response jsonb) returns void
 language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$ select fencepost.remember_ordered(p_scope, p_key, p_response::text) $$;

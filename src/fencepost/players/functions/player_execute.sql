@@ -154,6 +154,7 @@ begin
   end loop;
 end $$;
 
+-- The same for callers.
 create or replace function fencepost.player_execute_many(
   p_scopes text[], p_keys text[], p_digests text[], p_responses text[], p_methods text[], p_actors text[], p_versions bigint[],
   p_plans jsonb[], p_keep interval, p_is_ordered boolean, p_waits boolean
