@@ -3,7 +3,8 @@
     {"code": "aborted", "msg": "The request is under way.", "meta": {"reason": "pending"}}
 
 A declaration becomes two routes: Twirp's, with the request id in the body or the header, and a REST one.
-Twirp's takes and gives protobuf too (`mutations/proto.py`); its errors are JSON all the same, as Twirp has them.
+Twirp's takes and gives protobuf too (`mutations/proto.py`); its errors are JSON all the same, as Twirp has
+them.
 """
 
 from __future__ import annotations

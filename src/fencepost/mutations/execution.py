@@ -16,7 +16,6 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import psycopg
 
-from fencepost.crashpoints import crash_point
 from fencepost.errors import IndeterminateCommit, InvalidInput, NotFound, ServerUnavailable, TooOld
 from fencepost.kernel.call import Call
 from fencepost.mutations.errors import (
@@ -196,11 +195,7 @@ class HeldExecution(Execution[P]):
             if seen.outcome != "open":
                 return Executed(seen.outcome, seen.response, seen.body)
             planned = self.plan(seen.snapshot)
-            executed = await sender.run(
-                self.ledger.execute(self.ticket, planned, seen.version, keep=self.keep)
-            )
-            crash_point("mutations.before_locked_commit")
-        return executed
+            return await sender.run(self.ledger.execute(self.ticket, planned, seen.version, keep=self.keep))
 
 
 def explained(error: Exception) -> MutationError:

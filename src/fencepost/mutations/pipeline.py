@@ -282,12 +282,11 @@ class Pipeline(Generic[S, P]):
             if seen.outcome != "open":
                 return _answer(_known(seen))
             planned = work.plan(seen.snapshot)
-        crash_point("mutations.before_execute")
         execution = Execution(
             sender,
             self._ledger,
             ticket,
-            planned,
+            _ready(planned),
             self._settings.tries_max,
             self._count_conflict(ticket),
             # Somebody's transaction is nobody else's.
@@ -322,7 +321,7 @@ class Pipeline(Generic[S, P]):
             is_joined=sender is not self._database,
             begin=sender.part if isinstance(sender, _Joined) else self._database.transaction,
             hold=wait,
-            plan=work.plan,
+            plan=lambda snapshot: _ready(work.plan(snapshot)),
         )
         if isinstance(sender, _Joined):
             # It may hold the row itself: whoever stands in line would wait for it.
@@ -397,6 +396,11 @@ class _Joined:
 
 def _outwait(vigil: Vigil, ledger: Evicts) -> Outwait[Any]:
     return lambda attempt, planned: vigil.keep(attempt, lambda: ledger.evict(planned))
+
+
+def _ready(planned: Planned[P]) -> Planned[P]:
+    crash_point("mutations.before_execute")
+    return planned
 
 
 def _known(seen: Look[Any]) -> Executed:

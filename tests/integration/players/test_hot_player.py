@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from fencepost.embedded import Database
 from fencepost.mutations.errors import Aborted, MutationError
 from fencepost.mutations.pipeline import Answer
 from fencepost.players import reading
+from fencepost.players.accounting import PlayerLedger
 from fencepost.players.requests import ClearDungeon, Draw, GrantItems, PlayerRequest, Teach, Transfer, UseItem
 from fencepost.players.service import Players
 from fencepost.settings import Settings
@@ -245,7 +247,7 @@ async def test_a_held_hot_player_holds_up_nobody_else(players: Players, database
 
 
 async def test_a_lost_reply_of_a_plan_under_the_lock_is_settled_by_its_marker(
-    players: Players, database: Database
+    players: Players, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await enrol(players, "ann")
 
@@ -256,10 +258,25 @@ async def test_a_lost_reply_of_a_plan_under_the_lock_is_settled_by_its_marker(
     with Proxy.for_postgres(database.url) as proxy:
         async with Fencepost(proxy.url, settings=Settings(pool_min=1, pool_max=2)) as fp:
             behind = Players(fp)
-            with (
-                at_crash_point("mutations.before_execute", overtake),
-                at_crash_point("mutations.before_locked_commit", proxy.lose_reply),
-            ):
+            executed: list[int] = []
+            right = PlayerLedger.execute
+
+            def execute(*arguments: Any, **options: Any) -> Any:
+                """The reply of the COMMIT that follows the second execution is lost."""
+                call = right(*arguments, **options)
+
+                def read(rows: Any) -> Any:
+                    executed.append(1)
+                    if len(executed) == 1:
+                        proxy.lose_reply()
+                    return call.read(rows)
+
+                return replace(call, read=read)
+
+            monkeypatch.setattr(PlayerLedger, "execute", execute)
+            with at_crash_point("mutations.before_execute", overtake):
                 answer = await behind.run(CAVE, request_id="r1")
+            assert executed == [1], "its marker told that it had committed"
+    assert answer.layer == "marker"
     assert answer.response["clears"] == 2
     assert (await players.player("ann")).state["clears"] == {"cave": 2}
