@@ -280,3 +280,21 @@ async def test_a_lost_reply_of_a_plan_under_the_lock_is_settled_by_its_marker(
     assert answer.layer == "marker"
     assert answer.response["clears"] == 2
     assert (await players.player("ann")).state["clears"] == {"cave": 2}
+
+
+async def test_a_node_that_stands_still_on_locked_rows_is_ended_in_time(
+    players: Players, database: Database
+) -> None:
+    for name in ("ann", "bob"):
+        await enrol(players, name)
+    hold = (
+        "select outcome, version from fencepost.player_hold"
+        "('player:ann', 'k1', 'd', 'ann', array['bob', 'ann', 'nobody'], '{\"catalog\": []}')"
+    )
+    nowait = "select from fencepost.player where player_id = 'bob' for update nowait"
+    with closing(Caller(database.url)) as holder, closing(Caller(database.admin_url)) as other:
+        with holder.transaction():
+            assert holder.rows(hold) == [{"outcome": "open", "version": 1}]
+            assert holder.value("show idle_in_transaction_session_timeout") == "10s"
+            other.failed("55P03", nowait)
+        other.execute(nowait)
