@@ -82,7 +82,7 @@ class Settings(LayeredSettings):
     message_keep_seconds: Annotated[Keep, From("OUTBOX_KEEP_SEC", "outbox.keep_sec")] = 604_800
     marker_keep_seconds: Annotated[
         float, Field(ge=1, le=31_536_000), From("MUTATION_MARKER_KEEP_SEC", "mutations.marker_keep_sec")
-    ] = 3600.0
+    ] = 86_400.0
     marker_clean_seconds: Annotated[
         float, Field(ge=0.05, le=3600), From("MUTATION_CLEAN_SEC", "mutations.clean_sec")
     ] = 5.0

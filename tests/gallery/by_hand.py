@@ -96,7 +96,7 @@ BY_HAND = {
     "tests/integration/players/test_teeth.py": [
         (
             "the marker comes after the write",
-            "_player_execute, _player_lock",
+            "_player_execute",
             "a copy of the request doubles it",
             "test_a_marker_that_comes_after_the_write_doubles_it",
         ),
@@ -107,10 +107,10 @@ BY_HAND = {
             "test_a_marker_outside_the_transaction_loses_the_effect",
         ),
         (
-            "a plan is made inside the loop",
-            "mutations/execution.py",
-            "other dice at the second try",
-            "test_a_plan_inside_the_loop_throws_other_dice",
+            "the dice of a failed request are not recorded",
+            "mutations/pipeline.py",
+            "other dice when the request is sent again",
+            "test_dice_that_are_not_recorded_can_be_chosen",
         ),
         (
             "no digest of the request",

@@ -137,10 +137,7 @@ GALLERY = (
         "players",
         ("kill", "crash"),
         ("doubled", "holds what was answered", "one answer"),
-        edits=(
-            Edit("_player_execute", "if outcome <> 'claimed' then", "if false then"),
-            Edit("_player_lock", "if v_version is distinct from p_version then", "if false then"),
-        ),
+        edits=(Edit("_player_execute", "if outcome <> 'claimed' then", "if false then"),),
     ),
     TorturedBug(
         "only the first party of a transfer is written",

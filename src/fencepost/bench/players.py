@@ -1,7 +1,7 @@
 """bench-players: mutations through the pipeline, beside pgbench running the same statements on plain tables.
 
 The sides take turns, so that noise from outside hits all of them; a figure is the median over the rounds.
-Every client has a player of its own, and its mutations come one after the other.
+Every client has a player of its own, and its mutations come one after the other; then all of them have one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from fencepost.bench.stage import migrated_database, server_facts
 from fencepost.embedded import Database, ValkeyServer
 
 CLIENTS = 32
+HOT_CLIENTS = 200
+HOT = "pgbench, one row for all"
 SHARE_MIN = 0.7
+DRAWS_REFUSED_MAX = 0.01
 CLAIM_COST_MAX = 0.15
 RESPONSE_COST_MAX = 0.20
 CLEANING_TIMES_MIN = 2
@@ -54,6 +57,8 @@ class Pace:
     p99_ms: float | None = None
     processor_us: float | None = None
     """Of server and clients together, for one call; connecting included."""
+    refused: float | None = None
+    """The share of requests that were answered with a conflict."""
 
 
 @dataclass
@@ -88,6 +93,17 @@ class Arena:
         by_nodes = sum(node.processor_seconds for node in done) / (CLIENTS * calls)
         return replace(pace_of(done), processor_us=(by_server + by_nodes) * 1e6)
 
+    def on_one_player(self, what: str, calls: int) -> Pace:
+        """All clients at once on one player, without Redis; what is refused is not sent again."""
+        base, share = self._stock(), HOT_CLIENTS // NODES
+        errands = [
+            Errand(self.database.url, None, base, share, calls, False, self.nodes.start, what, node * share)
+            for node in range(NODES)
+        ]
+        done = list(self.nodes.pool.map(work, errands))
+        refused = sum(node.refused for node in done) / (HOT_CLIENTS * calls)
+        return replace(pace_of(done), refused=refused)
+
     def _stock(self) -> int:
         base = next(self.bases)
         folder = files("fencepost.bench").joinpath("stock")
@@ -111,7 +127,7 @@ def run(*, quick: bool) -> Report:
         steadiness = asyncio.run(
             steady_state(database, seconds=length.steady_seconds, keep_seconds=length.keep_seconds)
         )
-    rows = [*(_row(name, pace, paces["player_mutation"]) for name, pace in paces.items()), steadiness.row()]
+    rows = [*(_row(name, pace, _yardstick(name, paces)) for name, pace in paces.items()), steadiness.row()]
     return Report("players", quick, rows, goals(paces, steadiness), facts)
 
 
@@ -132,6 +148,12 @@ def measure(arena: Arena, length: Length) -> dict[str, Pace]:
         "pipeline with redis": lambda calls: arena.by_pipeline(calls, with_redis=True),
         "repeats answered by redis": lambda calls: arena.by_pipeline(calls, with_redis=True, repeats=True),
     }
+    hot: dict[str, Callable[[int], Pace]] = {
+        HOT: _side(arena, "player_hot"),
+        "one player, 200 at once: grants": lambda calls: arena.on_one_player("grants", max(3, calls // 4)),
+        "one player, 200 at once: draws": lambda calls: arena.on_one_player("draws", max(3, calls // 10)),
+    }
+    sides |= hot
     for side in sides.values():
         side(WARM_UP_CALLS)
     rounds = [{name: side(length.calls) for name, side in sides.items()} for _ in range(length.rounds)]
@@ -143,11 +165,20 @@ def _side(arena: Arena, script: str) -> Callable[[int], Pace]:
 
 
 def _middle(paces: list[Pace]) -> Pace:
+    refused = [pace.refused for pace in paces if pace.refused is not None]
     slow = [pace.p99_ms for pace in paces if pace.p99_ms is not None]
     spent = [pace.processor_us for pace in paces if pace.processor_us is not None]
     return Pace(
-        median(pace.rate for pace in paces), median(slow) if slow else None, median(spent) if spent else None
+        median(pace.rate for pace in paces),
+        median(slow) if slow else None,
+        median(spent) if spent else None,
+        max(refused) if refused else None,
     )
+
+
+def _yardstick(name: str, paces: dict[str, Pace]) -> Pace:
+    """What runs on one row is compared with pgbench on one row."""
+    return paces[HOT if name.startswith("one player") else "player_mutation"]
 
 
 def _row(name: str, pace: Pace, yardstick: Pace) -> Row:
@@ -160,14 +191,20 @@ def _row(name: str, pace: Pace, yardstick: Pace) -> Row:
         row["p99_ms"] = round(pace.p99_ms, 1)
     if pace.processor_us is not None:
         row["cpu_us"] = round(pace.processor_us)
+    if pace.refused is not None:
+        row["refused"] = round(pace.refused, 4)
     return row
 
 
 def goals(paces: dict[str, Pace], steadiness: Steadiness) -> list[Goal]:
-    bare = paces["player_execute"].rate
+    bare, hot = paces["player_execute"].rate, paces[HOT].rate
+    grants, draws = (paces[f"one player, 200 at once: {what}"] for what in ("grants", "draws"))
     share = paces["pipeline without redis"].rate / paces["player_mutation"].rate
     return [
         Goal("mutations through the pipeline, of pgbench's rate", round(share, 2), SHARE_MIN),
+        Goal("grants to one player, of pgbench's rate on one row", round(grants.rate / hot, 2), SHARE_MIN),
+        Goal("grants to one player that are refused", grants.refused or 0, 0, at_most=True),
+        Goal("draws of one player that are refused", draws.refused or 0, DRAWS_REFUSED_MAX, at_most=True),
         Goal(
             "what the claim costs", _cost(bare, paces["player_execute_claim"]), CLAIM_COST_MAX, at_most=True
         ),

@@ -16,8 +16,9 @@ from multiprocessing import get_context
 from threading import Barrier
 
 from fencepost.house import Fencepost
+from fencepost.mutations.errors import MutationError
 from fencepost.mutations.settings import MutationSettings
-from fencepost.players.requests import GrantItems
+from fencepost.players.requests import Draw, GrantItems
 from fencepost.players.service import Players
 from fencepost.settings import Settings
 
@@ -25,6 +26,8 @@ from fencepost.settings import Settings
 NODES = max(1, min(4, os.cpu_count() or 1))
 CONNECTIONS = 4
 WARM_UP_CALLS = 10
+CLIENTS_MAX = 16
+"""Connections of a node at most."""
 START_SECONDS_MAX = 60.0
 
 
@@ -40,6 +43,9 @@ class Errand:
     repeats: bool
     start: Barrier
     """All nodes have warmed up, and begin together."""
+    hot: str | None = None
+    """`grants` or `draws`: all clients of all nodes send them to one player, under ids of their own."""
+    first_client: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,8 @@ class Done:
     ended: float
     calls: list[tuple[float, float]]
     processor_seconds: float
+    refused: int = 0
+    """Requests that were answered with a conflict, and would have to be sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,27 +81,51 @@ def work(errand: Errand) -> Done:
 
 async def _work(errand: Errand) -> Done:
     # Clients who come together share a statement, so a few connections serve them all.
-    settings = Settings(pool_min=CONNECTIONS, pool_max=errand.clients)
+    settings = Settings(pool_min=CONNECTIONS, pool_max=min(errand.clients, CLIENTS_MAX))
+    refused: list[str] = []
     async with Fencepost(errand.database_url, redis_url=errand.redis_url, settings=settings) as fp:
         players = Players(fp, MutationSettings(cache_wait_seconds=2))
-        await _all_clients(players, errand, 0, WARM_UP_CALLS)
+        await _all_clients(players, errand, 0, 1 if errand.hot else WARM_UP_CALLS, [])
         await asyncio.to_thread(errand.start.wait, START_SECONDS_MAX)
         begun, used = time.time(), time.process_time()
-        calls = await _all_clients(players, errand, WARM_UP_CALLS, WARM_UP_CALLS + errand.calls)
+        calls = await _all_clients(players, errand, WARM_UP_CALLS, WARM_UP_CALLS + errand.calls, refused)
         ended, used = time.time(), time.process_time() - used
         await players.close()
-    return Done(begun, ended, calls, used)
+    return Done(begun, ended, calls, used, len(refused))
 
 
 Calls = list[tuple[float, float]]
 
 
-async def _all_clients(players: Players, errand: Errand, first: int, last: int) -> Calls:
-    clients = (_client(players, errand, client, first, last) for client in range(errand.clients))
+async def _all_clients(players: Players, errand: Errand, first: int, last: int, refused: list[str]) -> Calls:
+    one = _client if errand.hot is None else _hot_client
+    clients = (one(players, errand, client, first, last, refused) for client in range(errand.clients))
     return [call for taken in await asyncio.gather(*clients) for call in taken]
 
 
-async def _client(players: Players, errand: Errand, client: int, first: int, last: int) -> Calls:
+async def _hot_client(
+    players: Players, errand: Errand, client: int, first: int, last: int, refused: list[str]
+) -> Calls:
+    """Each request is sent once: what is refused is counted, not repeated."""
+    player_id, taken = f"p{errand.first_player}", Calls()
+    request = (
+        Draw(player_id=player_id, pool="bench")
+        if errand.hot == "draws"
+        else GrantItems(player_id=player_id, resources={"gold": 1})
+    )
+    for number in range(first, last):
+        begun = time.perf_counter()
+        try:
+            await players.run(request, request_id=f"c{errand.first_client + client}-{number}")
+        except MutationError as error:
+            refused.append(error.code)
+        taken.append((time.time(), time.perf_counter() - begun))
+    return taken
+
+
+async def _client(
+    players: Players, errand: Errand, client: int, first: int, last: int, refused: list[str]
+) -> Calls:
     request = GrantItems(player_id=f"p{errand.first_player + client}", resources={"gold": 1})
     taken: Calls = []
     for number in range(first, last):

@@ -38,6 +38,10 @@ app = typer.Typer(
       fencepost players grant ann gold=100 item:potion=3
       fencepost players gate                 requests without an id; `gate --phase 2` refuses them
 
+    \b
+    Connect:
+      fencepost players proto                the Twirp service as a .proto file
+
     Every change goes through the same pipeline as the service's own: once for its request id.
     """,
 )
@@ -108,6 +112,28 @@ def audit(
         answer("\n".join([f"{checked} players checked.", *map(player_desk.line, differences)]))
     if differences:
         raise typer.Exit(1)
+
+
+@app.command()
+def proto(
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Write it to this file.", show_default="the terminal")
+    ] = None,
+) -> None:
+    """The Twirp service as a .proto file, made from the declared mutations.
+
+    \b
+    Examples:
+      fencepost players proto --output players.proto
+    """
+    from fencepost.players.answers import players_proto  # noqa: PLC0415 - As above.
+
+    text = players_proto().text
+    if output is None:
+        answer(text.rstrip("\n"))
+    else:
+        output.write_text(text)
+        answer(f"Wrote {output}.")
 
 
 @app.command()

@@ -53,9 +53,10 @@ class UnderWay:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """It committed, and this was its answer."""
+    """It committed, and this was its answer, as its text too."""
 
     response: Any
+    body: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +106,9 @@ class AnswerCache:
             return NothingKnown()
         return Announced(token) if seen is None else _read(str(seen), name, now_ms, self._pending_ms)
 
-    async def complete(self, name: RequestName, response: Any) -> None:
-        """Keep the answer of what has committed. An answer lost here is found in PostgreSQL."""
-        document = json.dumps({**asdict(name), "response": response}, separators=(",", ":"))
+    async def complete(self, name: RequestName, body: str) -> None:
+        """Keep the answer of what has committed, as its text. An answer lost here is found in PostgreSQL."""
+        document = json.dumps({**asdict(name), "body": body}, separators=(",", ":"))
         await self._ask(lambda: self._complete(keys=[name.cache_key], args=[document, self._keep_ms]))
 
     async def abandon(self, name: RequestName, token: str) -> None:
@@ -150,6 +151,10 @@ def _read(seen: str, name: RequestName, now_ms: int, pending_ms: int) -> Finding
     if not isinstance(document, dict):
         return NothingKnown()
     facts = cast("dict[str, Any]", document)
-    if "response" not in facts or facts != {**asdict(name), "response": facts["response"]}:
+    body = facts.get("body")
+    if not isinstance(body, str) or facts != {**asdict(name), "body": body}:
         return NothingKnown()
-    return Answered(facts["response"])
+    try:
+        return Answered(json.loads(body), body)
+    except (ValueError, RecursionError):
+        return NothingKnown()

@@ -1,4 +1,8 @@
-"""Markers: a request takes effect once. `functions/marker.sql` says what each answer means."""
+"""Markers: a request takes effect once. `functions/marker.sql` says what each answer means.
+
+A marker is kept for 24 hours unless it is set otherwise (`MUTATION_MARKER_KEEP_SEC`): a repeat after that
+is a new request. A response of up to 64 KiB is kept with it, byte by byte.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +36,8 @@ class Claim:
     outcome: str
     response: Json
     claimed_at: datetime | None
+    body: str | None = None
+    """The response as the text that is kept: that of a repeat has the same bytes as the first."""
 
     @property
     def claimed(self) -> bool:
@@ -71,7 +77,7 @@ def claim(scope: str, key: str, *, digest: str | None = None, response: Json = N
     """The first statement of a mutation's transaction."""
     return Call(
         "select outcome, response::text, claimed_at"
-        " from fencepost.claim(%s::text, %s::text, %s::text, %s::jsonb)",
+        " from fencepost.claim(%s::text, %s::text, %s::text, %s::text)",
         (
             text("scope", scope),
             text("key", key),
@@ -86,7 +92,7 @@ def claim_ordered(scope: str, key: str, *, digest: str | None = None, response: 
     """`claim` for keys that carry their time (UUIDv7, ULID): outside the window they are too_old."""
     return Call(
         "select outcome, response::text, claimed_at"
-        " from fencepost.claim_ordered(%s::text, %s::text, %s::text, %s::jsonb)",
+        " from fencepost.claim_ordered(%s::text, %s::text, %s::text, %s::text)",
         (
             text("scope", scope),
             text("key", key),
@@ -106,7 +112,7 @@ def claim_many(
 ) -> Call[list[KeyClaim]]:
     return Call(
         "select key, outcome, response::text, claimed_at"
-        " from fencepost.claim_many(%s::text, %s::text[], %s::text[], %s::jsonb[])",
+        " from fencepost.claim_many(%s::text, %s::text[], %s::text[], %s::text[])",
         (
             text("scope", scope),
             [text("key", key) for key in keys],
@@ -120,7 +126,7 @@ def claim_many(
 def remember(scope: str, key: str, response: Json) -> Call[None]:
     """Store the response beside a claim of this same transaction."""
     return Call(
-        "select fencepost.remember(%s::text, %s::text, %s::jsonb)",
+        "select fencepost.remember(%s::text, %s::text, %s::text)",
         (text("scope", scope), text("key", key), document("response", response)),
         nothing,
     )
@@ -128,7 +134,7 @@ def remember(scope: str, key: str, response: Json) -> Call[None]:
 
 def remember_ordered(scope: str, key: str, response: Json) -> Call[None]:
     return Call(
-        "select fencepost.remember_ordered(%s::text, %s::text, %s::jsonb)",
+        "select fencepost.remember_ordered(%s::text, %s::text, %s::text)",
         (text("scope", scope), text("key", key), document("response", response)),
         nothing,
     )
@@ -154,7 +160,7 @@ def clean_ring() -> Call[int]:
 
 
 def _claim(outcome: str, response: str | None, claimed_at: datetime | None) -> Claim:
-    return Claim(outcome, parsed(response), claimed_at)
+    return Claim(outcome, parsed(response), claimed_at, response)
 
 
 def _key_claim(key: str, outcome: str, response: str | None, claimed_at: datetime | None) -> KeyClaim:

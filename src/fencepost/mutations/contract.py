@@ -3,6 +3,8 @@
     {"code": "aborted", "msg": "The request is under way.", "meta": {"reason": "pending"}}
 
 A declaration becomes two routes: Twirp's, with the request id in the body or the header, and a REST one.
+Twirp's takes and gives protobuf too (`mutations/proto.py`); its errors are JSON all the same, as Twirp has
+them.
 """
 
 from __future__ import annotations
@@ -20,9 +22,16 @@ from pydantic import BaseModel, ValidationError
 from fencepost.errors import FencepostError
 from fencepost.logs import get_logger
 from fencepost.mutations.declaration import Mutation
-from fencepost.mutations.errors import Internal, InvalidArgument, MutationError
+from fencepost.mutations.errors import (
+    BadRoute,
+    Internal,
+    InvalidArgument,
+    MutationError,
+    Unimplemented,
+)
 from fencepost.mutations.execution import explained
 from fencepost.mutations.pipeline import Answer
+from fencepost.mutations.proto import MEDIA_TYPE, Codec
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
@@ -104,13 +113,20 @@ def failure(error: MutationError, *, is_twirp: bool) -> JSONResponse:
 
 
 def add_mutation(
-    router: APIRouter, mutation: Mutation[Any, Any, Any], *, rest_path: str, twirp_path: str, perform: Perform
+    router: APIRouter,
+    mutation: Mutation[Any, Any, Any],
+    *,
+    rest_path: str,
+    twirp_path: str,
+    perform: Perform,
+    codec: Codec | None = None,
 ) -> None:
-    """Both routes of a declaration."""
+    """Both routes of a declaration. Without a codec bodies in protobuf are refused."""
     for path, kind in ((rest_path, MutationRoute), (twirp_path, TwirpRoute)):
+        by_twirp = _endpoint_of_twirp(mutation, perform, codec)
         router.add_api_route(
             path,
-            _endpoint(mutation, perform),
+            by_twirp if kind is TwirpRoute else _endpoint(mutation, perform),
             methods=["POST"],
             name=mutation.method,
             summary=mutation.summary,
@@ -157,16 +173,55 @@ def _whole(schema: dict[str, Any]) -> dict[str, Any]:
     return whole
 
 
-def _endpoint(mutation: Mutation[Any, Any, Any], perform: Perform) -> Callable[..., Awaitable[JSONResponse]]:
-    async def endpoint(request: Request) -> JSONResponse:
-        body = await _body(request)
-        request_id = _request_id(request, body)
-        # What stands in the path is part of the request, as if it stood in the body.
-        asked = mutation.request.model_validate({**body, **request.path_params})
-        answer = await perform(mutation, asked, request_id, _actor(request))
-        return JSONResponse(answer.response, headers={REPLAYED: "true"} if answer.is_replay else {})
+def add_bad_routes(router: APIRouter, prefix: str) -> None:
+    """Whatever else is asked for under Twirp's prefix is answered as Twirp says. Comes last."""
+
+    async def answer(request: Request) -> Response:
+        asked = f"{request.method} {request.url.path}"
+        return failure(BadRoute(f"No method is served as {asked}.", twirp_invalid_route=asked), is_twirp=True)
+
+    methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+    router.add_route(f"{prefix}/{{rest:path}}", answer, methods=methods, include_in_schema=False)
+
+
+def _endpoint(mutation: Mutation[Any, Any, Any], perform: Perform) -> Callable[..., Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        return _in_json(await _perform(mutation, perform, request, await _body(request)))
 
     return endpoint
+
+
+def _endpoint_of_twirp(
+    mutation: Mutation[Any, Any, Any], perform: Perform, codec: Codec | None
+) -> Callable[..., Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
+            return _in_json(await _perform(mutation, perform, request, await _body(request)))
+        if codec is None:
+            raise Unimplemented("Bodies in protobuf need the extra fencepost[twirp] to be installed.")
+        body = codec.decode(mutation.method, await request.body())
+        answer = await _perform(mutation, perform, request, body)
+        return Response(codec.encode(answer.response), headers=_headers(answer), media_type=MEDIA_TYPE)
+
+    return endpoint
+
+
+async def _perform(
+    mutation: Mutation[Any, Any, Any], perform: Perform, request: Request, body: dict[str, Any]
+) -> Answer:
+    request_id = _request_id(request, body)
+    # What stands in the path is part of the request, as if it stood in the body.
+    asked = mutation.request.model_validate({**body, **request.path_params})
+    return await perform(mutation, asked, request_id, _actor(request))
+
+
+def _in_json(answer: Answer) -> Response:
+    # The text as it is kept, not rendered again: a repeat has the same bytes.
+    return Response(answer.body, headers=_headers(answer), media_type="application/json")
+
+
+def _headers(answer: Answer) -> dict[str, str]:
+    return {REPLAYED: "true"} if answer.is_replay else {}
 
 
 def _request_id(request: Request, body: dict[str, Any]) -> str | None:
@@ -175,8 +230,8 @@ def _request_id(request: Request, body: dict[str, Any]) -> str | None:
         raise InvalidArgument("request_id must be a text.", argument="request_id")
     if in_body is not None and in_header is not None and in_body != in_header:
         raise InvalidArgument(f"request_id and the header {HEADER} differ.", argument="request_id")
-    # An empty one is how many clients send none.
-    return in_body or in_header or None
+    # A blank one is not taken for none: its sender believes that the request is protected.
+    return in_header if in_body is None else in_body
 
 
 def _actor(request: Request) -> str:

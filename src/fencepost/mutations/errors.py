@@ -6,8 +6,11 @@
     ├── InvalidArgument         invalid_argument: the request is wrong; nothing was written
     │   └── KeyReused           the request id belongs to another method or body
     ├── FailedPrecondition      failed_precondition: the player lacks something, or has too much
+    │   └── IdTooOld            the time-ordered request id is past its retention
     ├── NoSuchThing             not_found: there is no such player, item, pool, ...
     ├── Unavailable             unavailable: PostgreSQL cannot be asked, or its answer was lost
+    ├── BadRoute                bad_route: there is no such method
+    ├── Unimplemented           unimplemented: this installation cannot do it
     └── Internal                internal: a bug of ours
 
 The codes and their HTTP statuses are Twirp's; `code` tells apart the two that are both 409.
@@ -31,7 +34,14 @@ class MutationError(FencepostError):
     def __init__(self, message: str, *, retry_seconds: float | None = None, **meta: object) -> None:
         super().__init__(message)
         self.meta: Mapping[str, str] = {name: str(value) for name, value in meta.items() if value is not None}
+        self.retry_seconds: float | None = None
+        if retry_seconds is not None:
+            self.suggest(retry_seconds)
+
+    def suggest(self, retry_seconds: float) -> None:
+        """Say when to send it again. The header Retry-After has whole seconds; the meta says it exactly."""
         self.retry_seconds = retry_seconds
+        self.meta = {**self.meta, "retry_after_ms": str(max(1, round(retry_seconds * 1000)))}
 
     @property
     def rest_status(self) -> int:
@@ -79,6 +89,10 @@ class FailedPrecondition(MutationError):
     status = 412
 
 
+class IdTooOld(FailedPrecondition):
+    """The request may have taken effect, and nobody would know any more. Read the present state."""
+
+
 class NoSuchThing(MutationError):
     """What the request names is not there."""
 
@@ -92,6 +106,20 @@ class Unavailable(MutationError):
     code = "unavailable"
     status = 503
     is_retryable = True
+
+
+class BadRoute(MutationError):
+    """No method has this path, or not for this verb."""
+
+    code = "bad_route"
+    status = 404
+
+
+class Unimplemented(MutationError):
+    """What it needs is not installed."""
+
+    code = "unimplemented"
+    status = 501
 
 
 class Internal(MutationError):

@@ -1,6 +1,7 @@
-"""Execute one plan until its version fits: the third layer.
+"""Execute one plan until it is settled: the third layer.
 
-Nothing here can plan: this module is given a plan that was made, and neither the snapshot nor the dice.
+A plan is executed as it was made. One that has become stale is made again, once, on the locked rows
+(`HeldExecution`), with the same dice: there nothing can change any more.
 """
 
 from __future__ import annotations
@@ -9,24 +10,25 @@ import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 import psycopg
 
-from fencepost.errors import IndeterminateCommit, InvalidInput, NotFound, ServerUnavailable
+from fencepost.errors import IndeterminateCommit, InvalidInput, NotFound, ServerUnavailable, TooOld
 from fencepost.kernel.call import Call
 from fencepost.mutations.errors import (
     Aborted,
     FailedPrecondition,
+    IdTooOld,
     InvalidArgument,
     MutationError,
     NoSuchThing,
     Unavailable,
 )
 from fencepost.mutations.ferry import Ferry, Passenger
-from fencepost.mutations.ledger import Executed, Ledger, Ticket
+from fencepost.mutations.ledger import Executed, Ledger, Look, Ticket
 from fencepost.mutations.planning import Planned
 
 P = TypeVar("P")
@@ -48,6 +50,20 @@ class Sender(Protocol):
     async def run(self, call: Call[T]) -> T: ...
 
 
+class StalePlan(Aborted):
+    """The plan was made from facts that have changed since, or with other dice. Nothing was written."""
+
+    seed: int | None = None
+    """Of the dice that are recorded for the request."""
+
+    @classmethod
+    def by(cls, message: str, detail: dict[str, Any]) -> StalePlan:
+        seed = detail.pop("seed", None)
+        error = cls(message, reason="stale_plan", **detail)
+        error.seed = None if seed is None else int(seed, 16)
+        return error
+
+
 Outwait: TypeAlias = Callable[[Coroutine[Any, Any, Executed], Planned[P]], Awaitable[Executed]]
 
 
@@ -66,7 +82,8 @@ class Execution(Generic[P]):
     sender: Sender
     ledger: Ledger[Any, P]
     ticket: Ticket
-    planned: Planned[P]
+    planned: Planned[P] | None
+    """None: it is made on the locked rows."""
     tries_max: int
     on_conflict: Callable[[], None]
     ferry: Ferry[P] | None = None
@@ -83,6 +100,10 @@ class Execution(Generic[P]):
             if number:
                 await asyncio.sleep(random.uniform(0, PAUSE_SECONDS_MAX * number / self.tries_max))  # noqa: S311
             answer = await self._try(again.version)
+            if isinstance(answer, Executed) and answer.outcome == "stale":
+                raise StalePlan.by(
+                    "What the plan rests on has changed; send it again.", answer.response or {}
+                )
             if isinstance(answer, Executed) and not (
                 answer.outcome == "in_flight" and again.reason == "lost"
             ):
@@ -99,6 +120,7 @@ class Execution(Generic[P]):
 
     async def _execute(self, version: int | None) -> Executed:
         """With others once, if there is a ferry; then alone."""
+        assert self.planned is not None
         ferry, self.ferry = self.ferry, None
         if ferry is not None:
             carried = await ferry.carry(Passenger(self.ticket, self.planned, version, self.keep))
@@ -127,8 +149,8 @@ class Execution(Generic[P]):
             return _Again("response", version)
         except psycopg.Error as error:
             return self._again_after(error, version)
-        except NotFound as error:
-            raise NoSuchThing(str(error), noun=error.noun, name=error.subject) from error
+        except (NotFound, TooOld) as error:
+            raise explained(error) from error
 
     def _again_after(self, error: psycopg.Error, version: int | None) -> _Again:
         if error.sqlstate == CONFLICT:
@@ -140,16 +162,40 @@ class Execution(Generic[P]):
                 "yours again, and touch several players in order of their ids.",
                 reason="deadlock",
             ) from error
+        if error.sqlstate == STALE:
+            raise explained(error) from error
         if error.sqlstate == HELD:
             raise Aborted(
                 "Another transaction has held the same rows all the time. "
                 "Nothing was written; send it again.",
                 reason="contention",
+                # Whoever has held them for so long will not let go in a moment.
+                retry_seconds=10,
             ) from error
         if error.sqlstate in LOST_RACES:
             self.on_conflict()
             return _Again("contention", version)
         raise explained(error) from error
+
+
+@dataclass(slots=True)
+class HeldExecution(Execution[P]):
+    """Locks the rows, looks, plans and executes: one transaction, or one savepoint of the caller's."""
+
+    begin: Callable[[], AbstractAsyncContextManager[Sender]] | None = None
+    hold: Callable[[Sender], Awaitable[Look[Any]]] | None = None
+    plan: Callable[[Any], Planned[P]] | None = None
+
+    async def _execute(self, version: int | None) -> Executed:
+        assert self.begin is not None
+        assert self.hold is not None
+        assert self.plan is not None
+        async with self.begin() as sender:
+            seen = await self.hold(sender)
+            if seen.outcome != "open":
+                return Executed(seen.outcome, seen.response, seen.body)
+            planned = self.plan(seen.snapshot)
+            return await sender.run(self.ledger.execute(self.ticket, planned, seen.version, keep=self.keep))
 
 
 def explained(error: Exception) -> MutationError:
@@ -160,15 +206,28 @@ def explained(error: Exception) -> MutationError:
         case psycopg.Error(sqlstate=state) if state == UNFIT:
             return FailedPrecondition(str(error.diag.message_primary), **detail_of(error))
         case psycopg.Error(sqlstate=state) if state == STALE:
-            return Aborted(str(error.diag.message_primary), reason="stale_plan", **detail_of(error))
+            return StalePlan.by(str(error.diag.message_primary), detail_of(error))
         case psycopg.OperationalError() | ServerUnavailable() | IndeterminateCommit():
             return Unavailable(f"The database cannot be asked: {error}", retry_seconds=1)
-        case InvalidInput():
-            return InvalidArgument(str(error), argument=error.field)
-        case NotFound():
-            return NoSuchThing(str(error), noun=error.noun, name=error.subject)
+        case InvalidInput() | TooOld() | NotFound():
+            return _refused(error)
         case _:
             raise error
+
+
+def _refused(error: InvalidInput | TooOld | NotFound) -> MutationError:
+    match error:
+        case InvalidInput():
+            return InvalidArgument(str(error), argument=error.field)
+        case TooOld():
+            return IdTooOld(
+                "The request id is older than ids are kept, or comes from the future: nobody can tell "
+                "whether the request took effect. Read the present state; a new request needs a new id.",
+                reason="too_old",
+                argument="request_id",
+            )
+        case NotFound():
+            return NoSuchThing(str(error), noun=error.noun, name=error.subject)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from fencepost.kernel.call import Call, Json
 from fencepost.mutations.planning import Planned
@@ -22,6 +22,10 @@ class Ticket:
     digest: str
     method: str
     actor: str | None
+    keep_seconds: float | None = None
+    """How long the marker is kept; None: as long as the library's."""
+    is_ordered: bool = False
+    """The key is a UUIDv7 or a ULID, and refused when it is older than its marker would be kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +36,21 @@ class Look(Generic[S]):
     response: Json
     version: int | None
     snapshot: S
+    body: str | None = None
+    """The stored response as its text, byte by byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """What the claim answered: claimed and so done, replay, duplicate, mismatch or in_flight."""
+    """What the claim answered: claimed and so done, replay, duplicate, mismatch or in_flight.
+
+    Or stale: the plan must be made again.
+    """
 
     outcome: str
     response: Json
+    body: str | None = None
+    """The response as the text that was stored, or would have been. Without it the response is rendered."""
 
 
 class Ledger(Protocol[S, P]):
@@ -68,8 +79,24 @@ class Ledger(Protocol[S, P]):
     def execute(
         self, ticket: Ticket, planned: Planned[P], version: int | None, *, keep: bool
     ) -> Call[Executed]:
-        """One function: claim first, lock, compare the version, check again, write, audit.
+        """One function: claim first, lock, check again what the plan rests on, write, audit.
 
         `keep` says whether the answer is stored with the marker.
         """
+        ...
+
+
+@runtime_checkable
+class HoldsRows(Protocol):
+    """A ledger that can look at locked rows: a plan made from them cannot become stale."""
+
+    def hold(self, ticket: Ticket, needs: Any) -> Call[Look[Any]] | None:
+        """Lock what the mutation will change, in the transaction that runs this, and look.
+
+        None where the plan rests on nothing that could change.
+        """
+        ...
+
+    def evict_holders(self, ticket: Ticket, needs: Any) -> Call[list[int]]:
+        """Terminate backends that have held these rows past the service's limit; answers their pids."""
         ...

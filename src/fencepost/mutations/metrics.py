@@ -20,6 +20,7 @@ class MutationMetrics:
     seconds: Histogram
     answers: Counter
     conflicts: Counter
+    replans: Counter
     unkeyed: Counter
     cache_errors: Counter
     evictions: Counter
@@ -59,6 +60,11 @@ class MutationMetrics:
             ),
             conflicts=metrics.counter(
                 "mutation_conflicts", "Tries that met another version.", labels=("service", "method")
+            ),
+            replans=metrics.counter(
+                "mutation_replans",
+                "Plans that were made again on the locked row.",
+                labels=("service", "method"),
             ),
             unkeyed=metrics.counter(
                 "mutation_unkeyed", "Requests without an id.", labels=("service", "method", "outcome")

@@ -2,8 +2,9 @@
 
 1  Redis      announced by us; or under way (Aborted); or done, with its answer
 2  look       one snapshot of the marker and of what the plan needs
-3  plan       pure, once, with the server's dice
-4  execute    one transaction: marker, lock, version, checks, writes, audit; again while the version moves
+3  plan       pure, with the request's dice
+4  execute    one transaction: marker, lock, checks, writes, audit; what has become stale is planned again,
+              once, on the locked rows
 5  Redis      the answer, after the commit and never before it
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -20,9 +21,12 @@ from pydantic import BaseModel
 from fencepost.crashpoints import crash_point
 from fencepost.drive.answer_cache import Announced, AnswerCache, Answered, RequestName, UnderWay
 from fencepost.kernel import marker
-from fencepost.kernel.call import Call, Json, text
+from fencepost.kernel.call import Call, Json, document, text
+from fencepost.logs import get_logger
+from fencepost.mutations import dice as recorded_dice
 from fencepost.mutations import gate
 from fencepost.mutations.declaration import Mutation
+from fencepost.mutations.durations import Durations
 from fencepost.mutations.errors import (
     Aborted,
     AlreadyExists,
@@ -31,11 +35,19 @@ from fencepost.mutations.errors import (
     KeyReused,
     MutationError,
 )
-from fencepost.mutations.execution import Execution, Outwait, Sender, explaining
+from fencepost.mutations.execution import (
+    Execution,
+    HeldExecution,
+    Outwait,
+    Sender,
+    StalePlan,
+    explaining,
+)
 from fencepost.mutations.ferry import CarriesMany, Ferry
-from fencepost.mutations.ledger import Executed, Ledger, Ticket
+from fencepost.mutations.ledger import Executed, HoldsRows, Ledger, Look, Ticket
 from fencepost.mutations.metrics import MutationMetrics
-from fencepost.mutations.planning import Planned, make_plan
+from fencepost.mutations.planning import Dice, Planned, make_plan
+from fencepost.mutations.queue import RowQueues
 from fencepost.mutations.settings import MutationSettings
 from fencepost.mutations.vigil import Evicts, Vigil
 from fencepost.tracing import span
@@ -46,10 +58,13 @@ S = TypeVar("S")
 P = TypeVar("P")
 T = TypeVar("T")
 KEY_BYTES_MAX = 256
+_log = get_logger(__name__)
 
 
 class Database(Protocol):
     async def run(self, call: Call[T]) -> T: ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +74,8 @@ class Answer:
     response: Json
     layer: str
     """`executed`, `cache`, or `marker`."""
+    body: str
+    """The response as JSON text: that of a repeat has the same bytes as the first."""
 
     @property
     def is_replay(self) -> bool:
@@ -90,6 +107,9 @@ class Pipeline(Generic[S, P]):
             if isinstance(ledger, CarriesMany) and settings.ferry_places > 1
             else None
         )
+        self._vigil = vigil
+        self._queues = RowQueues()
+        self._durations = Durations()
         self._outwait = _outwait(vigil, ledger) if vigil and isinstance(ledger, Evicts) else None
 
     async def run(
@@ -141,6 +161,8 @@ class Pipeline(Generic[S, P]):
     ) -> Ticket:
         if request_id is not None:
             _check_key(request_id)
+            # Upper and lower case are one time-ordered id.
+            request_id = request_id.lower() if self._settings.ordered_ids else request_id
         return Ticket(
             user=text("user", user),
             scope=self._ledger.scope(user),
@@ -148,6 +170,8 @@ class Pipeline(Generic[S, P]):
             digest=_digest(mutation.method, request),
             method=mutation.method,
             actor=actor,
+            keep_seconds=self._settings.marker_keep_seconds,
+            is_ordered=self._settings.ordered_ids,
         )
 
     async def _pass_gate(self, ticket: Ticket) -> None:
@@ -167,14 +191,14 @@ class Pipeline(Generic[S, P]):
         finding = await self._cache.begin(name) if self._cache else None
         crash_point("mutations.after_announce")
         if isinstance(finding, Answered):
-            return Answer(finding.response, "cache")
+            return Answer(finding.response, "cache", finding.body)
         if isinstance(finding, UnderWay):
             return await self._settled_meanwhile(mutation, request, ticket, finding)
         async with self._announced(name, finding.token if isinstance(finding, Announced) else None):
             answer = await self._settle(mutation, request, ticket, self._database)
             crash_point("mutations.after_commit")
         if self._cache:
-            await self._cache.complete(name, answer.response)
+            await self._cache.complete(name, answer.body)
         crash_point("mutations.after_answer")
         return answer
 
@@ -185,11 +209,12 @@ class Pipeline(Generic[S, P]):
         with explaining():
             seen = await self._database.run(self._ledger.look(ticket, mutation.needs(request)))
         if seen.outcome != "open":
-            return _answer(Executed(seen.outcome, seen.response))
+            return _answer(_known(seen))
         raise Aborted(
             "The request is under way; send it again shortly.",
             reason="pending",
-            retry_seconds=finding.retry_seconds,
+            # Its announcement may stand for longer than the work takes: a node that died leaves one.
+            retry_seconds=min(finding.retry_seconds, self._durations.retry_seconds(ticket.method)),
         )
 
     @asynccontextmanager
@@ -205,40 +230,151 @@ class Pipeline(Generic[S, P]):
     async def _settle(
         self, mutation: Mutation[R, S, P], request: R, ticket: Ticket, sender: Sender
     ) -> Answer:
-        with explaining():
-            needs = mutation.needs(request)
-            # Inside somebody's transaction nothing is recalled: it sees what nobody else does.
-            recalled = self._ledger.recall(ticket, needs) if sender is self._database else None
-            seen = recalled if recalled is not None else await sender.run(self._ledger.look(ticket, needs))
-            crash_point("mutations.after_look")
+        """Plan and execute; plan again, once, what has become stale."""
+        work = _Work(mutation, request, ticket, sender, Dice.throw())
+        try:
+            with explaining():
+                begun = time.perf_counter()
+                answer = await self._settle_once(work)
+                self._durations.saw(ticket.method, time.perf_counter() - begun)
+                return answer
+        except MutationError as error:
+            if error.is_retryable and error.retry_seconds is None:
+                error.suggest(self._durations.retry_seconds(ticket.method))
+            if error.is_retryable and work.is_by_chance and sender is self._database:
+                await self._record_dice(work)
+            raise
+
+    async def _settle_once(self, work: _Work[R, S, P]) -> Answer:
+        # Others are being planned on this row already: this one would become stale too.
+        is_ours = work.sender is self._database
+        held = await self._settle_held(work) if is_ours and self._queues.is_busy(work.ticket.scope) else None
+        if held is not None:
+            return held
+        try:
+            return await self._settle_at_once(work)
+        except StalePlan as stale:
+            if stale.seed is not None:
+                work.dice = Dice(stale.seed)
+            held = await self._settle_held(work)
+            if held is not None:
+                return held
+            if stale.seed is None:
+                raise
+            return await self._settle_at_once(work)
+
+    async def _settle_at_once(self, work: _Work[R, S, P]) -> Answer:
+        """Look, plan and execute, without a lock in between."""
+        ticket, sender, needs = work.ticket, work.sender, work.needs
+        is_ours = sender is self._database
+        # Inside somebody's transaction nothing is recalled: it sees what nobody else does.
+        recalled = self._ledger.recall(ticket, needs) if is_ours else None
+        seen = recalled if recalled is not None else await sender.run(self._ledger.look(ticket, needs))
+        crash_point("mutations.after_look")
+        if seen.outcome != "open":
+            return _answer(_known(seen))
+        try:
+            planned = work.plan(seen.snapshot)
+        except MutationError:
+            # What was recalled may be out of date. Or the same request has committed since: then its
+            # answer is the answer.
+            seen = await sender.run(self._ledger.look(ticket, needs))
             if seen.outcome != "open":
-                return _answer(Executed(seen.outcome, seen.response))
-            try:
-                planned = _planned(mutation, request, seen.snapshot)
-            except MutationError:
-                # What was recalled may be out of date. Or the same request has committed since: then its
-                # answer is the answer.
-                seen = await sender.run(self._ledger.look(ticket, needs))
-                if seen.outcome != "open":
-                    return _answer(Executed(seen.outcome, seen.response))
-                planned = _planned(mutation, request, seen.snapshot)
-            crash_point("mutations.before_execute")
-            execution = Execution(
-                sender,
-                self._ledger,
-                ticket,
-                planned,
-                self._settings.tries_max,
-                self._count_conflict(ticket),
-                # Somebody's transaction is nobody else's.
-                self._ferry if sender is self._database else None,
-                self._outwait,
-                is_joined=sender is not self._database,
-            )
-            return _answer(await execution.settle(seen.version))
+                return _answer(_known(seen))
+            planned = work.plan(seen.snapshot)
+        execution = Execution(
+            sender,
+            self._ledger,
+            ticket,
+            _ready(planned),
+            self._settings.tries_max,
+            self._count_conflict(ticket),
+            # Somebody's transaction is nobody else's.
+            self._ferry if is_ours else None,
+            self._outwait,
+            is_joined=not is_ours,
+        )
+        return _answer(await execution.settle(seen.version))
+
+    async def _settle_held(self, work: _Work[R, S, P]) -> Answer | None:
+        """Plan on the locked rows, where nothing can change any more; None where that is not to be had."""
+        ledger, ticket, sender = self._ledger, work.ticket, work.sender
+        hold = ledger.hold(ticket, work.needs) if isinstance(ledger, HoldsRows) else None
+        if hold is None or not isinstance(ledger, HoldsRows):
+            return None
+        self._metrics.replans.labels(ledger.service, ticket.method).inc()
+
+        def evict() -> Call[list[int]]:
+            return ledger.evict_holders(ticket, work.needs)
+
+        async def wait(inside: Sender) -> Look[Any]:
+            attempt = inside.run(hold)
+            return await (self._vigil.keep(attempt, evict) if self._vigil else attempt)
+
+        execution: HeldExecution[P] = HeldExecution(
+            sender,
+            self._ledger,
+            ticket,
+            None,
+            self._settings.tries_max,
+            self._count_conflict(ticket),
+            is_joined=sender is not self._database,
+            begin=sender.part if isinstance(sender, _Joined) else self._database.transaction,
+            hold=wait,
+            plan=lambda snapshot: _ready(work.plan(snapshot)),
+        )
+        if isinstance(sender, _Joined):
+            # It may hold the row itself: whoever stands in line would wait for it.
+            return _answer(await _with_recorded_dice(work, execution))
+        async with self._queues.turn(ticket.scope):
+            return _answer(await _with_recorded_dice(work, execution))
+
+    async def _record_dice(self, work: _Work[R, S, P]) -> None:
+        """The caller is about to be told to send it again: then it draws the same."""
+        ticket = work.ticket
+        if ticket.key is None:
+            return
+        keep_seconds = self._settings.marker_keep_seconds
+        try:
+            await self._database.run(recorded_dice.note(ticket, ticket.key, work.dice.seed, keep_seconds))
+        except Exception as error:
+            # Nobody has seen these dice: others will do.
+            _log.warning("dice_not_recorded", error=str(error))
 
     def _count_conflict(self, ticket: Ticket) -> Callable[[], None]:
         return self._metrics.conflicts.labels(self._ledger.service, ticket.method).inc
+
+
+@dataclass(slots=True)
+class _Work(Generic[R, S, P]):
+    """One request on its way through the pipeline, with its dice."""
+
+    mutation: Mutation[R, S, P]
+    request: R
+    ticket: Ticket
+    sender: Sender
+    dice: Dice
+    is_by_chance: bool = False
+
+    @property
+    def needs(self) -> Any:
+        return self.mutation.needs(self.request)
+
+    def plan(self, snapshot: S) -> Planned[P]:
+        planned = make_plan(lambda dice: self.mutation.plan(snapshot, self.request, dice), self.dice)
+        self.is_by_chance = planned.is_by_chance
+        return planned
+
+
+async def _with_recorded_dice(work: _Work[Any, Any, P], execution: HeldExecution[P]) -> Executed:
+    try:
+        return await execution.settle(None)
+    except StalePlan as stale:
+        # On locked rows only the dice can have been others: those of the request's first sending.
+        if stale.seed is None:
+            raise
+        work.dice = Dice(stale.seed)
+        return await execution.settle(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,21 +387,32 @@ class _Joined:
         async with self.tx.savepoint():
             return await self.tx.run(call)
 
+    @asynccontextmanager
+    async def part(self) -> AsyncGenerator[Sender]:
+        """Several calls that are undone together."""
+        async with self.tx.savepoint():
+            yield self.tx
+
 
 def _outwait(vigil: Vigil, ledger: Evicts) -> Outwait[Any]:
     return lambda attempt, planned: vigil.keep(attempt, lambda: ledger.evict(planned))
 
 
-def _planned(mutation: Mutation[R, S, P], request: R, snapshot: S) -> Planned[P]:
-    return make_plan(lambda dice: mutation.plan(snapshot, request, dice))
+def _ready(planned: Planned[P]) -> Planned[P]:
+    crash_point("mutations.before_execute")
+    return planned
+
+
+def _known(seen: Look[Any]) -> Executed:
+    return Executed(seen.outcome, seen.response, seen.body)
 
 
 def _answer(executed: Executed) -> Answer:
     match executed.outcome:
         case "claimed":
-            return Answer(executed.response, "executed")
+            return Answer(executed.response, "executed", _body(executed))
         case "replay":
-            return Answer(executed.response, "marker")
+            return Answer(executed.response, "marker", _body(executed))
         case "duplicate":
             raise AlreadyExists("It has taken effect, and its answer was not kept. Read the present state.")
         case "mismatch":
@@ -280,6 +427,10 @@ def _answer(executed: Executed) -> Answer:
             raise Internal(f"The database answered {other!r}.")
 
 
+def _body(executed: Executed) -> str:
+    return document("answer", executed.response) if executed.body is None else executed.body
+
+
 def _digest(method: str, request: BaseModel) -> str:
     try:
         return marker.digest(method, request.model_dump(mode="json"))
@@ -289,12 +440,13 @@ def _digest(method: str, request: BaseModel) -> str:
 
 def _check_key(request_id: str) -> None:
     if (
-        not request_id
+        not request_id.strip()
         or len(request_id.encode(errors="replace")) > KEY_BYTES_MAX
         or not request_id.isprintable()
     ):
         raise InvalidArgument(
-            f"request_id must have 1 to {KEY_BYTES_MAX} printable bytes.", argument="request_id"
+            f"request_id must have 1 to {KEY_BYTES_MAX} printable bytes, and not be blank.",
+            argument="request_id",
         )
 
 

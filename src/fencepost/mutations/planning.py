@@ -1,7 +1,8 @@
-"""The plan of a mutation: made once, without I/O, with the server's own dice.
+"""The plan of a mutation: made without I/O, with the server's own dice.
 
-The dice are thrown before the first try. If a plan were made inside the loop of tries, each conflict would
-throw them again, and whoever provokes conflicts would choose among the results.
+The dice are thrown once for a request. A plan that is made again has the same ones, and so has the request
+when it fails and is sent again: they are recorded with it (`mutations/dice.py`). Otherwise whoever provokes
+conflicts would choose among the results.
 """
 
 from __future__ import annotations
@@ -29,6 +30,11 @@ class Dice:
     @classmethod
     def throw(cls) -> Dice:
         return cls(secrets.randbits(128))
+
+    @property
+    def is_thrown(self) -> bool:
+        """Whether anything was left to chance."""
+        return "_random" in self.__dict__
 
     @cached_property
     def _random(self) -> random.Random:
@@ -60,6 +66,7 @@ class Planned(Generic[P]):
 
     plan: P
     seed: int
+    is_by_chance: bool
     key: object
 
     def __post_init__(self) -> None:
@@ -69,7 +76,8 @@ class Planned(Generic[P]):
             )
 
 
-def make_plan(plan: Callable[[Dice], P]) -> Planned[P]:
-    """Throw the dice and plan, once."""
-    dice = Dice.throw()
-    return Planned(plan(dice), dice.seed, _KEY)
+def make_plan(plan: Callable[[Dice], P], dice: Dice | None = None) -> Planned[P]:
+    """Plan with these dice from their beginning, or with new ones."""
+    dice = Dice.throw() if dice is None else Dice(dice.seed)
+    made = plan(dice)
+    return Planned(made, dice.seed, dice.is_thrown, _KEY)

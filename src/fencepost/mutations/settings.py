@@ -12,7 +12,8 @@ from fencepost.layered_settings import From, LayeredSettings
 class MutationSettings(LayeredSettings):
     """The promise of a repeat's answer is limited to `marker_keep_seconds`.
 
-    Every process that stays forgets markers after that time, by its own `Settings`: the same variable.
+    A mutation's marker carries its own end, an hour after the request unless it is set otherwise; every
+    process that stays forgets it then, whatever its own `Settings` keep other markers for.
     """
 
     marker_keep_seconds: Annotated[
@@ -31,6 +32,7 @@ class MutationSettings(LayeredSettings):
     ferry_places: Annotated[
         int, Field(ge=1, le=50), From("MUTATION_FERRY_PLACES", "mutations.ferry_places")
     ] = 32
+    ordered_ids: Annotated[bool, From("MUTATION_ORDERED_IDS", "mutations.ordered_ids")] = False
     gate_window_seconds: Annotated[
         float, Field(ge=1, le=31_536_000), From("MUTATION_GATE_WINDOW_SEC", "mutations.gate_window_sec")
     ] = 86_400.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from fencepost.kernel.call import (
@@ -11,7 +11,7 @@ from fencepost.kernel.call import (
     column,
     document,
     one,
-    optional_document,
+    optional_duration,
     optional_text,
     parsed,
     text,
@@ -24,6 +24,8 @@ from fencepost.players.recollection import Recollection
 from fencepost.players.snapshot import PlayerSnapshot
 
 SERVICE = "players"
+# Where the database puts the version into a response: `functions/mutation.sql` knows this form too.
+NO_VERSION = '"version":null'
 
 
 def scope_of(player_id: str) -> str:
@@ -52,11 +54,6 @@ class PlayerLedger:
         return None if snapshot is None else Look("open", None, snapshot.version, snapshot)
 
     def look(self, ticket: Ticket, needs: Needs) -> Call[Look[PlayerSnapshot]]:
-        def read(outcome: str, response: str | None, version: int | None, state: str | None) -> Look[Any]:
-            snapshot = PlayerSnapshot.read(ticket.user, version, parsed(state) or {})
-            self._recollection.saw(snapshot)
-            return Look(outcome, parsed(response), version, snapshot)
-
         return Call(
             "select outcome, response::text, version, state::text"
             " from fencepost.player_look(%s::text, %s::text, %s::text, %s::text, %s::jsonb)",
@@ -67,35 +64,61 @@ class PlayerLedger:
                 text("player_id", ticket.user),
                 document("needs", needs.as_json()),
             ),
-            one(read),
+            one(self._seeing(ticket)),
         )
 
-    def execute_many(self, passengers: Sequence[Passenger[PlayerPlan]]) -> Call[list[Executed | None]]:
+    def hold(self, ticket: Ticket, needs: Needs) -> Call[Look[PlayerSnapshot]] | None:
+        if needs.is_of_definitions_only:
+            return None
+        return Call(
+            "select outcome, response::text, version, state::text"
+            " from fencepost.player_hold(%s::text, %s::text, %s::text, %s::text, %s::text[], %s::jsonb)",
+            (
+                ticket.scope,
+                ticket.key,
+                ticket.digest,
+                text("player_id", ticket.user),
+                [ticket.user, *needs.partners],
+                document("needs", needs.as_json()),
+            ),
+            one(self._seeing(ticket)),
+        )
+
+    def execute_many(
+        self, passengers: Sequence[Passenger[PlayerPlan]], *, waits: bool = False
+    ) -> Call[list[Executed | None]]:
         """One function and one commit for all of them; whoever would have to wait is None, and goes alone."""
-        responses = [each.planned.plan.response(each.version) for each in passengers]
+        templates = [_template(each.planned) for each in passengers]
 
         def read(rows: Sequence[Row]) -> list[Executed | None]:
             found: list[Executed | None] = [None] * len(passengers)
-            for number, outcome, stored in rows:
+            for number, outcome, stored, version in rows:
                 place = int(number) - 1
-                found[place] = self._executed(passengers[place].ticket, responses[place], outcome, stored)
+                found[place] = self._executed(
+                    passengers[place].ticket, templates[place], outcome, stored, version
+                )
             return found
 
+        ticket = passengers[0].ticket
         return Call(
-            "select place, outcome, response::text from fencepost.player_execute_many(%s::text[], %s::text[],"
-            " %s::text[], %s::jsonb[], %s::text[], %s::text[], %s::bigint[], %s::jsonb[])",
+            "select place, outcome, response::text, version from fencepost.player_execute_many("
+            "%s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::bigint[],"
+            " %s::jsonb[], %s::interval, %s::boolean, %s::boolean)",
             (
                 [each.ticket.scope for each in passengers],
                 [each.ticket.key for each in passengers],
                 [each.ticket.digest for each in passengers],
                 [
-                    optional_document("answer", response if each.keep else None)
-                    for each, response in zip(passengers, responses, strict=True)
+                    template if each.keep else None
+                    for each, template in zip(passengers, templates, strict=True)
                 ],
                 [each.ticket.method for each in passengers],
                 [optional_text("actor", each.ticket.actor) for each in passengers],
-                [each.version for each in passengers],
-                [document("plan", each.planned.plan.as_json(each.planned.seed)) for each in passengers],
+                self._expected(passengers),
+                [_plan(each.planned) for each in passengers],
+                optional_duration("keep", ticket.keep_seconds),
+                ticket.is_ordered,
+                waits,
             ),
             read,
         )
@@ -103,23 +126,26 @@ class PlayerLedger:
     def execute(
         self, ticket: Ticket, planned: Planned[PlayerPlan], version: int | None, *, keep: bool
     ) -> Call[Executed]:
-        response = planned.plan.response(version)
+        template = _template(planned)
 
-        def read(outcome: str, stored: str | None) -> Executed:
-            return self._executed(ticket, response, outcome, stored)
+        def read(outcome: str, stored: str | None, made: int | None) -> Executed:
+            return self._executed(ticket, template, outcome, stored, made)
 
         return Call(
-            "select outcome, response::text from fencepost.player_execute"
-            "(%s::text, %s::text, %s::text, %s::jsonb, %s::text, %s::text, %s::bigint, %s::jsonb)",
+            "select outcome, response::text, version from fencepost.player_execute"
+            "(%s::text, %s::text, %s::text, %s::text, %s::text, %s::text, %s::bigint, %s::jsonb,"
+            " %s::interval, %s::boolean)",
             (
                 ticket.scope,
                 ticket.key,
                 ticket.digest,
-                optional_document("answer", response if keep else None),
+                template if keep else None,
                 ticket.method,
                 optional_text("actor", ticket.actor),
                 version,
-                document("plan", planned.plan.as_json(planned.seed)),
+                _plan(planned),
+                optional_duration("keep", ticket.keep_seconds),
+                ticket.is_ordered,
             ),
             one(read),
         )
@@ -127,10 +153,42 @@ class PlayerLedger:
     def evict(self, planned: Planned[PlayerPlan]) -> Call[list[int]]:
         return evict(planned.plan.players)
 
+    def evict_holders(self, ticket: Ticket, needs: Needs) -> Call[list[int]]:
+        return evict([ticket.user, *needs.partners])
+
+    def _seeing(self, ticket: Ticket) -> Callable[..., Look[PlayerSnapshot]]:
+        def read(outcome: str, response: str | None, version: int | None, state: str | None) -> Look[Any]:
+            snapshot = PlayerSnapshot.read(ticket.user, version, parsed(state) or {})
+            self._recollection.saw(snapshot)
+            return Look(outcome, parsed(response), version, snapshot, response)
+
+        return read
+
+    def _expected(self, passengers: Sequence[Passenger[PlayerPlan]]) -> list[int | None]:
+        """The version that each will find, most likely: it spares a second write of the response."""
+        expected: dict[str, int] = {}
+        versions: list[int | None] = []
+        for each in passengers:
+            user = each.ticket.user
+            base = expected.get(user, self._recollection.version(user) or each.version)
+            versions.append(base)
+            if base is not None:
+                expected[user] = base + 1
+        return versions
+
     def _executed(
-        self, ticket: Ticket, response: dict[str, Any], outcome: str, stored: str | None
+        self, ticket: Ticket, template: str, outcome: str, stored: str | None, version: int | None
     ) -> Executed:
-        if outcome != "claimed":
-            return Executed(outcome, parsed(stored))
-        self._recollection.raised(ticket.user, response["version"])
-        return Executed(outcome, response)
+        if outcome != "claimed" or version is None:
+            return Executed(outcome, parsed(stored), stored)
+        self._recollection.raised(ticket.user, version)
+        body = template.replace(NO_VERSION, f'"version":{version}', 1)
+        return Executed(outcome, parsed(body), body)
+
+
+def _template(planned: Planned[PlayerPlan]) -> str:
+    return document("answer", planned.plan.response(None))
+
+
+def _plan(planned: Planned[PlayerPlan]) -> str:
+    return document("plan", planned.plan.as_json(planned.seed, is_by_chance=planned.is_by_chance))

@@ -7,17 +7,20 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Query
+from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel
 
-from fencepost.mutations.contract import ContractRoute, Perform, Told, add_mutation
+from fencepost.mutations.contract import ContractRoute, Perform, Told, add_bad_routes, add_mutation
 from fencepost.mutations.declaration import Mutation
 from fencepost.mutations.pipeline import Answer
+from fencepost.mutations.proto import Codec
+from fencepost.players.answers import PACKAGE, SERVICE, players_proto
 from fencepost.players.reading import Discrepancy, Event, Holding, audit_check, history, inventory
 from fencepost.players.requests import PlayerRequest
 from fencepost.players.service import Players
 from fencepost.web.answers import Failure
 
-TWIRP = "/twirp/fencepost.players.v1.Players"
+TWIRP = f"/twirp/{PACKAGE}.{SERVICE}"
 Limit = Annotated[int, Query(ge=1, le=1000)]
 
 
@@ -25,6 +28,7 @@ def make_router(players: Players) -> APIRouter:
     # The door of the house, in front of the contract, has the house's own words.
     told = {"model": Told | Failure, "description": "Refused or failed, as Twirp tells it."}
     router = APIRouter(tags=["players"], route_class=ContractRoute, responses={"default": told})
+    codec = _codec()
     for declared in players.mutations.values():
         add_mutation(
             router,
@@ -32,9 +36,26 @@ def make_router(players: Players) -> APIRouter:
             rest_path=f"/players/{{player_id}}/{_dashed(declared.method)}",
             twirp_path=f"{TWIRP}/{declared.method}",
             perform=_performing(players),
+            codec=codec,
         )
     _add_reading(router, players)
+    _add_proto(router)
+    add_bad_routes(router, "/twirp")
     return router
+
+
+def _codec() -> Codec | None:
+    try:
+        return Codec(players_proto())
+    except ImportError:
+        return None
+
+
+def _add_proto(router: APIRouter) -> None:
+    @router.get(f"{TWIRP}.proto", response_class=PlainTextResponse)
+    async def proto() -> str:
+        """The Twirp service as a .proto file, to generate clients from."""
+        return players_proto().text
 
 
 def _performing(players: Players) -> Perform:

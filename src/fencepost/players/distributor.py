@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pydantic_core import to_json
-
 from fencepost.kernel import marker
 from fencepost.kernel.call import Call, document, nothing, optional_text, scalar, text
 from fencepost.mutations.planning import make_plan
@@ -22,8 +20,8 @@ from fencepost.players.catalog import Reward
 from fencepost.players.plan import Change
 from fencepost.transaction import Transaction
 
-# Well below what a marker keeps, because its binary form may be larger.
-SUMMARY_BYTES_MAX = 3000
+# What a marker keeps.
+SUMMARY_BYTES_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ async def distribute_and_sync(
     granted = make_plan(lambda dice: change.give(rewards, dice)).plan
     await tx.run(distribute(player, version, key, source, change))
     summary: dict[str, Any] = {"player_id": player, "version": version, "granted": granted}
-    if len(to_json(summary)) <= SUMMARY_BYTES_MAX:
+    if len(document("summary", summary).encode()) <= SUMMARY_BYTES_MAX:
         await tx.run(marker.remember(scope_of(player), key, summary))
     return Summary(**summary)
 

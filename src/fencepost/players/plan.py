@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from fencepost.mutations.dice import written
 from fencepost.mutations.planning import Dice
 from fencepost.players.catalog import Cost, Reward
 
@@ -21,9 +22,16 @@ class Needs:
     dungeons: tuple[str, ...] = ()
     lessons: tuple[str, ...] = ()
     pieces: tuple[str, ...] = ()
+    partners: tuple[str, ...] = ()
+    """Other players that the plan changes."""
+
+    @property
+    def is_of_definitions_only(self) -> bool:
+        """A plan made from nothing else cannot become stale."""
+        return self == Needs(catalog=self.catalog, partners=self.partners)
 
     def as_json(self) -> dict[str, Any]:
-        parts = {name: list(getattr(self, name)) for name in self.__slots__}
+        parts = {name: list(getattr(self, name)) for name in self.__slots__ if name != "partners"}
         return {name: part for name, part in parts.items() if part or name == "catalog"}
 
 
@@ -120,21 +128,21 @@ class PlayerPlan:
     def players(self) -> list[str]:
         return [party.player_id for party in self.parties]
 
-    def as_json(self, seed: int) -> dict[str, Any]:
+    def as_json(self, seed: int, *, is_by_chance: bool = True) -> dict[str, Any]:
         return {
             "parties": [
                 {"player": party.player_id, "change": party.change.as_json()} for party in self.parties
             ],
             "source": self.source,
             "create": self.creates,
-            # As text: JSON numbers of that size lose their last digits in other languages.
-            "seed": f"{seed:032x}",
+            "seed": written(seed),
+            "chance": is_by_chance,
         }
 
     def response(self, version: int | None) -> dict[str, Any]:
-        """Known before it is executed, so that it is stored with the marker in one write."""
-        return {
-            "player_id": self.parties[0].player_id,
-            "version": (version or 0) + 1,
-            **self.answer,
-        }
+        """What is answered, with the version that the execution made.
+
+        Without one it is what the database keeps with the marker and puts the version into: the player's id
+        comes first and holds no quotation mark, so the first "version":null is the one that is meant.
+        """
+        return {"player_id": self.parties[0].player_id, "version": version, **self.answer}

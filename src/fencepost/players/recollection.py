@@ -52,11 +52,15 @@ class Recollection:
     def snapshot(self, player_id: str, needs: Needs) -> PlayerSnapshot | None:
         """A snapshot for a plan that needs no more than the player's version and definitions; or None."""
         version = self._versions.get(player_id)
-        if version is None or needs != Needs(catalog=needs.catalog):
+        if version is None or not needs.is_of_definitions_only:
             return None
         known = {name: self._definitions.get(name) for name in needs.catalog}
         catalog = {name: facts for name, facts in known.items() if facts is not None}
         return PlayerSnapshot(player_id, version, catalog) if len(catalog) == len(known) else None
+
+    def version(self, player_id: str) -> int | None:
+        """The version that this node made last."""
+        return self._versions.get(player_id)
 
     def saw(self, snapshot: PlayerSnapshot) -> None:
         for name, facts in snapshot.catalog.items():

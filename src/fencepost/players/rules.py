@@ -189,7 +189,7 @@ def teach(snapshot: PlayerSnapshot, request: requests.Teach, dice: Dice) -> Play
 
 
 def _needs_of_transfer(request: requests.Transfer) -> Needs:
-    return Needs(pieces=tuple(str(piece) for piece in request.pieces))
+    return Needs(pieces=tuple(str(piece) for piece in request.pieces), partners=(request.to_player_id,))
 
 
 @mutation("Transfer", needs=_needs_of_transfer)

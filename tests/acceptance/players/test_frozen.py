@@ -114,7 +114,10 @@ async def test_whoever_waits_inside_a_transaction_of_his_own_ends_the_holder_too
 async def test_without_the_looks_the_holder_blocks_the_player_and_the_request_is_aborted(
     fp: Fencepost, shop: Shop, admin: Caller, clock: Clock
 ) -> None:
-    admin.execute("alter function fencepost.player_execute set lock_timeout = '300ms'")
+    admin.execute(
+        "alter function fencepost.player_execute(text,text,text,text,text,text,bigint,jsonb,interval,boolean)"
+        " set lock_timeout = '300ms'"
+    )
     clock.advance(BOUND_SECONDS + 1)
     with frozen_holder(shop.url) as holder:
         with pytest.raises(Aborted) as aborted:

@@ -1,6 +1,7 @@
 """A request takes effect once, and its repeat gets the first answer."""
 
 from collections.abc import Callable
+from typing import LiteralString
 
 import pytest
 
@@ -262,3 +263,47 @@ def test_the_callers_own_writes_leave_with_the_marker(app: Caller, admin: Caller
 
     assert app.rows("select from public.player") == []
     assert app.row(CLAIM, "req-1", None)["outcome"] == "claimed"
+
+
+EXACT = '{"zeta":1.0,"a":1e2,"text":"Ævar","z":{"y":1,"x":2.50}}'
+
+
+def test_a_response_is_repeated_byte_by_byte(app: Caller) -> None:
+    call = "select outcome, response::text as response from fencepost.claim('s', 'k', 'd', %s::text)"
+    assert app.rows(call, EXACT) == [{"outcome": "claimed", "response": EXACT}]
+    assert app.rows(call, '"another"') == [{"outcome": "replay", "response": EXACT}]
+
+
+def test_a_response_that_is_added_later_is_repeated_byte_by_byte(app: Caller) -> None:
+    with app.transaction():
+        app.execute("select fencepost.claim('s', 'k')")
+        app.execute("select fencepost.remember('s', 'k', %s::text)", EXACT)
+    assert app.value("select response::text from fencepost.claim('s', 'k', null, null::text)") == EXACT
+
+
+def test_many_responses_are_repeated_byte_by_byte(app: Caller) -> None:
+    call = (
+        "select outcome, response::text as response"
+        " from fencepost.claim_many('s', array['k'], null, array[%s::text])"
+    )
+    for outcome in ("claimed", "replay"):
+        assert app.rows(call, EXACT) == [{"outcome": outcome, "response": EXACT}]
+
+
+@pytest.mark.parametrize("form", ["text", "jsonb"])
+def test_a_response_of_64_kib_is_kept_and_a_longer_one_is_refused(app: Caller, form: str) -> None:
+    call: LiteralString = (
+        "select response::text from fencepost.claim('s', %s, null, %s::text)"
+        if form == "text"
+        else "select response::text from fencepost.claim('s', %s, null, %s::jsonb)"
+    )
+    longest = '"' + "x" * 65_534 + '"'
+    for _ in range(2):
+        assert app.value(call, "k1", longest) == longest
+    app.failed("ZF100", call, "k2", longest[:-1] + 'x"')
+
+
+@pytest.mark.parametrize("key", ["", " ", "\t\n"])
+def test_a_blank_key_is_refused(app: Caller, key: str) -> None:
+    app.failed("ZF100", "select fencepost.claim('s', %s)", key)
+    app.failed("ZF100", "select fencepost.claim_many('s', array['k', %s])", key)

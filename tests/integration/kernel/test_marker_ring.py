@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from fencepost.kernel import migrate
 from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller, refusal_counts
 
 CLAIM = "select outcome, response from fencepost.claim_ordered('orders', %s, %s)"
 CROCKFORD = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-SLICE = 900
+SLICE = 21_600
 MINUTE = timedelta(minutes=1)
 
 
@@ -93,22 +94,22 @@ def test_a_duplicate_does_not_wait_for_the_first(
 
 @pytest.mark.parametrize(
     ("minutes", "outcome"),
-    [(-61, "too_old"), (-60, "claimed"), (0, "claimed"), (29, "claimed"), (30, "too_old")],
+    [(-1441, "too_old"), (-1440, "claimed"), (0, "claimed"), (719, "claimed"), (720, "too_old")],
 )
-def test_the_window_is_an_hour_back_and_a_slice_ahead(
+def test_the_window_is_a_day_back_and_a_slice_ahead(
     app: Caller, clock: Clock, minutes: int, outcome: str
 ) -> None:
     assert claim(app, uuid7(clock.now() + minutes * MINUTE))["outcome"] == outcome
 
 
 def test_a_key_outside_the_window_is_refused_with_both_times(app: Caller, clock: Clock) -> None:
-    key = uuid7(clock.now() - 90 * MINUTE)
+    key = uuid7(clock.now() - 2160 * MINUTE)
 
     assert claim(app, key) == {"outcome": "too_old", "response": None}
 
     recorded = app.row("select reason, subject, attempted, seen from fencepost.refusals")
     assert (recorded["reason"], recorded["subject"]) == ("too_old", f"orders/{key}")
-    assert recorded["attempted"]["key_time"] == (clock.now() - 90 * MINUTE).isoformat()
+    assert recorded["attempted"]["key_time"] == (clock.now() - 2160 * MINUTE).isoformat()
     assert recorded["seen"]["judged_at"] == clock.now().isoformat()
     assert refusal_counts(app) == {"too_old": 1}
 
@@ -145,7 +146,7 @@ def test_a_slot_is_emptied_when_its_slice_has_left_the_window(
 
 def test_a_slot_that_is_in_use_again_is_not_emptied(app: Caller, admin: Caller, clock: Clock) -> None:
     claim(app, uuid7(clock.now()))
-    # Nobody cleaned for two hours: the slot of noon is by now the slot of two o'clock.
+    # Nobody cleaned for two days: the slot of noon is by now that of noon two days later.
     clock.advance(8 * SLICE)
     claim(app, uuid7(clock.now()))
 
@@ -202,3 +203,33 @@ def test_cleaning_the_ring_gives_up_quickly_on_a_lock_and_keeps_the_callers_sett
         app.execute("set local lock_timeout = '7s'")
         app.execute("select fencepost.marker_ring_clean()")
         assert app.value("show lock_timeout") == "7s"
+
+
+def test_what_was_claimed_before_the_ring_covered_a_day_is_still_known(
+    admin: Caller, app: Caller, clock: Clock
+) -> None:
+    """The step that made the slots longer moves what it finds, and what was emptied stays refused."""
+    now, old = uuid7(clock.now()), uuid7(clock.now() - 10 * MINUTE, 2)
+    lost = uuid7(clock.now() - 180 * MINUTE, 3)
+    admin.execute("alter table fencepost.marker_forgotten drop column before_millis")
+    admin.execute("alter table fencepost.marker_ring drop column response_json cascade")
+    admin.execute("alter table fencepost.marker drop column response_json cascade")
+    admin.execute("alter table fencepost.marker drop column expires_at")
+    admin.execute("create index marker_by_age on fencepost.marker (claimed_at)")
+    admin.execute("update fencepost.marker_forgotten set slice = %s", int(clock.now().timestamp()) // 900 - 5)
+    for key in (now, old):
+        admin.execute(
+            "insert into fencepost.marker_ring (slot, scope, key, digest, response, claimed_by, claimed_at)"
+            " values (fencepost._key_millis(%s) / 900000 %% 8, 'orders', %s, 'd', '7', '1', %s)",
+            key,
+            key,
+            clock.now(),
+        )
+    (step,) = (one for one in migrate.kernel().steps if one.name == "exact_responses")
+    functions = dict(migrate.kernel().functions)
+    for text in (step.text, functions["marker.sql"], functions["marker_ring.sql"]):
+        admin.connection.execute(text.encode())
+
+    assert claim(admin, now, "d") == claim(admin, old, "d") == {"outcome": "replay", "response": 7}
+    assert claim(admin, lost, "d")["outcome"] == "too_old", "its marker may have been emptied"
+    assert claim(admin, uuid7(clock.now() - 30 * MINUTE, 4), "d")["outcome"] == "claimed"

@@ -47,7 +47,7 @@ async def test_a_database_that_is_away_is_unavailable(
     with database.connect_admin() as admin:
         admin.execute(
             """create or replace function fencepost._mutation_known(
-                 p_scope text, p_key text, p_digest text, out outcome text, out response jsonb)
+                 p_scope text, p_key text, p_digest text, out outcome text, out response json)
                language plpgsql stable as $$ begin perform pg_sleep(5); end $$"""
         )
     with pytest.raises(Unavailable):

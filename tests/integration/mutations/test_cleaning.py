@@ -7,6 +7,9 @@ import structlog.testing
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.kernel import marker
+from fencepost.players import catalog, reading
+from fencepost.players.requests import CreatePlayer
+from fencepost.players.service import Players
 from fencepost.settings import Settings
 from fencepost.testing import Clock
 from fencepost.upkeep import Upkeep, UpkeepMetrics
@@ -75,3 +78,36 @@ async def test_every_node_cleans_and_none_waits_for_another(database: Database) 
                 assert await tx.run(first) == 20
                 assert await two.run(first) == 20
             assert await two.run(first) == 0
+
+
+async def test_a_marker_with_a_retention_of_its_own_goes_by_it(database: Database) -> None:
+    """Players keep an hour, the library a day: each marker is forgotten in its own time, by anybody."""
+    kept = "select key from fencepost.markers order by key"
+    with Clock(database.admin_url) as clock:
+        async with Fencepost(database.url) as fp:
+            upkeep = Upkeep(fp, Settings(), UpkeepMetrics.on(fp.metrics))
+            await fp.run(reading.define("resource", "gold", catalog.Resource()))
+            await Players(fp).run(CreatePlayer(player_id="ann"), request_id="of-a-player")
+            await claim(fp, "of-the-library", 1)
+            with database.connect_admin() as admin:
+                admin.autocommit = True
+                for seconds, left in (
+                    (3599, ["of-a-player", "of-the-library-0"]),
+                    (2, ["of-the-library-0"]),
+                    (86_400 - 3602, ["of-the-library-0"]),
+                    (2, []),
+                ):
+                    clock.advance(seconds)
+                    await upkeep.forget_markers()
+                    assert [row[0] for row in admin.execute(kept)] == left
+
+
+async def test_the_lag_is_that_of_whichever_marker_is_most_overdue(database: Database) -> None:
+    with Clock(database.admin_url) as clock:
+        async with Fencepost(database.url) as fp:
+            await Players(fp).run(CreatePlayer(player_id="ann"), request_id="r1")
+            clock.advance(3610)
+            assert 9 < await fp.run(marker.lag(86_400)) < 40
+            await claim(fp, "other", 1)
+            clock.advance(100)
+            assert 90 < await fp.run(marker.lag(50)) < 160

@@ -11,7 +11,7 @@ import pytest
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
-from fencepost.mutations.errors import AlreadyExists, KeyReused
+from fencepost.mutations.errors import Aborted, AlreadyExists, KeyReused
 from fencepost.players import reading
 from fencepost.players.requests import Transfer, UseItem
 from fencepost.players.service import Players
@@ -69,17 +69,16 @@ async def crashed_before_it_was_executed(players: Players) -> None:
     assert await boxes(players) == BOXES - 20, "the effect was lost"
 
 
-async def conflicted(players: Players, first_plan: Callable[[], Any]) -> None:
-    """Another change of the player comes between plan and execution: the dice must stay."""
+async def sent_again(players: Players, plans: list[Any]) -> None:
+    """A request that failed without an effect is sent again: the dice must stay."""
 
-    async def bump(other: Players) -> None:
-        async with other.fp.transaction() as tx:
-            await tx.execute("select fencepost.player_bump('ann')")
+    def fail() -> None:
+        raise Aborted("Somebody was in the way.", reason="test")
 
-    url = players.fp.database_url
-    with at_crash_point("mutations.before_execute", lambda: elsewhere(url, bump)):
-        answer = await players.run(BOX, request_id="r1")
-    assert answer.response["granted"] == first_plan().answer["granted"], "other dice were thrown"
+    with pytest.raises(Aborted), at_crash_point("mutations.before_execute", fail):
+        await players.run(BOX, request_id="r1")
+    answer = await players.run(BOX, request_id="r1")
+    assert answer.response["granted"] == plans[0].plan.answer["granted"], "other dice were thrown"
 
 
 async def reused_its_id(players: Players) -> None:

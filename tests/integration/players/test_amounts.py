@@ -17,7 +17,10 @@ from tests.integration.kernel.caller import Caller
 from tests.integration.players.conftest import enrol
 from tests.integration.players.test_teeth import EXECUTE, mutate
 
-AMOUNTS = "fencepost._player_execute_amounts(text[],text[],text[],jsonb[],text[],text[],bigint[],jsonb[])"
+AMOUNTS = (
+    "fencepost._player_execute_amounts(text[],text[],text[],text[],text[],text[],bigint[],jsonb[],interval,"
+    "boolean,boolean,boolean)"
+)
 MOST = 9223372036854775807
 
 
@@ -47,12 +50,12 @@ class Table:
         """The outcome of each; None for one who must go alone."""
         known = dict(self.tuples("select user_id, data_version from fencepost.players"))
         answers = self.tuples(
-            "select place, outcome, response from fencepost.player_execute_many(%s, %s, %s, %s::jsonb[],"
-            " %s, %s, %s::bigint[], %s::jsonb[])",
+            "select place, outcome, response, version from fencepost.player_execute_many(%s, %s, %s,"
+            " %s::text[], %s, %s, %s::bigint[], %s::jsonb[], '1 hour', false, false)",
             [wish.scope or f"player:{wish.player}" for wish in wishes],
             [wish.key for wish in wishes],
             [wish.digest for wish in wishes],
-            [json.dumps({"told": wish.player}) for wish in wishes],
+            [json.dumps({"told": w.player, "version": None}, separators=(",", ":")) for w in wishes],
             ["Grant"] * len(wishes),
             ["ann"] * len(wishes),
             [known.get(wish.player, 1) - wish.late for wish in wishes],
@@ -62,9 +65,13 @@ class Table:
             ],
         )
         outcomes: list[str | None] = [None] * len(wishes)
-        for place, outcome, response in answers:
-            told = {"told": wishes[int(place) - 1].player}
+        for place, outcome, response, version in answers:
+            wish, kept_version = wishes[int(place) - 1], response["version"] if response else None
+            told: dict[str, Any] = {"told": wish.player, "version": version or kept_version}
             assert response == (told if outcome in {"claimed", "replay"} else None)
+            if outcome == "claimed":
+                kept = "select response from fencepost.markers where scope = %s and key = %s"
+                assert self.tuples(kept, wish.scope or f"player:{wish.player}", wish.key) == [(told,)]
             outcomes[place - 1] = outcome
         return outcomes
 
@@ -119,9 +126,43 @@ def test_amounts_of_many_are_changed_together_and_written_down(table: Table, onl
     assert table.holds_together()
 
 
-def test_the_second_of_one_player_goes_alone(table: Table, only_together: None) -> None:
-    assert table.bring(Wish("ann", key="k1"), Wish("ann", key="k2")) == ["claimed", None]
+def test_several_of_one_player_follow_each_other(table: Table, only_together: None) -> None:
+    wishes = [Wish("ann", key=f"k{n}") for n in range(4)]
+
+    assert table.bring(*wishes, Wish("bob")) == ["claimed"] * 5
+
+    assert (table.gold("ann"), table.gold("bob")) == (14, 11)
+    versions = (
+        "select request_id, version from fencepost.player_audit where method = 'Grant' and player_id = 'ann'"
+    )
+    assert table.tuples(versions + " order by audit_id") == [(f"k{n}", 3 + n) for n in range(4)]
+    assert table.tuples("select data_version from fencepost.players where user_id = 'ann'") == [(6,)]
+    assert table.holds_together()
+
+
+def test_copies_of_one_request_in_one_batch_are_done_once(table: Table) -> None:
+    assert table.bring(Wish("ann"), Wish("ann"), Wish("ann", digest="another")) == [
+        "claimed",
+        "replay",
+        "mismatch",
+    ]
     assert table.gold("ann") == 11
+    assert table.holds_together()
+
+
+def test_what_several_take_together_must_be_there_for_each(table: Table) -> None:
+    take, give = {"resources": {"gold": -6}}, {"resources": {"gold": 3}}
+
+    outcomes = table.bring(Wish("ann", take, "k1"), Wish("ann", take, "k2"), Wish("ann", give, "k3"))
+
+    assert outcomes == ["claimed", None, "claimed"], "the second would have to wait for the third"
+    assert table.gold("ann") == 7
+    assert table.holds_together()
+
+
+def test_a_version_that_was_not_expected_is_taken_over(table: Table, only_together: None) -> None:
+    assert table.bring(Wish("ann", late=1), Wish("bob", late=-1), Wish("cat")) == ["claimed"] * 3
+    assert [table.gold(name) for name in ("ann", "bob", "cat")] == [11, 11, 11]
 
 
 def test_whose_marker_is_there_gets_its_answer_and_the_others_are_done(table: Table) -> None:
@@ -134,8 +175,6 @@ def test_whose_marker_is_there_gets_its_answer_and_the_others_are_done(table: Ta
 
 
 OBSTACLES = {
-    "an old version": Wish("ann", late=1),
-    "a version to come": Wish("ann", late=-1),
     "too little": Wish("ann", {"resources": {"gold": -11}}),
     "too much": Wish("ann", {"resources": {"gold": MOST}}),
     "far too much": Wish("ann", {"resources": {"gold": MOST * 10}}),
@@ -175,15 +214,15 @@ def test_a_key_that_is_under_way_is_told_so(table: Table, database: Database) ->
 
 
 BUGS: dict[str, tuple[str, str, Callable[[Table], object]]] = {
-    "the version is not compared": (
-        "and l.version = p_versions[f.place]",
-        "",
-        lambda table: test_who_cannot_be_carried_goes_alone_and_leaves_nothing(table, "an old version"),
+    "the response keeps the version that was expected": (
+        "and f.version <> p_versions[f.place] + 1",
+        "and false",
+        lambda table: test_a_version_that_was_not_expected_is_taken_over(table, None),
     ),
-    "who was not locked is not noticed": (
-        "if v_count <> cardinality(v_places) then",
-        "if false then",
-        lambda table: test_who_cannot_be_carried_goes_alone_and_leaves_nothing(table, "a version to come"),
+    "a copy in the same batch is done too": (
+        "where f.copy = 1 and",
+        "where",
+        test_copies_of_one_request_in_one_batch_are_done_once,
     ),
     "amounts are not judged": (
         "if exists (select from fencepost._player_amounts_unfit(v_players, v_changes)) then",
@@ -191,7 +230,7 @@ BUGS: dict[str, tuple[str, str, Callable[[Table], object]]] = {
         lambda table: test_who_cannot_be_carried_goes_alone_and_leaves_nothing(table, "an unknown resource"),
     ),
     "whose marker is there is done all the same": (
-        "if cardinality(v_scopes) is distinct from cardinality(v_places) then",
+        "if cardinality(v_fresh) is distinct from cardinality(v_places) then",
         "if false then",
         test_whose_marker_is_there_gets_its_answer_and_the_others_are_done,
     ),

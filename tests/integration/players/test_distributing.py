@@ -62,10 +62,10 @@ async def test_another_reward_under_the_same_key_is_a_mismatch(players: Players)
 
 async def test_a_summary_too_large_to_be_kept_makes_the_repeat_a_duplicate(players: Players) -> None:
     await enrol(players, "ann")
-    many = [Reward(piece="sword") for _ in range(100)]
+    many = [Reward(piece="sword", count=28) for _ in range(60)]
     async with players.fp.transaction() as tx:
         await distribute_and_sync(tx, "ann", "k", "mail", many, BUMPER)
     with pytest.raises(Duplicate):
         async with players.fp.transaction() as tx:
             await distribute_and_sync(tx, "ann", "k", "mail", many, BUMPER)
-    assert await balances(players, "ann") == {"sword": 100}
+    assert (await players.player("ann")).version == 2

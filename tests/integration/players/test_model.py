@@ -246,7 +246,9 @@ def test_a_service_that_forgets_to_take_is_caught(stage: Stage, database: Databa
             "select pg_get_functiondef('fencepost._player_change_amounts(text[],jsonb[])'::regprocedure)"
         ).fetchone()
         assert row is not None
-        wrong = str(row[0]).replace("d.value::bigint", "greatest(0, d.value::bigint)")
+        right = "sum(d.value::numeric)::bigint"
+        assert right in str(row[0])
+        wrong = str(row[0]).replace(right, f"greatest(0, {right})")
         admin.execute(wrong.encode())
     # Chance is the server's, so a sequence that failed may fail elsewhere when it is played again.
     with pytest.raises((AssertionError, MutationError, HypothesisException)):

@@ -15,7 +15,7 @@ from fencepost.drive.answer_cache import Announced, RequestName, UnderWay
 from fencepost.embedded import Database, ValkeyServer
 from fencepost.mutations.errors import Aborted, AlreadyExists, KeyReused
 from fencepost.mutations.settings import MutationSettings
-from fencepost.players import reading
+from fencepost.players import catalog, reading
 from fencepost.players.requests import ClearDungeon, GrantItems, ItemGrant, UseItem
 from fencepost.players.service import Players
 from fencepost.testing import PlannedCrash, Proxy, at_crash_point, crash_at
@@ -24,6 +24,7 @@ from tests.integration.players.conftest import Node, balances, enrol
 from tests.places import server_directory
 
 BOX = UseItem(player_id="ann", item="box", count=20)
+SWORDS = catalog.Reward(piece="sword", count=30)
 HASTY = MutationSettings(cache_wait_seconds=0.05)
 
 
@@ -200,14 +201,27 @@ async def test_an_id_is_a_players_own(players: Players) -> None:
         assert answer.layer == "executed"
 
 
-async def test_an_answer_too_large_to_be_kept_makes_the_repeat_already_exists(players: Players) -> None:
+async def test_an_answer_of_a_thousand_pieces_is_kept_and_repeated(players: Players) -> None:
     await enrol(players, "ann")
-    many = GrantItems(player_id="ann", items=(ItemGrant(item="sword", count=300),))
+    many = GrantItems(player_id="ann", items=(ItemGrant(item="sword", count=1000),))
     first = await players.run(many, request_id="r1")
-    assert len(first.response["granted"][0]["piece_ids"]) == 300
+    assert len(first.body) > 32_768
+    again = await players.run(many, request_id="r1")
+    assert (again.layer, again.body) == ("marker", first.body)
+    assert (await players.player("ann")).version == 2
+
+
+async def test_an_answer_too_large_to_be_kept_makes_the_repeat_already_exists(players: Players) -> None:
+    """The longest names that there are, and the most pieces."""
+    long = "s" * 128
+    await players.fp.run(reading.define("item", long, catalog.Item(stackable=True, rewards=(SWORDS,) * 60)))
+    await enrol(players, "ann", items={long: 1})
+    use = UseItem(player_id="ann", item=long)
+    first = await players.run(use, request_id="r1")
+    assert len(first.body) > 65_536
     with pytest.raises(AlreadyExists):
-        await players.run(many, request_id="r1")
-    assert await balances(players, "ann") == {"sword": 300}
+        await players.run(use, request_id="r1")
+    assert (await players.player("ann")).version == 3
 
 
 async def test_a_refused_plan_does_not_hide_the_answer_of_its_first_sending(players: Players) -> None:

@@ -1,19 +1,17 @@
-"""The version of a player: compared, tried again, never at the price of other dice."""
+"""The version of a player: raised under the row's lock, one by one, whoever comes at once."""
 
 import asyncio
+import json
 from contextlib import closing, suppress
 from typing import Any
 
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.mutations import execution
 from fencepost.mutations.errors import Aborted, FailedPrecondition
-from fencepost.mutations.settings import MutationSettings
-from fencepost.players import reading, rules
+from fencepost.players import reading
 from fencepost.players.distributor import bump
 from fencepost.players.requests import (
-    ClearDungeon,
     CreatePlayer,
     GrantItems,
     PlayerRequest,
@@ -23,7 +21,7 @@ from fencepost.players.requests import (
 from fencepost.players.service import Players
 from fencepost.testing import at_crash_point
 from tests.integration.kernel.caller import Caller
-from tests.integration.players.conftest import Node, balances, enrol
+from tests.integration.players.conftest import balances, enrol
 
 BOX = UseItem(player_id="ann", item="box", count=20)
 
@@ -42,60 +40,30 @@ def bumping(database: Database, player_id: str = "ann") -> Any:
     return act
 
 
-async def test_a_conflict_is_tried_again_with_the_same_dice(
-    players: Players, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planned: list[Any] = []
-    right = rules.use_item.plan
-
-    def watched(*arguments: Any) -> Any:
-        planned.append(right(*arguments))
-        return planned[-1]
-
-    object.__setattr__(players.mutations["UseItem"], "plan", watched)
-    try:
-        await enrol(players, "ann", items={"box": 100})
-        with at_crash_point("mutations.before_execute", bumping(database)):
-            answer = await players.run(BOX, request_id="r1")
-    finally:
-        object.__setattr__(players.mutations["UseItem"], "plan", right)
-    assert len(planned) == 1, "the plan is made once, before the tries"
-    assert answer.response["granted"] == planned[0].answer["granted"]
-    assert answer.response["version"] == (await players.player("ann")).version == 4
-    conflicts = players.metrics.conflicts.labels("players", "UseItem")
-    assert conflicts._value.get() == 1  # pyright: ignore[reportPrivateUsage]
-
-
-async def test_tries_that_are_used_up_are_aborted_and_nothing_is_written(
-    node: Node, players: Players, database: Database, monkeypatch: pytest.MonkeyPatch
+async def test_a_plan_is_carried_out_on_whatever_version_the_locked_row_has(
+    players: Players, database: Database
 ) -> None:
     await enrol(players, "ann", items={"box": 100})
-    right = execution.Execution[Any]._try  # pyright: ignore[reportPrivateUsage]
-
-    async def overtaken(self: Any, version: int | None) -> Any:
-        await asyncio.to_thread(bumping(database))
-        return await right(self, version)
-
-    monkeypatch.setattr(execution.Execution, "_try", overtaken)
-    hasty = await node(settings=MutationSettings(tries_max=3))
-    with pytest.raises(Aborted) as refused:
-        await hasty.run(BOX, request_id="r1")
-    assert refused.value.meta["reason"] == "contention"
-    assert (await balances(players, "ann"))["box"] == 100
-    monkeypatch.undo()
-    assert (await players.run(BOX, request_id="r1")).layer == "executed"
+    with at_crash_point("mutations.before_execute", bumping(database)):
+        answer = await players.run(BOX, request_id="r1")
+    assert answer.response["version"] == (await players.player("ann")).version == 4
+    conflicts = players.metrics.conflicts.labels("players", "UseItem")
+    assert conflicts._value.get() == 0  # pyright: ignore[reportPrivateUsage]
+    again = await players.run(BOX, request_id="r1")
+    assert (again.layer, again.body) == ("marker", answer.body), "the marker has the version that was made"
 
 
-async def test_a_plan_whose_ground_has_moved_is_aborted(players: Players, database: Database) -> None:
+async def test_the_version_before_is_told_of_a_conflict_as_ever(players: Players, database: Database) -> None:
+    """It has written the version into its answer, so that one and no other must be found."""
     await enrol(players, "ann")
-
-    def overtake() -> None:
-        with database.connect_admin() as admin:
-            admin.execute("insert into fencepost.player_clear values ('ann', 'cave', 1)")
-
-    with at_crash_point("mutations.before_execute", overtake), pytest.raises(Aborted) as refused:
-        await players.run(ClearDungeon(player_id="ann", dungeon="cave"), request_id="r1")
-    assert refused.value.meta["reason"] == "stale_plan"
+    plan = json.dumps({"parties": [{"player": "ann", "change": {"resources": {"gold": 1}}}]})
+    call = "select * from fencepost.player_execute('player:ann', 'k1', 'd', %s::jsonb, 'Grant', null, %s, %s)"
+    with closing(Caller(database.url)) as caller:
+        for version in (None, 7):
+            caller.failed("ZF110", call, '{"version": 8}', version, plan)
+        assert caller.rows(call, '{"version": 2}', 1, plan) == [
+            {"outcome": "claimed", "response": {"version": 2}}
+        ]
 
 
 async def test_what_was_enough_when_it_was_planned_is_judged_again_on_the_locked_row(

@@ -32,8 +32,11 @@ PLAN = {"parties": [{"player": "ann", "change": {"resources": {"gold": 1}}}]}
 
 def execute(caller: Caller) -> None:
     (version,) = caller.column("select data_version from fencepost.players where user_id = 'ann'")
-    call = "select fencepost.player_execute('player:ann', 'k1', 'd', null, 'Grant', null, %s, %s)"
-    caller.execute(call, version, json.dumps(PLAN))
+    caller.execute(
+        "select fencepost.player_execute('player:ann', 'k1', 'd', null, 'Grant', null, %s, %s, null, false)",
+        version,
+        json.dumps(PLAN),
+    )
 
 
 def execute_many(caller: Caller) -> None:
@@ -41,7 +44,7 @@ def execute_many(caller: Caller) -> None:
     (version,) = caller.column("select data_version from fencepost.players where user_id = 'ann'")
     done = caller.rows(
         "select * from fencepost.player_execute_many(array['player:ann'], array['k3'], array['d'],"
-        " array[null::jsonb], array['Grant'], array[null], array[%s], array[%s::jsonb])",
+        " array[null::text], array['Grant'], array[null], array[%s], array[%s::jsonb], null, false, false)",
         version,
         json.dumps(PLAN),
     )
@@ -80,7 +83,10 @@ def admin(database: Database) -> Iterator[Caller]:
         )
         # Half a minute of waiting is right for a service, and long for a test.
         caller.execute("alter function fencepost.player_bump set lock_timeout = '100ms'")
-        caller.execute("alter function fencepost.player_execute set lock_timeout = '100ms'")
+        caller.execute(
+            "alter function fencepost.player_execute(text,text,text,text,text,text,bigint,jsonb,interval,"
+            "boolean) set lock_timeout = '100ms'"
+        )
         yield caller
 
 

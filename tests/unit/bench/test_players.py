@@ -28,11 +28,17 @@ def test_goals_compare_with_the_plain_statements_and_with_the_bare_function() ->
         "player_execute_claim": Pace(1800),
         "player_execute_response": Pace(1500),
         "pipeline without redis": Pace(800),
+        "pgbench, one row for all": Pace(500),
+        "one player, 200 at once: grants": Pace(400, refused=0.0),
+        "one player, 200 at once: draws": Pace(100, refused=0.02),
     }
     steady = Steadiness(100, 400, [(float(n), 1000 if n < 30 else 1100) for n in range(40)])
     measured = {goal.name: (goal.measured, goal.met) for goal in goals(paces, steady)}
     assert measured == {
         "mutations through the pipeline, of pgbench's rate": (0.8, True),
+        "grants to one player, of pgbench's rate on one row": (0.8, True),
+        "grants to one player that are refused": (0.0, True),
+        "draws of one player that are refused": (0.02, False),
         "what the claim costs": (0.1, True),
         "what the claim costs with a stored response": (0.25, False),
         "cleaning, times the insert rate": (4.0, True),

@@ -9,6 +9,8 @@ from fencepost.mutations.errors import Aborted, AlreadyExists, KeyReused, Mutati
 # https://twitchtv.github.io/twirp/docs/spec_v7.html
 TWIRP_STATUSES = {
     "aborted": 409,
+    "bad_route": 404,
+    "unimplemented": 501,
     "already_exists": 409,
     "invalid_argument": 400,
     "failed_precondition": 412,

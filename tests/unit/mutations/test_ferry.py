@@ -13,17 +13,20 @@ from fencepost.mutations.ledger import Executed, Ticket
 from fencepost.mutations.planning import make_plan
 
 
-def passenger(key: str) -> Passenger[str]:
+def passenger(key: str, player: str | None = None) -> Passenger[str]:
     def plan(dice: Any) -> str:
         return key
 
-    return Passenger(Ticket("ann", "player:ann", key, "d", "Use", None), make_plan(plan), 1, keep=True)
+    player = player or key
+    return Passenger(Ticket(player, f"player:{player}", key, "d", "Use", None), make_plan(plan), 1, keep=True)
 
 
 class Ledger:
     """Everybody is carried but those whose key says otherwise."""
 
-    def execute_many(self, passengers: Sequence[Passenger[Any]]) -> Call[list[Executed | None]]:
+    def execute_many(
+        self, passengers: Sequence[Passenger[Any]], *, waits: bool = False
+    ) -> Call[list[Executed | None]]:
         keys = [str(one.ticket.key) for one in passengers]
         answers = [None if key.startswith("heavy") else Executed("claimed", key) for key in keys]
         return Call("select", tuple(keys), lambda rows: answers)
@@ -54,7 +57,9 @@ async def turns() -> None:
 class Odd(Ledger):
     """Cannot even be asked for some."""
 
-    def execute_many(self, passengers: Sequence[Passenger[Any]]) -> Call[list[Executed | None]]:
+    def execute_many(
+        self, passengers: Sequence[Passenger[Any]], *, waits: bool = False
+    ) -> Call[list[Executed | None]]:
         raise InvalidInput("plan contains a NUL character.", field="plan")
 
 
@@ -124,3 +129,32 @@ async def test_a_passenger_who_gives_up_does_not_turn_the_ferry_round() -> None:
     with pytest.raises(asyncio.CancelledError):
         await first
     assert [answer.response for answer in await asyncio.gather(*others) if answer] == ["k0", "k1"]
+
+
+class Waiting(Ledger):
+    """Notes which crossings may wait for a row."""
+
+    def __init__(self) -> None:
+        self.waits: list[bool] = []
+
+    def execute_many(
+        self, passengers: Sequence[Passenger[Any]], *, waits: bool = False
+    ) -> Call[list[Executed | None]]:
+        self.waits.append(waits)
+        return super().execute_many(passengers)
+
+
+async def test_those_of_one_hot_player_go_by_themselves_one_crossing_at_a_time() -> None:
+    water, ledger = Water(), Waiting()
+    ferry = Ferry[str](water, ledger, places=3, crossings=4)
+    going = [asyncio.create_task(ferry.carry(passenger(f"a{n}", "ann"))) for n in range(5)]
+    going += [asyncio.create_task(ferry.carry(passenger(f"k{n}"))) for n in range(2)]
+    await turns()
+    assert water.crossings == [("a0", "a1", "a2"), ("k0", "k1")], "the others do not wait for the hot one"
+
+    water.calm.set()
+    answers = await asyncio.gather(*going)
+
+    assert water.crossings[2:] == [("a3", "a4")]
+    assert ledger.waits == [True, False, True]
+    assert len(answers) == 7

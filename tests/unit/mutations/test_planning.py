@@ -25,4 +25,15 @@ def test_the_server_throws_anew_for_each_plan() -> None:
 
 def test_a_plan_cannot_be_put_together_by_hand() -> None:
     with pytest.raises(TypeError, match="comes from make_plan"):
-        Planned("steal everything", 1, object())
+        Planned("steal everything", 1, False, object())
+
+
+def test_a_plan_that_is_made_again_has_the_same_dice_from_their_beginning() -> None:
+    dice = Dice.throw()
+    first, second = (make_plan(lambda thrown: [thrown.below(1000) for _ in range(9)], dice) for _ in range(2))
+    assert (first.plan, first.seed) == (second.plan, second.seed)
+
+
+def test_it_is_known_whether_a_plan_left_anything_to_chance() -> None:
+    assert make_plan(lambda dice: dice.below(2)).is_by_chance
+    assert not make_plan(lambda dice: dice.seed).is_by_chance

@@ -9,5 +9,11 @@ create table if not exists bench_audit (audit_id bigint generated always as iden
   version bigint not null, at timestamptz not null, method text not null, request_id text, changes jsonb not null);
 create index if not exists bench_audit_by_player on bench_audit (player_id, audit_id);
 grant select, insert, update on bench_player, bench_resource, bench_marker, bench_audit to fencepost_app;
-insert into fencepost.player_catalog (kind, name, definition, changed_at) values ('resource', 'gold', '{}', now())
+insert into fencepost.player_catalog (kind, name, definition, changed_at)
+values ('resource', 'gold', '{}', now()), ('pool', 'bench', '{"guarantee_after": 10, "guarantee_rarity": 5}', now())
+  on conflict do nothing;
+insert into fencepost.player_season (pool, season, opens_at, closes_at, entries)
+values ('bench', 's1', now() - interval '1 day', now() + interval '1 day',
+        '[{"weight": 94, "rarity": 3, "reward": {"resource": "gold", "count": 1}},
+          {"weight": 6, "rarity": 5, "reward": {"resource": "gold", "count": 9}}]')
   on conflict do nothing;

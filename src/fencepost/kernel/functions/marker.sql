@@ -9,6 +9,9 @@
 --   in_flight   another transaction holds the key right now: ask again shortly
 --   too_old     a time-ordered key outside the window (claim_ordered only)
 --
+-- A response is kept as its text, up to 64 KiB, and a repeat is answered with the same bytes. claim and remember come in two forms:
+-- with the response as text, which keeps it byte by byte, and as jsonb, which has lost the order of its keys before it comes here.
+--
 -- Locks: a transaction-scoped advisory try-lock on (scope, key). Waiting for the other's INSERT would pin a
 -- connection; lock_timeout would abort the caller's transaction. The lock is released after the commit is visible,
 -- so whoever gets it sees what was committed. Two keys that share a hash only cost an in_flight.
@@ -17,32 +20,53 @@ create or replace function fencepost._marker_lock(p_scope text, p_key text) retu
 language sql volatile
 as $$ select pg_try_advisory_xact_lock(hashtextextended(p_scope || chr(31) || p_key, 7411)) $$;
 
-create or replace function fencepost._marker_check(p_scope text, p_key text, p_digest text, p_response jsonb) returns void
+create or replace function fencepost._marker_check(p_scope text, p_key text, p_digest text, p_response text) returns void
 language plpgsql volatile
 as $$
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('scope', p_scope, 256);
   perform fencepost._check_text('key', p_key, 512);
+  if p_key !~ '\S' then
+    raise exception 'key is blank; a key names one request.' using errcode = 'ZF100', detail = '{"field": "key"}';
+  end if;
   if p_digest is not null then
     perform fencepost._check_text('digest', p_digest, 256);
   end if;
-  perform fencepost._check_json('response', p_response, 8192);
+  perform fencepost._check_response(p_response);
+end $$;
+
+-- A response as text: not past its size, and a document that can be read as jsonb too, because the views show it so.
+create or replace function fencepost._check_response(p_response text) returns void
+language plpgsql immutable
+as $$
+begin
+  if octet_length(p_response) > 65536 then
+    raise exception 'response has % bytes; at most 65536 are allowed.', octet_length(p_response)
+      using errcode = 'ZF100', detail = '{"field": "response"}';
+  end if;
+  perform p_response::jsonb;
 end $$;
 
 -- What a key that is known already answers.
-create or replace function fencepost._marker_answer(p_digest text, p_known_digest text, p_response jsonb) returns text
+create or replace function fencepost._marker_answer(p_digest text, p_known_digest text, p_has_response boolean) returns text
 language sql immutable
 as $$
   select case when p_digest is distinct from p_known_digest then 'mismatch'
-              when p_response is null then 'duplicate'
-              else 'replay' end
+              when p_has_response then 'replay'
+              else 'duplicate' end
 $$;
 
--- Claim one key; counts and records what is no claim and no replay. Served by the primary key.
+-- The response of a marker, whichever version of the schema wrote it.
+create or replace function fencepost._marker_response(p_json json, p_jsonb jsonb) returns json
+language sql immutable
+as $$ select coalesce(p_json, p_jsonb::text::json) $$;
+
+-- Claim one key; counts and records what is no claim and no replay. p_keep is a retention of its own, counted from p_from or
+-- from now, whichever is later. Served by the primary key.
 create or replace function fencepost._claim_try(
-  p_scope text, p_key text, p_digest text, p_response jsonb,
-  out outcome text, out response jsonb, out claimed_at timestamptz
+  p_scope text, p_key text, p_digest text, p_response text, p_keep interval, p_from timestamptz,
+  out outcome text, out response json, out claimed_at timestamptz
 ) language plpgsql volatile
 as $$
 #variable_conflict use_column
@@ -54,8 +78,9 @@ begin
   else
     loop
       claimed_at := fencepost.clock();
-      insert into fencepost.marker as m (scope, key, digest, response, claimed_by, claimed_at)
-      values (p_scope, p_key, p_digest, p_response, pg_current_xact_id(), claimed_at)
+      insert into fencepost.marker as m (scope, key, digest, response_json, claimed_by, claimed_at, expires_at)
+      values (p_scope, p_key, p_digest, p_response::json, pg_current_xact_id(), claimed_at,
+              greatest(claimed_at, p_from) + p_keep)
       on conflict (scope, key) do nothing;
       if found then
         outcome := 'claimed';
@@ -65,10 +90,11 @@ begin
       select * into v_known from fencepost.marker m where m.scope = p_scope and m.key = p_key;
       exit when found; -- Otherwise it was cleaned away in between: the key is free again.
     end loop;
-    outcome := fencepost._marker_answer(p_digest, v_known.digest, v_known.response);
+    outcome := fencepost._marker_answer(p_digest, v_known.digest,
+      v_known.response_json is not null or v_known.response is not null);
     claimed_at := v_known.claimed_at;
     if outcome = 'replay' then
-      response := v_known.response;
+      response := fencepost._marker_response(v_known.response_json, v_known.response);
       return;
     end if;
   end if;
@@ -78,21 +104,32 @@ end $$;
 
 -- The unconditional first statement of a mutation. p_response, when it is known already, is stored with the
 -- marker in one write; otherwise remember() adds it in the same transaction.
+create or replace function fencepost.claim(p_scope text, p_key text, p_digest text, p_response text)
+returns table (outcome text, response json, claimed_at timestamptz)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  perform fencepost._marker_check(p_scope, p_key, p_digest, p_response);
+  return query select * from fencepost._claim_try(p_scope, p_key, p_digest, p_response, null, null);
+end $$;
+
+-- The same with the response as jsonb.
 create or replace function fencepost.claim(
   p_scope text, p_key text, p_digest text default null, p_response jsonb default null
 ) returns table (outcome text, response jsonb, claimed_at timestamptz)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 begin
-  perform fencepost._marker_check(p_scope, p_key, p_digest, p_response);
-  return query select * from fencepost._claim_try(p_scope, p_key, p_digest, p_response);
+  perform fencepost._marker_check(p_scope, p_key, p_digest, p_response::text);
+  return query select c.outcome, c.response::jsonb, c.claimed_at
+               from fencepost._claim_try(p_scope, p_key, p_digest, p_response::text, null, null) c;
 end $$;
 
 -- Claim many keys of one scope, in order of key so that two callers cannot deadlock; answers for each.
-create or replace function fencepost.claim_many(
-  p_scope text, p_keys text[], p_digests text[] default null, p_responses jsonb[] default null
-) returns table (key text, outcome text, response jsonb, claimed_at timestamptz)
-language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+create or replace function fencepost._claim_many(
+  p_scope text, p_keys text[], p_digests text[], p_responses text[]
+) returns table (key text, outcome text, response json, claimed_at timestamptz)
+language plpgsql volatile
 as $$
 #variable_conflict use_column
 declare
@@ -106,8 +143,9 @@ begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('scope', p_scope, 256);
   perform fencepost._check_texts('key', p_keys, 512);
+  perform fencepost._marker_check(p_scope, k, null, null) from unnest(p_keys) k where k !~ '\S';
   perform fencepost._check_texts('digest', p_digests, 256, true);
-  perform fencepost._check_documents('response', p_responses, 8192);
+  perform fencepost._check_response(r) from unnest(p_responses) r;
   v_now := fencepost.clock();
   -- The common case, keys that nobody has used, in one statement.
   with free as materialized (
@@ -115,38 +153,58 @@ begin
                      order by a.key, a.place) a
     where fencepost._marker_lock(p_scope, a.key)
   ), fresh as (
-    insert into fencepost.marker (scope, key, digest, response, claimed_by, claimed_at)
-    select p_scope, f.key, f.digest, f.response, pg_current_xact_id(), v_now from free f
+    insert into fencepost.marker (scope, key, digest, response_json, claimed_by, claimed_at)
+    select p_scope, f.key, f.digest, f.response::json, pg_current_xact_id(), v_now from free f
     on conflict (scope, key) do nothing
     returning key
   )
   select coalesce(array_agg(f.key), '{}') into v_fresh from fresh f;
   if cardinality(v_fresh) = cardinality(p_keys) then
-    return query select a.key, 'claimed', a.response, v_now from unnest(p_keys, p_responses) a (key, response) order by a.key;
+    return query select a.key, 'claimed', a.response::json, v_now from unnest(p_keys, p_responses) a (key, response) order by a.key;
     return;
   end if;
   for v in select a.key, a.digest, a.response from unnest(p_keys, p_digests, p_responses) with ordinality
              a (key, digest, response, place) order by a.key, a.place loop
     if v.key is distinct from v_last and v.key = any (v_fresh) then
-      return query select v.key, 'claimed', v.response, v_now;
+      return query select v.key, 'claimed', v.response::json, v_now;
     else
       return query select v.key, c.outcome, c.response, c.claimed_at
-                   from fencepost._claim_try(p_scope, v.key, v.digest, v.response) c;
+                   from fencepost._claim_try(p_scope, v.key, v.digest, v.response, null, null) c;
     end if;
     v_last := v.key;
   end loop;
 end $$;
 
+-- The same for callers, with the responses as text.
+create or replace function fencepost.claim_many(p_scope text, p_keys text[], p_digests text[], p_responses text[])
+returns table (key text, outcome text, response json, claimed_at timestamptz)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  return query select * from fencepost._claim_many(p_scope, p_keys, p_digests, p_responses);
+end $$;
+
+-- The same with the responses as jsonb.
+create or replace function fencepost.claim_many(
+  p_scope text, p_keys text[], p_digests text[] default null, p_responses jsonb[] default null
+) returns table (key text, outcome text, response jsonb, claimed_at timestamptz)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  return query select c.key, c.outcome, c.response::jsonb, c.claimed_at
+               from fencepost._claim_many(p_scope, p_keys, p_digests, p_responses::text[]) c;
+end $$;
+
 -- Store the response beside a claim of this same transaction. Raises duplicate when the marker belongs to an
 -- earlier transaction (its answer is settled), not_found when there is none.
-create or replace function fencepost.remember(p_scope text, p_key text, p_response jsonb) returns void
+create or replace function fencepost.remember(p_scope text, p_key text, p_response text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
   v_known fencepost.marker;
 begin
   perform fencepost._marker_check(p_scope, p_key, null, p_response);
-  update fencepost.marker m set response = p_response
+  update fencepost.marker m set response_json = p_response::json, response = null
   where m.scope = p_scope and m.key = p_key and m.claimed_by = pg_current_xact_id();
   if not found then
     select * into v_known from fencepost.marker m where m.scope = p_scope and m.key = p_key;
@@ -155,31 +213,49 @@ begin
   end if;
 end $$;
 
--- Forget markers older than p_keep, at most p_limit; returns how many. Every node runs it, without an election:
--- SKIP LOCKED parts the work. By ctid, because a join would fall back to a scan. Served by marker_by_age.
+-- The same with the response as jsonb.
+create or replace function fencepost.remember(p_scope text, p_key text, p_response jsonb) returns void
+language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$ select fencepost.remember(p_scope, p_key, p_response::text) $$;
+
+-- Forget markers that have outlived their own retention, and those without one that are older than p_keep; at most p_limit;
+-- returns how many. Every node runs it, without an election: SKIP LOCKED parts the work. By ctid, because a join would fall
+-- back to a scan. Served by marker_by_expiry and marker_by_age.
 create or replace function fencepost.marker_clean(p_keep interval, p_limit integer) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_before timestamptz := fencepost._prune_before(p_keep, p_limit, interval '10 years');
-  v_count  bigint;
+  v_before  timestamptz := fencepost._prune_before(p_keep, p_limit, interval '10 years');
+  v_now     timestamptz := fencepost.clock();
+  v_expired bigint;
+  v_aged    bigint;
 begin
   delete from fencepost.marker m where m.ctid = any (array(
-    select o.ctid from fencepost.marker o where o.claimed_at < v_before
-    order by o.claimed_at limit p_limit for update skip locked));
-  get diagnostics v_count = row_count;
-  return v_count;
+    select o.ctid from fencepost.marker o where o.expires_at is not null and o.expires_at < v_now
+    order by o.expires_at limit p_limit for update skip locked));
+  get diagnostics v_expired = row_count;
+  delete from fencepost.marker m where m.ctid = any (array(
+    select o.ctid from fencepost.marker o where o.expires_at is null and o.claimed_at < v_before
+    order by o.claimed_at limit p_limit - v_expired for update skip locked));
+  get diagnostics v_aged = row_count;
+  return v_expired + v_aged;
 end $$;
 
--- By how many seconds the oldest marker has outlived its retention: 0 while the cleaning keeps up. Served by marker_by_age.
+-- By how many seconds the marker that is most overdue has outlived its retention: 0 while the cleaning keeps up. Served by
+-- marker_by_expiry and marker_by_age.
 create or replace function fencepost.marker_lag(p_keep interval) returns double precision
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_before timestamptz := fencepost.clock() - p_keep;
-  v_oldest timestamptz;
+  v_now     timestamptz := fencepost.clock();
+  v_before  timestamptz := v_now - p_keep;
+  v_oldest  timestamptz;
+  v_expired timestamptz;
 begin
   perform fencepost._check_duration('keep', p_keep, interval '10 years');
-  select m.claimed_at into v_oldest from fencepost.marker m where m.claimed_at < v_before order by m.claimed_at limit 1;
-  return coalesce(extract(epoch from v_before - v_oldest), 0);
+  select m.claimed_at into v_oldest from fencepost.marker m where m.expires_at is null and m.claimed_at < v_before
+  order by m.claimed_at limit 1;
+  select m.expires_at into v_expired from fencepost.marker m where m.expires_at is not null and m.expires_at < v_now
+  order by m.expires_at limit 1;
+  return greatest(0, extract(epoch from v_before - v_oldest), extract(epoch from v_now - v_expired));
 end $$;

@@ -1,9 +1,9 @@
 -- Markers for time-ordered keys. The key carries its own time, so a key that has left the window can be refused
 -- as too_old instead of being executed again, and a whole slot is forgotten by one TRUNCATE.
 --
--- The window: one hour back and one slice (15 minutes) of clock skew ahead. Slot = slice number modulo 8; of the
--- eight, six are live, one drains, one is spare. Correctness does not depend on the truncation: a key outside the
--- window is refused whatever the slot still holds.
+-- The window: 24 hours back and one slice (six hours) of clock skew ahead. Slot = slice number modulo 8; of the eight, six are
+-- live, one drains, one is spare. Correctness does not depend on the truncation: a key outside the window is refused whatever
+-- the slot still holds.
 
 -- The milliseconds inside a UUIDv7 or a ULID, or null when the key is neither.
 create or replace function fencepost._key_millis(p_key text) returns bigint
@@ -25,12 +25,11 @@ end $$;
 
 create or replace function fencepost._slice(p_at timestamptz) returns bigint
 language sql immutable strict parallel safe
-as $$ select floor(extract(epoch from p_at) / 900)::bigint $$;
+as $$ select floor(extract(epoch from p_at) / 21600)::bigint $$;
 
 -- claim for a scope whose keys are UUIDv7 or ULID. Upper and lower case are one key.
-create or replace function fencepost.claim_ordered(
-  p_scope text, p_key text, p_digest text default null, p_response jsonb default null
-) returns table (outcome text, response jsonb, claimed_at timestamptz)
+create or replace function fencepost.claim_ordered(p_scope text, p_key text, p_digest text, p_response text)
+returns table (outcome text, response json, claimed_at timestamptz)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
@@ -49,27 +48,28 @@ begin
       using errcode = 'ZF100', detail = '{"field": "key"}';
   end if;
   v_now := fencepost.clock();
-  v_slice := v_millis / 900000;
+  v_slice := v_millis / 21600000;
   if v_slice < fencepost._slice(v_now) - 4 or v_slice > fencepost._slice(v_now) + 1 then
     v_outcome := 'too_old';
   elsif not fencepost._marker_lock(p_scope, v_key) then
     v_outcome := 'in_flight';
   else
-    insert into fencepost.marker_ring (slot, scope, key, digest, response, claimed_by, claimed_at)
-    values (v_slice % 8, p_scope, v_key, p_digest, p_response, pg_current_xact_id(), v_now)
+    insert into fencepost.marker_ring (slot, scope, key, digest, response_json, claimed_by, claimed_at)
+    values (v_slice % 8, p_scope, v_key, p_digest, p_response::json, pg_current_xact_id(), v_now)
     on conflict (slot, scope, key) do nothing;
     v_fresh := found;
     -- Asked after the insert: its lock on the slot keeps the truncation out from here on.
-    if v_slice <= (select f.slice from fencepost.marker_forgotten f) then
+    if (select v_slice <= f.slice or v_millis < f.before_millis from fencepost.marker_forgotten f) then
       delete from fencepost.marker_ring m where m.slot = v_slice % 8 and m.scope = p_scope and m.key = v_key and v_fresh;
       v_outcome := 'too_old';
     elsif v_fresh then
-      return query select 'claimed', p_response, v_now;
+      return query select 'claimed', p_response::json, v_now;
       return;
     else
       select * into strict v_known from fencepost.marker_ring m
       where m.slot = v_slice % 8 and m.scope = p_scope and m.key = v_key;
-      v_outcome := fencepost._marker_answer(p_digest, v_known.digest, v_known.response);
+      v_outcome := fencepost._marker_answer(p_digest, v_known.digest,
+        v_known.response_json is not null or v_known.response is not null);
     end if;
   end if;
   if v_outcome <> 'replay' then
@@ -77,19 +77,29 @@ begin
       jsonb_build_object('digest', p_digest, 'key_time', to_timestamp(v_millis / 1000.0)),
       jsonb_build_object('digest', v_known.digest, 'claimed_at', v_known.claimed_at, 'judged_at', v_now));
   end if;
-  return query select v_outcome, case when v_outcome = 'replay' then v_known.response end, v_known.claimed_at;
+  return query select v_outcome, case when v_outcome = 'replay'
+    then fencepost._marker_response(v_known.response_json, v_known.response) end, v_known.claimed_at;
 end $$;
 
+-- The same with the response as jsonb.
+create or replace function fencepost.claim_ordered(
+  p_scope text, p_key text, p_digest text default null, p_response jsonb default null
+) returns table (outcome text, response jsonb, claimed_at timestamptz)
+language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+  select c.outcome, c.response::jsonb, c.claimed_at from fencepost.claim_ordered(p_scope, p_key, p_digest, p_response::text) c
+$$;
+
 -- remember for claim_ordered.
-create or replace function fencepost.remember_ordered(p_scope text, p_key text, p_response jsonb) returns void
+create or replace function fencepost.remember_ordered(p_scope text, p_key text, p_response text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_slot  smallint := (fencepost._key_millis(p_key) / 900000) % 8;
+  v_slot  smallint := (fencepost._key_millis(p_key) / 21600000) % 8;
   v_known fencepost.marker_ring;
 begin
   perform fencepost._marker_check(p_scope, p_key, null, p_response);
-  update fencepost.marker_ring m set response = p_response
+  update fencepost.marker_ring m set response_json = p_response::json, response = null
   where m.slot = v_slot and m.scope = p_scope and m.key = lower(p_key) and m.claimed_by = pg_current_xact_id();
   if not found then
     select * into v_known from fencepost.marker_ring m
@@ -98,6 +108,11 @@ begin
       '{}', jsonb_build_object('claimed_at', v_known.claimed_at));
   end if;
 end $$;
+
+-- The same with the response as jsonb.
+create or replace function fencepost.remember_ordered(p_scope text, p_key text, p_response jsonb) returns void
+language sql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$ select fencepost.remember_ordered(p_scope, p_key, p_response::text) $$;
 
 -- Empty the slots that have left the window; returns how many. TRUNCATE takes an exclusive lock on that one slot,
 -- which no claim touches any more; the short lock_timeout is for a transaction that began when it was live.

@@ -71,8 +71,15 @@ begin
     select count(*) into v_passed from fencepost.mutation_unkeyed u
     where u.service = p_service and u.at >= v_since and not u.refused;
     if v_passed > 0 then
-      perform fencepost._refuse('mismatch', 'gate', p_service, jsonb_build_object('phase', p_phase, 'passed', 0),
-        jsonb_build_object('passed', v_passed, 'since', v_since));
+      perform fencepost._refusal_count('mismatch');
+      raise exception '% requests without an id were let through since %: service % stays in its phase.', v_passed, v_since,
+        p_service
+        using errcode = (select r.sqlstate from fencepost.refusal_reason r where r.reason = 'mismatch'),
+              hint = 'Find their senders (mutation_unkeyed_rate counts them by method), and ask again when none has come for '
+                     'the whole window.',
+              detail = jsonb_build_object('reason', 'mismatch', 'noun', 'gate', 'subject', p_service,
+                'attempted', jsonb_build_object('phase', p_phase, 'passed', 0),
+                'seen', jsonb_build_object('passed', v_passed, 'since', v_since));
     end if;
   end if;
   update fencepost.mutation_gate g set phase = p_phase, changed_at = fencepost.clock(), changed_by = p_actor

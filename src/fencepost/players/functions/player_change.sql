@@ -41,51 +41,72 @@ begin
   from fencepost.player p where p.player_id = p_player;
 end $$;
 
--- Give and take amounts, of one player or of many at once.
+-- Give and take amounts: of one player or of many, one change or several of each.
 create or replace function fencepost._player_change_amounts(p_players text[], p_changes jsonb[]) returns void
 language plpgsql volatile
 as $$
 begin
   insert into fencepost.player_resource (player_id, resource, balance)
-  select f.player, d.key, coalesce(r.balance, 0) + d.value::bigint
-  from unnest(p_players, p_changes) f (player, change) cross join jsonb_each_text(f.change -> 'resources') d
-  left join fencepost.player_resource r on r.player_id = f.player and r.resource = d.key
+  select t.player, t.name, coalesce(r.balance, 0) + t.delta
+  from (select f.player, d.key as name, sum(d.value::numeric)::bigint as delta
+        from unnest(p_players, p_changes) f (player, change) cross join jsonb_each_text(f.change -> 'resources') d
+        group by f.player, d.key) t
+  left join fencepost.player_resource r on r.player_id = t.player and r.resource = t.name
   on conflict (player_id, resource) do update set balance = excluded.balance;
   insert into fencepost.player_stack (player_id, item, count)
-  select f.player, d.key, coalesce(s.count, 0) + d.value::bigint
-  from unnest(p_players, p_changes) f (player, change) cross join jsonb_each_text(f.change -> 'stacks') d
-  left join fencepost.player_stack s on s.player_id = f.player and s.item = d.key
+  select t.player, t.name, coalesce(s.count, 0) + t.delta
+  from (select f.player, d.key as name, sum(d.value::numeric)::bigint as delta
+        from unnest(p_players, p_changes) f (player, change) cross join jsonb_each_text(f.change -> 'stacks') d
+        group by f.player, d.key) t
+  left join fencepost.player_stack s on s.player_id = t.player and s.item = t.name
   on conflict (player_id, item) do update set count = excluded.count;
 end $$;
 
--- Amounts of unknown things, those that would fall below zero or past what 64 bits hold, and those that are to be paid and
--- are not there, whatever comes back for them. In numeric, which has no end.
+-- Amounts of unknown things, those that could fall below zero or past what 64 bits hold, and those that are to be paid and
+-- may not be there, whatever comes back for them. In numeric, which has no end. For one change of a player this is exact; of several
+-- it finds fault with whatever could not be done in any order, so that the caller does them one by one.
 create or replace function fencepost._player_amounts_unfit(p_players text[], p_changes jsonb[])
 returns table (kind text, name text, had numeric, delta numeric, is_unknown boolean)
 language sql stable
 as $$
-  select 'resource', d.key, coalesce(r.balance, 0), d.value::numeric, c.name is null
-  from unnest(p_players, p_changes) f (player, change) cross join jsonb_each_text(f.change -> 'resources') d
-  left join fencepost.player_resource r on r.player_id = f.player and r.resource = d.key
-  left join fencepost.player_catalog c on c.kind = 'resource' and c.name = d.key
-  where c.name is null or coalesce(r.balance, 0) + d.value::numeric not between 0 and 9223372036854775807
-  union all
-  select 'item', d.key, coalesce(s.count, 0), d.value::numeric, not coalesce((c.definition -> 'stackable')::boolean, false)
-  from unnest(p_players, p_changes) f (player, change) cross join jsonb_each_text(f.change -> 'stacks') d
-  left join fencepost.player_stack s on s.player_id = f.player and s.item = d.key
-  left join fencepost.player_catalog c on c.kind = 'item' and c.name = d.key
-  where not coalesce((c.definition -> 'stackable')::boolean, false)
-     or coalesce(s.count, 0) + d.value::numeric not between 0 and 9223372036854775807
-  union all
-  select 'resource', d.key, coalesce(r.balance, 0), -d.value::numeric, false
-  from unnest(p_players, p_changes) f (player, change) cross join jsonb_each_text(f.change #> '{paid,resources}') d
-  left join fencepost.player_resource r on r.player_id = f.player and r.resource = d.key
-  where coalesce(r.balance, 0) < d.value::numeric
-  union all
-  select 'item', d.key, coalesce(s.count, 0), -d.value::numeric, false
-  from unnest(p_players, p_changes) f (player, change) cross join jsonb_each_text(f.change #> '{paid,stacks}') d
-  left join fencepost.player_stack s on s.player_id = f.player and s.item = d.key
-  where coalesce(s.count, 0) < d.value::numeric
+  with wanted as materialized (
+    select p.player, p.kind, p.name, sum(greatest(p.paid, -p.delta, 0)) as taken, sum(greatest(p.delta, 0)) as given
+    from (
+      select a.player, a.place, a.kind, a.name, sum(a.delta) as delta, sum(a.paid) as paid
+      from (
+        select f.player, f.place, 'resource' as kind, d.key as name, d.value::numeric as delta, 0::numeric as paid
+        from unnest(p_players, p_changes) with ordinality f (player, change, place)
+        cross join jsonb_each_text(f.change -> 'resources') d
+        union all
+        select f.player, f.place, 'item', d.key, d.value::numeric, 0
+        from unnest(p_players, p_changes) with ordinality f (player, change, place)
+        cross join jsonb_each_text(f.change -> 'stacks') d
+        union all
+        select f.player, f.place, 'resource', d.key, 0, d.value::numeric
+        from unnest(p_players, p_changes) with ordinality f (player, change, place)
+        cross join jsonb_each_text(f.change #> '{paid,resources}') d
+        union all
+        select f.player, f.place, 'item', d.key, 0, d.value::numeric
+        from unnest(p_players, p_changes) with ordinality f (player, change, place)
+        cross join jsonb_each_text(f.change #> '{paid,stacks}') d
+      ) a group by a.player, a.place, a.kind, a.name
+    ) p group by p.player, p.kind, p.name
+  ), held as (
+    select w.kind, w.name, w.taken, w.given, coalesce(r.balance, 0)::numeric as had, c.name is null as is_unknown
+    from wanted w
+    left join fencepost.player_resource r on r.player_id = w.player and r.resource = w.name
+    left join fencepost.player_catalog c on c.kind = 'resource' and c.name = w.name
+    where w.kind = 'resource'
+    union all
+    select w.kind, w.name, w.taken, w.given, coalesce(s.count, 0)::numeric,
+           not coalesce((c.definition -> 'stackable')::boolean, false)
+    from wanted w
+    left join fencepost.player_stack s on s.player_id = w.player and s.item = w.name
+    left join fencepost.player_catalog c on c.kind = 'item' and c.name = w.name
+    where w.kind = 'item'
+  )
+  select h.kind, h.name, h.had, case when h.had < h.taken then -h.taken else h.given end, h.is_unknown
+  from held h where h.is_unknown or h.had < h.taken or h.had + h.given > 9223372036854775807
 $$;
 
 create or replace function fencepost._player_refuse_amount(

@@ -1,14 +1,19 @@
 -- The one way to change a player. A plan is a list of parties, each a player and a change; it was made without a lock, so
--- everything it rests on is judged again here, on locked rows.
+-- everything it rests on is judged again here, on locked rows. It does not rest on the version: it is carried out on the one that
+-- the locked row has, and its answer says which that was.
 --
 -- Locks, in this order: the request's marker; the players' rows FOR UPDATE in order of id; their details; the audit. Two
 -- mutations that name the same players in opposite order wait for each other's first row and cannot deadlock.
 --
--- Answers claimed (done), replay, duplicate, mismatch or in_flight. Raises ZF110, ZF111, ZF112 (mutation.sql) and not_found;
+-- Answers claimed (done), replay, duplicate, mismatch or in_flight. Raises ZF111, ZF112 (mutation.sql), too_old and not_found;
 -- then nothing was written, the marker included. Every access is by a primary key.
+--
+-- p_version is the version that the caller expects; with p_is_strict, as the version before this one calls it, another raises
+-- ZF110. p_response says "version":null where the version belongs. p_keep and p_is_ordered: mutation.sql.
 create or replace function fencepost._player_execute(
-  p_scope text, p_key text, p_digest text, p_response jsonb, p_method text, p_actor text, p_version bigint, p_plan jsonb,
-  out outcome text, out response jsonb
+  p_scope text, p_key text, p_digest text, p_response text, p_method text, p_actor text, p_version bigint, p_plan jsonb,
+  p_keep interval, p_is_ordered boolean, p_is_strict boolean,
+  out outcome text, out response json, out version bigint
 ) language plpgsql volatile
 as $$
 declare
@@ -16,17 +21,30 @@ declare
   v_acting  text := p_plan #>> '{parties,0,player}';
   v_party   jsonb;
 begin
-  select c.outcome, c.response into outcome, response from fencepost._mutation_claim(p_scope, p_key, p_digest, p_response) c;
+  -- Most often the version is the one that is expected, and the response is stored with the marker in one write.
+  version := coalesce(p_version, 0) + 1;
+  select c.outcome, c.response into outcome, response
+  from fencepost._mutation_claim(p_scope, p_key, p_digest, fencepost._mutation_response(p_response, version), p_keep,
+                                 p_is_ordered) c;
   if outcome <> 'claimed' then
+    version := null;
     return;
   end if;
   perform fencepost._check_text('method', p_method, 128);
+  if p_key is not null and (p_plan -> 'chance')::boolean then
+    perform fencepost._mutation_check_dice(p_scope, p_key, p_digest, p_plan ->> 'seed');
+  end if;
   -- Only a caller with a transaction of its own can stand still in here: it does so for ten seconds at most.
   perform fencepost._bound_idle_time(fencepost._player_hold_max());
   if (p_plan -> 'create')::boolean then
     perform fencepost._player_create(v_acting);
   else
-    perform fencepost._player_lock(v_players, v_acting, p_version);
+    version := fencepost._player_lock(v_players, v_acting, p_version, p_is_strict);
+  end if;
+  if version <> coalesce(p_version, 0) + 1 and p_response is not null then
+    response := fencepost._mutation_response(p_response, version);
+    update fencepost.marker m set response_json = fencepost._mutation_response(p_response, version)::json
+    where m.scope = p_scope and m.key = p_key and m.claimed_by = pg_current_xact_id();
   end if;
   for v_party in select x from jsonb_array_elements(p_plan -> 'parties') x loop
     perform fencepost._player_distribute(v_party ->> 'player', v_party -> 'change', p_method, p_key,
@@ -37,32 +55,48 @@ end $$;
 -- One mutation. It waits for its players' rows, and longer than anybody may hold them (player_hold.sql): the caller has time
 -- to end who does.
 create or replace function fencepost.player_execute(
+  p_scope text, p_key text, p_digest text, p_response text, p_method text, p_actor text, p_version bigint, p_plan jsonb,
+  p_keep interval, p_is_ordered boolean
+) returns table (outcome text, response json, version bigint)
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp set lock_timeout = '30s'
+as $$
+begin
+  return query select * from fencepost._player_execute(p_scope, p_key, p_digest, p_response, p_method, p_actor, p_version,
+    p_plan, p_keep, p_is_ordered, false);
+end $$;
+
+-- The same as the version before knows it: for exactly the version that the response speaks of.
+create or replace function fencepost.player_execute(
   p_scope text, p_key text, p_digest text, p_response jsonb, p_method text, p_actor text, p_version bigint, p_plan jsonb
 ) returns table (outcome text, response jsonb)
 language plpgsql volatile security definer
 set search_path = pg_catalog, fencepost, pg_temp set lock_timeout = '30s'
 as $$
 begin
-  select e.outcome, e.response into outcome, response
-  from fencepost._player_execute(p_scope, p_key, p_digest, p_response, p_method, p_actor, p_version, p_plan) e;
-  return next;
+  return query select e.outcome, e.response::jsonb
+               from fencepost._player_execute(p_scope, p_key, p_digest, p_response::text, p_method, p_actor, p_version, p_plan,
+                                              null, false, true) e;
 end $$;
 
 -- Many mutations with one commit. What gives and takes amounts, most of what there is, is done by a few statements for all;
 -- the rest, and all of it when anybody is in the way, one by one. Each of those is undone alone when it cannot be carried
--- out, and then has no row in the answer: it goes alone, waits where it must, and is told why. Nobody here waits for a row
--- longer than a moment, so one held row does not hold up the others; and because a wait is given up long before a deadlock
--- would be looked for, two batches that meet crosswise let go of each other.
-create or replace function fencepost.player_execute_many(
-  p_scopes text[], p_keys text[], p_digests text[], p_responses jsonb[], p_methods text[], p_actors text[], p_versions bigint[],
-  p_plans jsonb[]
-) returns table (place bigint, outcome text, response jsonb)
-language plpgsql volatile security definer
-set search_path = pg_catalog, fencepost, pg_temp set lock_timeout = '2ms'
+-- out, and then has no row in the answer: it goes alone, waits where it must, and is told why; or it is answered as stale, when
+-- it must be planned again. Nobody here waits for a row longer than a moment, so one held row does not hold up the others; and
+-- because a wait is given up long before a deadlock would be looked for, two batches that meet crosswise let go of each
+-- other. p_waits: all of them are of one player, who may be waited for a little longer.
+create or replace function fencepost._player_execute_many(
+  p_scopes text[], p_keys text[], p_digests text[], p_responses text[], p_methods text[], p_actors text[], p_versions bigint[],
+  p_plans jsonb[], p_keep interval, p_is_ordered boolean, p_is_strict boolean, p_waits boolean
+) returns table (place bigint, outcome text, response json, version bigint)
+language plpgsql volatile
 as $$
+#variable_conflict use_column
 declare
-  v_done bigint[];
-  v      record;
+  v_done     bigint[] := '{}';
+  v_versions bigint[];
+  v_detail   text;
+  v          record;
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_lengths('keys', cardinality(p_scopes), cardinality(p_keys));
@@ -73,14 +107,21 @@ begin
   perform fencepost._check_lengths('versions', cardinality(p_scopes), cardinality(p_versions));
   perform fencepost._check_lengths('plans', cardinality(p_scopes), cardinality(p_plans));
   begin
-    v_done := fencepost._player_execute_amounts(p_scopes, p_keys, p_digests, p_responses, p_methods, p_actors, p_versions, p_plans);
+    if p_waits then
+      perform set_config('lock_timeout', '50ms', true);
+    end if;
+    select coalesce(array_agg(d.place), '{}'), array_agg(d.version) into v_done, v_versions
+    from fencepost._player_execute_amounts(p_scopes, p_keys, p_digests, p_responses, p_methods, p_actors, p_versions, p_plans,
+                                           p_keep, p_is_ordered, p_is_strict, p_waits) d;
   exception when others then
-    v_done := '{}'; -- All undone, with their markers: somebody's row is held or has moved, or a plan does not fit.
+    v_done := '{}'; -- All undone, with their markers: somebody's row is held, or a plan does not fit.
   end;
-  return query select d, 'claimed', p_responses[d] from unnest(v_done) d;
+  return query select d.place, 'claimed', fencepost._mutation_response(p_responses[d.place], d.version)::json, d.version
+               from unnest(v_done, v_versions) d (place, version);
   if cardinality(v_done) = cardinality(p_scopes) then
     return;
   end if;
+  perform set_config('lock_timeout', '2ms', true);
   for v in
     select a.* from unnest(p_scopes, p_keys, p_digests, p_responses, p_methods, p_actors, p_versions, p_plans)
       with ordinality a (scope, key, digest, response, method, actor, version, plan, place)
@@ -88,77 +129,134 @@ begin
   loop
     -- Whoever names a player that is not there is refused, and a refusal counts once: alone.
     continue when not coalesce((v.plan -> 'create')::boolean, false) and (
-      v.version is null or jsonb_array_length(v.plan -> 'parties') > 1 and exists (
+      p_is_strict and v.version is null or exists (
         select 1 from jsonb_array_elements(v.plan -> 'parties') x
         where not exists (select 1 from fencepost.player p where p.player_id = x ->> 'player')));
     begin
-      select e.outcome, e.response into outcome, response
-      from fencepost._player_execute(v.scope, v.key, v.digest, v.response, v.method, v.actor, v.version, v.plan) e;
+      select e.outcome, e.response, e.version into outcome, response, version
+      from fencepost._player_execute(v.scope, v.key, v.digest, v.response, v.method, v.actor, v.version, v.plan, p_keep,
+                                     p_is_ordered, p_is_strict) e;
       place := v.place;
       return next;
-    exception when others then
-      null; -- Undone, with its marker: it has no row in the answer.
+    exception
+      when sqlstate 'ZF112' then
+        if not p_is_strict then
+          get stacked diagnostics v_detail = pg_exception_detail;
+          place := v.place;
+          outcome := 'stale';
+          response := v_detail::json;
+          version := null;
+          return next;
+        end if;
+      when others then
+        null; -- Undone, with its marker: it has no row in the answer.
     end;
   end loop;
 end $$;
 
--- Those of many mutations that change amounts of one player each, together; answers the places of those that are done. One
--- of each player, in the player's own scope: the next would be planned for a version that this one raises. Whose marker is there already, or is being
--- made, is left out before anything is locked. Whatever else is in the way raises, and undoes all of it. The locks are taken
--- as ever: markers, players in order of id, details, audit.
-create or replace function fencepost._player_execute_amounts(
+-- The same for callers.
+create or replace function fencepost.player_execute_many(
+  p_scopes text[], p_keys text[], p_digests text[], p_responses text[], p_methods text[], p_actors text[], p_versions bigint[],
+  p_plans jsonb[], p_keep interval, p_is_ordered boolean, p_waits boolean
+) returns table (place bigint, outcome text, response json, version bigint)
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp set lock_timeout = '2ms'
+as $$
+begin
+  return query select * from fencepost._player_execute_many(p_scopes, p_keys, p_digests, p_responses, p_methods, p_actors,
+    p_versions, p_plans, p_keep, p_is_ordered, false, p_waits);
+end $$;
+
+-- The same as the version before knows it.
+create or replace function fencepost.player_execute_many(
   p_scopes text[], p_keys text[], p_digests text[], p_responses jsonb[], p_methods text[], p_actors text[], p_versions bigint[],
   p_plans jsonb[]
-) returns bigint[]
+) returns table (place bigint, outcome text, response jsonb)
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp set lock_timeout = '2ms'
+as $$
+begin
+  return query select e.place, e.outcome, e.response::jsonb
+               from fencepost._player_execute_many(p_scopes, p_keys, p_digests, p_responses::text[], p_methods, p_actors,
+                                                   p_versions, p_plans, null, false, true, false) e;
+end $$;
+
+-- Those of many mutations that change amounts of one player each, together; answers the places of those that are done, and the
+-- version that each made. In the player's own scope; several of one player follow each other in order of place. Whose marker is
+-- there already, or is being made, is left out before anything is locked, and so is the copy of a request in this very batch.
+-- Whatever else is in the way raises, and undoes all of it. The locks are taken as ever: markers, players in order of id,
+-- details, audit.
+create or replace function fencepost._player_execute_amounts(
+  p_scopes text[], p_keys text[], p_digests text[], p_responses text[], p_methods text[], p_actors text[], p_versions bigint[],
+  p_plans jsonb[], p_keep interval, p_is_ordered boolean, p_is_strict boolean, p_waits boolean
+) returns table (place bigint, version bigint)
 language plpgsql volatile
 as $$
+#variable_conflict use_column
 declare
-  v_now     timestamptz := fencepost.clock();
-  v_places  bigint[];
-  v_players text[];
-  v_changes jsonb[];
-  v_scopes  text[];
-  v_count   bigint;
+  v_now      timestamptz := fencepost.clock();
+  v_places   bigint[];
+  v_players  text[];
+  v_changes  jsonb[];
+  v_versions bigint[];
+  v_fresh    bigint[];
+  v_count    bigint;
 begin
-  select array_agg(f.place), array_agg(f.player), array_agg(f.change) into v_places, v_players, v_changes
-  from (select distinct on (f.player) f.place, f.player, f.change
-        from (select a.place, a.scope, a.plan #>> '{parties,0,player}' as player, a.plan #> '{parties,0,change}' as change
+  select array_agg(f.place order by f.place), array_agg(f.player order by f.place), array_agg(f.change order by f.place)
+  into v_places, v_players, v_changes
+  from (select f.place, f.player, f.change, row_number() over (partition by f.player order by f.place) as number,
+               row_number() over (partition by f.scope, f.key order by f.place) as copy
+        from (select a.place, a.scope, a.key, a.plan #>> '{parties,0,player}' as player,
+                     a.plan #> '{parties,0,change}' as change
               from unnest(p_scopes, p_keys, p_versions, p_plans) with ordinality a (scope, key, version, plan, place)
               where a.key is not null and a.version is not null and not coalesce((a.plan -> 'create')::boolean, false)
-                and jsonb_array_length(a.plan -> 'parties') = 1) f
-        where f.change - '{resources,stacks,paid}'::text[] = '{}' and f.scope = 'player:' || f.player
-        order by f.player, f.place) f;
+                and jsonb_array_length(a.plan -> 'parties') = 1
+                and not (coalesce((a.plan -> 'chance')::boolean, false) and exists (
+                  select from fencepost.mutation_dice d where d.scope = a.scope and d.key = a.key))) f
+        where f.change - '{resources,stacks,paid}'::text[] = '{}' and f.scope = 'player:' || f.player) f
+  where f.copy = 1 and (f.number = 1 or not p_is_strict);
   if v_places is null then
-    return '{}';
+    return;
   end if;
   perform fencepost._marker_check(p_scopes[f], p_keys[f], p_digests[f], p_responses[f]) from unnest(v_places) f;
   perform fencepost._check_text('method', p_methods[f], 128) from unnest(v_places) f;
 
   with free as materialized (
-    select p_scopes[f] as scope, p_keys[f] as key, p_digests[f] as digest, p_responses[f] as response
+    select f, p_scopes[f] as scope, p_keys[f] as key, p_digests[f] as digest,
+           fencepost._mutation_response(p_responses[f], p_versions[f] + 1)::json as response,
+           case when p_is_ordered then fencepost._mutation_key_time(p_keys[f]) end as key_time
     from unnest(v_places) f where fencepost._marker_lock(p_scopes[f], p_keys[f])
   ), fresh as (
-    insert into fencepost.marker (scope, key, digest, response, claimed_by, claimed_at)
-    select f.scope, f.key, f.digest, f.response, pg_current_xact_id(), v_now from free f
+    insert into fencepost.marker (scope, key, digest, response_json, claimed_by, claimed_at, expires_at)
+    select f.scope, f.key, f.digest, f.response, pg_current_xact_id(), v_now, greatest(v_now, f.key_time) + p_keep from free f
     on conflict (scope, key) do nothing
-    returning scope
+    returning scope, key
   )
-  select array_agg(f.scope) into v_scopes from fresh f;
-  if cardinality(v_scopes) is distinct from cardinality(v_places) then
+  select array_agg(f.f) into v_fresh from fresh n join free f on f.scope = n.scope and f.key = n.key;
+  if cardinality(v_fresh) is distinct from cardinality(v_places) then
     select array_agg(f.place), array_agg(f.player), array_agg(f.change) into v_places, v_players, v_changes
-    from unnest(v_places, v_players, v_changes) f (place, player, change) where p_scopes[f.place] = any (v_scopes);
+    from unnest(v_places, v_players, v_changes) f (place, player, change) where f.place = any (v_fresh);
     if v_places is null then
-      return '{}';
+      return;
     end if;
+  end if;
+  if p_is_ordered then
+    perform fencepost._mutation_refuse_old(p_scopes[f], p_keys[f], fencepost._mutation_key_time(p_keys[f]), p_keep)
+    from unnest(v_places) f;
   end if;
 
   perform fencepost._bound_idle_time(fencepost._player_hold_max());
+  if p_waits then
+    perform from (select from fencepost.player p where p.player_id = any (v_players) order by p.player_id for update) l;
+  end if;
   with locked as materialized (
     select p.player_id, p.version from fencepost.player p where p.player_id = any (v_players)
     order by p.player_id for update skip locked
   )
-  select count(*) into v_count from unnest(v_places, v_players) f (place, player)
-  join locked l on l.player_id = f.player and l.version = p_versions[f.place];
+  select count(*), array_agg(f.version order by f.number) into v_count, v_versions
+  from (select f.number, l.version + row_number() over (partition by f.player order by f.number) as version
+        from unnest(v_places, v_players) with ordinality f (place, player, number)
+        join locked l on l.player_id = f.player and (l.version = p_versions[f.place] or not p_is_strict)) f;
   if v_count <> cardinality(v_places) then
     raise exception 'A player is held, or has moved.' using errcode = 'ZF110';
   end if;
@@ -166,14 +264,20 @@ begin
     raise exception 'An amount does not fit.' using errcode = 'ZF111';
   end if;
 
-  update fencepost.player p set version = p.version + 1, bumped_by = pg_current_xact_id(), updated_at = v_now
-  where p.player_id = any (v_players);
+  update fencepost.player p set version = f.version, bumped_by = pg_current_xact_id(), updated_at = v_now
+  from (select f.player, max(f.version) as version from unnest(v_players, v_versions) f (player, version) group by f.player) f
+  where p.player_id = f.player;
+  update fencepost.marker m set response_json = fencepost._mutation_response(p_responses[f.place], f.version)::json
+  from unnest(v_places, v_versions) f (place, version)
+  where m.scope = p_scopes[f.place] and m.key = p_keys[f.place] and f.version <> p_versions[f.place] + 1
+    and p_responses[f.place] is not null;
   perform fencepost._player_change_amounts(v_players, v_changes);
   insert into fencepost.player_audit (player_id, version, at, method, request_id, source, actor, seed, changes)
-  select f.player, p_versions[f.place] + 1, v_now, p_methods[f.place], p_keys[f.place],
+  select f.player, f.version, v_now, p_methods[f.place], p_keys[f.place],
          coalesce(p_plans[f.place] ->> 'source', p_methods[f.place]), p_actors[f.place], p_plans[f.place] ->> 'seed', f.change
-  from unnest(v_places, v_players, v_changes) f (place, player, change);
-  return v_places;
+  from unnest(v_places, v_players, v_changes, v_versions) with ordinality f (place, player, change, version, number)
+  order by f.number;
+  return query select f.place, f.version from unnest(v_places, v_versions) f (place, version);
 end $$;
 
 create or replace function fencepost._player_create(p_player text) returns void
@@ -191,8 +295,9 @@ begin
   end if;
 end $$;
 
--- Lock the players in order of id, compare the acting one's version, and raise the version of each, once.
-create or replace function fencepost._player_lock(p_players text[], p_acting text, p_version bigint) returns void
+-- Lock the players in order of id, and raise the version of each, once; answers the acting one's new version.
+create or replace function fencepost._player_lock(p_players text[], p_acting text, p_version bigint, p_is_strict boolean)
+returns bigint
 language plpgsql volatile
 as $$
 declare
@@ -212,11 +317,12 @@ begin
     where not exists (select 1 from fencepost.player p where p.player_id = x) order by x limit 1;
     perform fencepost._refuse('not_found', 'player', coalesce(v_missing, ''), '{}', null);
   end if;
-  if v_version is distinct from p_version then
+  if p_is_strict and v_version is distinct from p_version then
     perform fencepost._mutation_conflict(format('player %s', p_acting), p_version, v_version);
   end if;
   update fencepost.player p set version = p.version + 1, bumped_by = pg_current_xact_id(), updated_at = fencepost.clock()
   where p.player_id = any (p_players);
+  return v_version + 1;
 end $$;
 
 -- Raise a player's version, once in this transaction, and lock the row until its end; the version that it has then. For

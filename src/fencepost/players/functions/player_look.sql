@@ -6,7 +6,7 @@
 -- effect in it either. Served by primary keys.
 create or replace function fencepost.player_look(
   p_scope text, p_key text, p_digest text, p_player text, p_needs jsonb
-) returns table (outcome text, response jsonb, version bigint, state jsonb)
+) returns table (outcome text, response json, version bigint, state jsonb)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
@@ -45,6 +45,22 @@ begin
     end if;
   end if;
   return next;
+end $$;
+
+-- The same on locked rows: every player that the mutation will change, in order of id, until the caller's transaction ends. A plan
+-- that is made from this rests on what cannot change any more. Waits as player_execute does. Who is not there is not locked:
+-- the execution says so.
+create or replace function fencepost.player_hold(
+  p_scope text, p_key text, p_digest text, p_player text, p_players text[], p_needs jsonb
+) returns table (outcome text, response json, version bigint, state jsonb)
+language plpgsql volatile security definer
+set search_path = pg_catalog, fencepost, pg_temp set lock_timeout = '30s'
+as $$
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._bound_idle_time(fencepost._player_hold_max());
+  perform from (select from fencepost.player p where p.player_id = any (p_players) order by p.player_id for update) l;
+  return query select * from fencepost.player_look(p_scope, p_key, p_digest, p_player, p_needs);
 end $$;
 
 -- The open season of each pool, the one that opened last where several are, and the player's draws in it.
