@@ -11,14 +11,14 @@ from fencepost.cli.exits import ExitCode
 from fencepost.embedded import Database
 from fencepost.kernel.recover import recover
 from tests.integration.kernel.caller import Caller
-from tests.integration.nonces.desk import CHAIN, LONG, RECYCLABLE, SIGNER, Desk, statuses
+from tests.integration.nonces.desk import CHAIN, LONG, RECYCLABLE, SIGNER, TX_BROADCAST, Desk, statuses
 from tests.isolation.planted_bug import Edit, PlantedBug
 
 T = TypeVar("T")
 RECIPIENT = "0x" + "cd" * 20
 SUBMIT = "select transaction_id from fencepost.nonce_tx_submit(%s, %s, %s, 'digest', %s, 5, '', 21000)"
 TAKE = "select fencepost.nonce_tx_take(%s, %s, %s, %s, 10, 10)"
-LOST = "select fencepost.nonce_tx_lost(%s, %s, %s, %s, %s)"
+LOST = "select fencepost.nonce_tx_lost(%s, %s, %s, %s, %s, '0xcc', 7, '0xb7')"
 VOUCH = "select fencepost.nonce_tx_vouch(%s, %s, %s, %s, %s)"
 CLOSE = "select fencepost.nonce_tx_close(%s, %s, %s, %s, %s, %s, '{\"block_number\": 7}')"
 RESUME = "select * from fencepost.nonce_resume(%s, %s, %s, %s, %s, %s)"
@@ -211,9 +211,8 @@ def test_a_sent_transaction_in_doubt_never_takes_another_nonce(database: Databas
     def before(desk: Desk) -> int:
         sent = submit(desk, "pay-1")
         desk.caller.execute(TAKE, *desk.key)
-        desk.signing(0)
-        desk.signed(0, "0xaa")
-        desk.broadcast(0)
+        desk.tx_signed(sent, "0xaa")
+        desk.caller.execute(TX_BROADCAST, *desk.key, sent, 1)
         return sent
 
     sent = at(database, before)
