@@ -3,13 +3,16 @@
 The database holds the rule too: whatever a process believes, a hash that was signed here is no stranger's.
 """
 
+from collections.abc import Callable
 from typing import Any, LiteralString
 
 import pytest
 
+from fencepost.embedded import Database
 from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller
-from tests.integration.nonces.desk import CHAIN, LONG, SIGNER, TX_BROADCAST, TX_SIGNED, Desk, statuses
+from tests.integration.nonces.desk import CHAIN, LONG, SIGNED, SIGNER, TX_BROADCAST, TX_SIGNED, Desk, statuses
+from tests.isolation.planted_bug import Edit, PlantedBug
 
 SUBMIT: LiteralString = "select fencepost.nonce_tx_submit(%s, %s, %s, 'digest', null, 5, 'code', 50000)"
 TAKE: LiteralString = "select fencepost.nonce_tx_take(%s, %s, %s, %s, 10, 10)"
@@ -120,3 +123,65 @@ def test_a_person_tells_as_what_it_was_mined(node: Desk) -> None:
     node.caller.execute(UNPROVED, *node.key)
     node.caller.execute(CLOSE, *node.key)
     assert (shown(node), statuses(node.caller)) == (("CONFIRMED", 0, False), {0: "CONSUMED"})
+
+
+def a_version_of_ours_is_no_strangers(node: Desk) -> None:
+    node.floor(1, 1)
+    node.caller.refused("mismatch", LOST, *node.key, "0xab", 7, "0xb7")
+
+
+def a_stranger_has_a_name(node: Desk) -> None:
+    node.floor(1, 1)
+    node.caller.refused("mismatch", LOST, *node.key, None, 7, "0xb7")
+
+
+def a_count_that_may_be_taken_back_is_no_proof(node: Desk) -> None:
+    node.floor(0, 1)
+    node.caller.refused("mismatch", LOST, *node.key, "0xcc", 7, "0xb7")
+
+
+def bytes_from_outside_are_refused(node: Desk) -> None:
+    node.caller.refused("mismatch", SIGNED, *node.key, 0, 1, "0xdd", b"not its bytes")
+
+
+BUGS: list[tuple[str, Edit, Callable[[Desk], None]]] = [
+    (
+        "a version of ours counts as a stranger's",
+        Edit("nonce_tx_lost", "lower(n.tx_hash) = lower(p_used_by)", "false"),
+        a_version_of_ours_is_no_strangers,
+    ),
+    (
+        "a nonce is given up for nobody",
+        Edit("nonce_tx_lost", "or p_used_by is null or", "or"),
+        a_stranger_has_a_name,
+    ),
+    (
+        "a nonce is given up before it is counted for good",
+        Edit("nonce_tx_lost", "and s.chain_count > v_tx.nonce", ""),
+        a_count_that_may_be_taken_back_is_no_proof,
+    ),
+    (
+        "bytes from outside are stored for a managed transaction",
+        Edit(
+            "nonce_mark_signed",
+            "perform fencepost._nonce_refuse_bound('signed', p_chain_id, p_signer, p_nonce, p_hold);",
+            "",
+        ),
+        bytes_from_outside_are_refused,
+    ),
+]
+
+
+@pytest.mark.parametrize("story", [bug[2] for bug in BUGS], ids=[bug[2].__name__ for bug in BUGS])
+def test_the_rule_holds(node: Desk, story: Callable[[Desk], None]) -> None:
+    story(node)
+
+
+@pytest.mark.parametrize(("title", "edit", "story"), BUGS, ids=[bug[0] for bug in BUGS])
+def test_a_planted_bug_is_noticed(
+    database: Database, node: Desk, title: str, edit: Edit, story: Callable[[Desk], None]
+) -> None:
+    PlantedBug(title, "", (edit,)).plant(database)
+
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        story(node)

@@ -146,7 +146,8 @@ def test_what_was_used_lately_is_found_near_the_newest_block() -> None:
     [
         [3],  # Less than was counted at this block before.
         [5, 6],  # The block before counts more.
-        [5, 5, 5, 2, 1, 4],  # One in the middle counts more than the one after it.
+        [5, 5, 5, 2, 1],  # One in the middle counts less than the one before it.
+        [5, 5, 5, 2, 6],  # And here more than the one after it.
         [5, 5, 5, 5, 5, 5, 5],  # The first block of the chain counts it already.
     ],
 )

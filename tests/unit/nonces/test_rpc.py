@@ -117,6 +117,12 @@ async def test_a_count_for_good_below_one_that_was_seen_contradicts_it() -> None
         await chain.counts("0xa", 12)
 
 
+async def test_what_is_seen_at_one_depth_is_no_measure_for_another() -> None:
+    chain = Balanced(FRESH)
+    assert (await chain.counts("0xa", 0)).final == 10
+    assert (await chain.counts("0xa", 12)).final == 8
+
+
 async def test_a_block_that_counts_less_than_one_before_it_contradicts_that() -> None:
     with pytest.raises(ContradictingAnswers):
         await Balanced(Backend(100, {100: 5, 88: 6})).counts("0xa", 12)

@@ -234,7 +234,8 @@ begin
 end $$;
 
 -- Deep enough: the nonce is CONSUMED and the transaction has its end, told by the outbox in the same commit. Which end, the
--- mined version says: the transaction itself, or the no-op that cancels it. What stood in its way on the way there is past.
+-- mined version says: the transaction itself, or the no-op that cancels it. What stood in its way on the way there is past, and nobody is
+-- asked about it any more.
 create or replace function fencepost.nonce_tx_confirm(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_tx_hash text, p_receipt jsonb
 ) returns text
@@ -256,8 +257,8 @@ begin
   update fencepost.nonce_transaction t
   set state = case when v_purpose <> 'cancel' then 'CONFIRMED' when t.rejected_at is null then 'CANCELLED' else 'REJECTED' end,
       error = case when v_purpose = 'cancel' and t.rejected_at is not null then t.error end, tx_hash = p_tx_hash, receipt = p_receipt,
-      block_number = coalesce((p_receipt ->> 'block_number')::bigint, t.block_number), unproved_since = null,
-      updated_at = fencepost.clock()
+      block_number = coalesce((p_receipt ->> 'block_number')::bigint, t.block_number), in_doubt_since = null,
+      unproved_since = null, updated_at = fencepost.clock()
   where t.transaction_id = p_transaction_id
   returning * into v_tx;
   perform fencepost._nonce_tx_tell(v_tx);
@@ -355,7 +356,8 @@ begin
   end if;
   update fencepost.nonce_transaction t
   set state = case when t.rejected_at is null then p_state else 'REJECTED' end,
-      error = case when t.rejected_at is null then p_error else t.error end, updated_at = fencepost.clock()
+      error = case when t.rejected_at is null then p_error else t.error end, in_doubt_since = null, unproved_since = null,
+      updated_at = fencepost.clock()
   where t.transaction_id = p_transaction_id
   returning * into v_tx;
   perform fencepost._nonce_tx_tell(v_tx);
@@ -397,6 +399,7 @@ begin
   if v_tx.state <> 'CANCELLED' then
     update fencepost.nonce_transaction t
     set state = case t.state when 'QUEUED' then 'CANCELLED' else t.state end,
+        in_doubt_since = case when t.state <> 'QUEUED' then t.in_doubt_since end,
         cancel_requested_at = coalesce(t.cancel_requested_at, fencepost.clock()), updated_at = fencepost.clock()
     where t.transaction_id = p_transaction_id
     returning * into v_tx;

@@ -80,7 +80,8 @@ class Chain:
     def __init__(self, chain_id: int, urls: Sequence[str], *, seconds: float = 10.0) -> None:
         self.chain_id = chain_id
         self._highest_head = 0
-        self._final_counts: dict[str, int] = {}
+        # By account and depth: what is deep enough for one is not for another.
+        self._final_counts: dict[tuple[str, int], int] = {}
         self._endpoints = [Endpoint(url) for url in urls]
         self._timeout = aiohttp.ClientTimeout(total=seconds)
         self._session: aiohttp.ClientSession | None = None
@@ -145,8 +146,8 @@ class Chain:
             # Only now: a number whose block nobody shows must not hold up everything that follows.
             self._highest_head = head
             final = await self._final_count(address, head, depth)
-            if self._final_counts.get(address, 0) <= final <= latest:
-                self._final_counts[address] = final
+            if self._final_counts.get((address, depth), 0) <= final <= latest:
+                self._final_counts[address, depth] = final
                 return Counts(head, latest, final)
         raise ContradictingAnswers(
             f"The endpoints of chain {self.chain_id} contradict each other about {address}: "
@@ -155,7 +156,7 @@ class Chain:
 
     async def _final_count(self, address: str, head: int, depth: int) -> int:
         """What was counted for good before, when no endpoint has the state of that block."""
-        known = self._final_counts.get(address, 0)
+        known = self._final_counts.get((address, depth), 0)
         if head < depth:
             return known
         for _ in range(TRIES):
