@@ -3,7 +3,7 @@
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -69,7 +69,7 @@ def ask(url: str, method: str, *params: Any) -> Any:
 
 
 @contextmanager
-def stale(node: str, method: str) -> Iterator[str]:
+def stale(node: str, method: str) -> Generator[str]:
     with RpcProxy(node, unevenness=BEHIND) as proxy:
         proxy.always_stale = {method}
         yield proxy.url

@@ -159,13 +159,14 @@ class Chain:
         known = self._final_counts.get((address, depth), 0)
         if head < depth:
             return known
+        said = ""
         for _ in range(TRIES):
             try:
                 return await self.transaction_count(address, head - depth)
             except RpcError as error:
-                refused = error
+                said = str(error)
         _log.warning(
-            "state_forgotten", chain_id=self.chain_id, signer=address, block=head - depth, error=str(refused)
+            "state_forgotten", chain_id=self.chain_id, signer=address, block=head - depth, error=said
         )
         return known
 
