@@ -17,6 +17,14 @@ BY_HAND = {
             "test_a_judge_that_forgets_what_it_has_is_caught",
         ),
     ],
+    "tests/acceptance/nonces/test_uneven_storm.py": [
+        (
+            "a count and a missing receipt are taken for proof that a stranger used the nonce",
+            "nonces/sending/inquiry.py",
+            "a storm behind backends of which one lags: recipients are paid twice",
+            "test_a_count_and_a_missing_receipt_taken_for_proof_pay_twice",
+        ),
+    ],
     "tests/acceptance/test_teeth.py": [
         (
             "a fence bounds no idle time",

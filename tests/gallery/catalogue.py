@@ -16,6 +16,7 @@ from tests.gallery.gallery import GALLERY
 from tests.integration.job_features import test_schedules as schedules
 from tests.integration.judge import test_rejudging as rejudging
 from tests.integration.judge import test_teeth as judge_teeth
+from tests.integration.nonces import test_lost_nonces as lost_nonces
 from tests.integration.nonces import test_recovering as recovering
 from tests.integration.nonces import test_wrong_forms as wrong_forms
 from tests.integration.players import test_amounts as amounts
@@ -36,6 +37,8 @@ BY_FILE = {
     "tests/acceptance/test_killed_mutation.py": "markers beside their effect",
     "tests/acceptance/jobs/test_teeth.py": "the job runtime",
     "tests/acceptance/nonces/test_nonces_storm.py": "nonces under a storm",
+    "tests/acceptance/nonces/test_uneven_storm.py": "transactions behind chain backends that lag",
+    "tests/integration/nonces/test_lost_nonces.py": "nonces that somebody else used",
     "tests/integration/nonces/test_wrong_forms.py": "the signer's lease",
     "tests/integration/nonces/test_recovering.py": "nonces after a restored backup",
     "tests/integration/players/test_teeth.py": "players' mutations",
@@ -154,14 +157,18 @@ def _of_services() -> Iterator[Entry]:
             "who cannot be carried goes alone",
             f"test_a_planted_bug_is_noticed[{title}]",
         )
-    for title, edit, story in recovering.BUGS:
-        yield Entry(
-            "tests/integration/nonces/test_recovering.py",
-            title,
-            edit.function,
-            story.__name__.removeprefix("test_").replace("_", " "),
-            f"test_a_planted_bug_is_noticed[{title}]",
-        )
+    for file, bugs in (
+        ("tests/integration/nonces/test_recovering.py", recovering.BUGS),
+        ("tests/integration/nonces/test_lost_nonces.py", lost_nonces.BUGS),
+    ):
+        for title, edit, story in bugs:
+            yield Entry(
+                file,
+                title,
+                edit.function,
+                story.__name__.removeprefix("test_").replace("_", " "),
+                f"test_a_planted_bug_is_noticed[{title}]",
+            )
     yield from _bugs(
         "tests/integration/nonces/test_wrong_forms.py",
         "test_it_happens_when_the_bug_is_planted",

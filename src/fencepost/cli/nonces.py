@@ -158,11 +158,10 @@ def sync(chain_id: ChainId, signer: SignerName) -> None:
     async def lift(node: Node, one: Signer) -> allocation.Floor:
         chain = Chain(chain_id, settings.endpoints[chain_id])
         try:
-            final = await chain.final_count(one.name, await chain.block_number(), settings.confirmations)
-            latest = await chain.transaction_count(one.name)
+            counts = await chain.counts(one.name, settings.confirmations)
         finally:
             await chain.close()
-        return await node.write(one, lambda lease: allocation.floor(one, lease, min(final, latest), latest))
+        return await node.write(one, lambda lease: allocation.floor(one, lease, counts.final, counts.latest))
 
     floor = with_node(chain_id, signer, lift)
     answer(f"next nonce {floor.next_nonce}; {floor.consumed} below it were used")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fencepost.nonces.sending.rpc import Chain
     from fencepost.nonces.signer import Signer
 
+LOOKS = 5
 TransactionId = Annotated[int, typer.Argument(metavar="ID", min=1, help="The transaction's id.")]
 
 
@@ -74,19 +75,23 @@ def _resume_one(chain_id: int, signer: str, next_nonce: int | None) -> None:
 
 
 async def _counted(one: Signer) -> tuple[int, int] | None:
-    """What the newest block counts, and what the pool goes up to; None when there is no chain to ask."""
+    """What the newest block counts, and what the pool goes up to; None when there is no chain to ask.
+
+    The highest of several looks: an endpoint that lags behind counts less, and what it does not count would
+    be given out once more.
+    """
     chain = _chain(one.chain_id)
     if chain is None or not one.name.startswith("0x"):
         return None
     try:
-        latest = await chain.transaction_count(one.name)
-        return latest, max(latest, await chain.pooled_count(one.name))
+        latest = max([(await chain.counts(one.name, 0)).latest for _ in range(LOOKS)])
+        return latest, max([latest, *[await chain.pooled_count(one.name) for _ in range(LOOKS)]])
     finally:
         await chain.close()
 
 
 def vouch(transaction_id: TransactionId) -> None:
-    """After a restored backup: it was not sent in the lost time. It will be sent."""
+    """Nothing of it was mined, neither in the time that a backup has lost nor with its nonce: it is sent."""
     from fencepost.nonces.sending import transaction as tx_calls  # noqa: PLC0415
 
     facts = _in_doubt(transaction_id)
@@ -102,7 +107,7 @@ def close(
     transaction_id: TransactionId,
     tx_hash: Annotated[str, typer.Option("--tx-hash", help="As which it was mined.")],
 ) -> None:
-    """After a restored backup: it was mined in the lost time, as this hash. It will not be sent again."""
+    """It was mined as this hash, which is not written down here. It will not be sent again."""
     from fencepost.nonces.sending import transaction as tx_calls  # noqa: PLC0415
 
     facts = _in_doubt(transaction_id)
@@ -116,17 +121,27 @@ def close(
 
 
 async def _receipt(one: Signer, tx_hash: str) -> dict[str, Any]:
-    """What is kept of the receipt; a hash that the chain does not know, or of another sender, is refused."""
+    """What is kept of the receipt; a hash that the chain does not know, or of another sender, is refused.
+
+    So is one whose block the chain does not have at its number: it is of a fork, or an endpoint lags behind.
+    """
     chain = _chain(one.chain_id)
     if chain is None:
         raise Complaint(f"Chain {one.chain_id} is not one of NONCES_CHAINS.", ExitCode.SETTINGS)
     try:
         receipt = await chain.receipt(tx_hash)
+        block = None if receipt is None else await chain.block(int(receipt["blockNumber"], 16))
     finally:
         await chain.close()
     if receipt is None or str(receipt.get("from")).lower() != one.name:
         raise Complaint(
             f"Chain {one.chain_id} knows no transaction {tx_hash} of {one.name}.", ExitCode.NOT_FOUND
+        )
+    if block is None or block.block_hash != str(receipt["blockHash"]).lower():
+        raise Complaint(
+            f"Chain {one.chain_id} does not show the block {receipt['blockHash']} of {tx_hash}. "
+            "Its endpoints contradict each other. Ask again.",
+            ExitCode.NOT_FOUND,
         )
     return {
         "status": int(receipt.get("status") or "0x1", 16),
@@ -141,7 +156,7 @@ def _in_doubt(transaction_id: int) -> dict[str, Any]:
     found = with_house(lambda fp: fp.run(tx_calls.find(transaction_id)))
     if not found:
         raise Complaint(f"There is no transaction {transaction_id}.", ExitCode.NOT_FOUND)
-    if found[0]["in_doubt_since"] is None:
+    if found[0]["in_doubt_since"] is None and found[0]["unproved_since"] is None:
         raise Complaint(f"Transaction {transaction_id} is not in doubt: it is {found[0]['state']}.")
     return found[0]
 

@@ -49,8 +49,9 @@ def add_pages(place: Place) -> None:
             query.limit,
         )
         doubts = await place.reading.rows(
-            "select transaction_id, chain_id, signer, state, nonce, recipient, value, in_doubt_since"
-            " from fencepost.managed_transaction where in_doubt_since is not null"
+            "select transaction_id, chain_id, signer, state, nonce, recipient, value, in_doubt_since,"
+            " unproved_since from fencepost.managed_transaction"
+            " where in_doubt_since is not null or unproved_since is not null"
             " order by transaction_id limit %s",
             DOUBTS_MAX,
         )
@@ -98,7 +99,8 @@ def add_pages(place: Place) -> None:
         )
         transactions = await place.reading.rows(
             "select transaction_id, state, nonce_status, nonce, recipient, value, tx_hash, error, created_at,"
-            " in_doubt_since from fencepost.managed_transaction where transaction_id = any (%s)"
+            " in_doubt_since, unproved_since from fencepost.managed_transaction"
+            " where transaction_id = any (%s)"
             " order by transaction_id desc",
             ids,
         )

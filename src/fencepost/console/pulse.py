@@ -148,8 +148,8 @@ def _decision(row: Row) -> Need:
             return Need(f"dead letters of the flow {name}", things, f"/console/flows/{quoted(name)}")
         case "signers recovering":
             return Need("signers wait for a recovery", things, link("/console/nonces", state="recovering"))
-        case "transactions in doubt":
-            return Need("transactions in doubt", things, "/console/nonces#doubt")
+        case "transactions in doubt" | "transactions unproved" as what:
+            return Need(what, things, "/console/nonces#doubt")
         case halted:
             return Need(f"{halted}: {name}", things, "/console/orders")
 

@@ -9,7 +9,7 @@ from fencepost.client import Fencepost
 from fencepost.logs import get_logger
 from fencepost.loop import Loop
 from fencepost.nonces import allocation, reading
-from fencepost.nonces.errors import ChainUnavailable, SignerElsewhere
+from fencepost.nonces.errors import ChainUnavailable, ContradictingAnswers, SignerElsewhere
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.node import Node
 from fencepost.nonces.reading import Unanswered
@@ -59,6 +59,7 @@ class Chores:
         metrics.overdue.set(seen.overdue)
         metrics.recovering.set(seen.recovering)
         metrics.in_doubt.set(seen.in_doubt)
+        metrics.unproved.set(seen.unproved)
         metrics.stuck_seconds.set(seen.stuck_seconds)
         metrics.waiting_seconds.set(seen.waiting_seconds)
 
@@ -70,26 +71,29 @@ class Chores:
             chain = self._chains.get(chain_id)
             assert chain is not None
             try:
-                head = await chain.block_number()
                 for one in ones:
-                    await self._ask(chain, head, one)
+                    await self._ask(chain, one)
+            except ContradictingAnswers as error:
+                _log.warning("chain_contradicts_itself", chain_id=chain_id, error=str(error))
+                self._metrics.contradictions.inc()
             except (ChainUnavailable, RpcError) as error:
                 _log.warning("chain_not_asked", chain_id=chain_id, error=str(error))
                 self._metrics.loop_errors.labels(loop="nonces_chores").inc()
 
-    async def _ask(self, chain: Chain, head: int, one: Unanswered) -> None:
+    async def _ask(self, chain: Chain, one: Unanswered) -> None:
         """Nothing is written, and no lease is taken, before the chain proves something."""
         signer = one.signer
-        final = await chain.final_count(signer.name, head, self._node.settings.confirmations)
-        if final <= one.nonce:
+        counts = await chain.counts(signer.name, self._node.settings.confirmations)
+        if counts.final <= one.nonce:
             return
-        latest = await chain.transaction_count(signer.name)
         try:
             settled = await self._node.write(
                 signer,
-                lambda lease: allocation.floor(signer, lease, min(final, latest), latest),
+                lambda lease: allocation.floor(signer, lease, counts.final, counts.latest),
                 patient=False,
             )
         except SignerElsewhere:
             return  # Whoever has it asks for himself.
-        _log.info("chain_has_counted", signer=signer.resource, counted=final, consumed=settled.consumed)
+        _log.info(
+            "chain_has_counted", signer=signer.resource, counted=counts.final, consumed=settled.consumed
+        )

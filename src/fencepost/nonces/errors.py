@@ -4,6 +4,7 @@ FencepostError
 ├── SignerElsewhere          another node has the signer; `owner` names it, and `retry_seconds` when to ask
 └── ServerUnavailable
     ├── ChainUnavailable     no endpoint of the chain answers
+    │   └── ContradictingAnswers   its answers cannot all be true: ask again
     └── SigningFailed        the key's keeper did not sign
 """
 
@@ -28,6 +29,10 @@ class SignerElsewhere(FencepostError):
 
 class ChainUnavailable(ServerUnavailable):
     """No endpoint of the chain answers."""
+
+
+class ContradictingAnswers(ChainUnavailable):
+    """What the chain's endpoints answer cannot all be true: one of them lags behind. Nothing is decided."""
 
 
 class SigningFailed(ServerUnavailable):

@@ -29,6 +29,8 @@ class NonceMetrics:
     overdue: Gauge
     recovering: Gauge
     in_doubt: Gauge
+    unproved: Gauge
+    contradictions: Counter
     transactions: Counter
     loop_errors: Counter
 
@@ -80,6 +82,14 @@ class NonceMetrics:
             in_doubt=metrics.gauge(
                 "fencepost_nonces_in_doubt",
                 "Transactions of a restored backup that may have been sent since.",
+            ),
+            unproved=metrics.gauge(
+                "fencepost_nonces_unproved",
+                "Signed transactions whose nonce is used for a minute, without a proof of who used it.",
+            ),
+            contradictions=metrics.counter(
+                "fencepost_nonces_contradictions",
+                "Turns in which the answers of a chain's endpoints contradicted each other.",
             ),
             transactions=metrics.counter(
                 "fencepost_nonces_transactions",

@@ -84,6 +84,6 @@ def first_nonce_of(fp: Fencepost, chains: Chains) -> FirstNonce:
             return 0
         known = await fp.run(reading.signer(signer))
         held_before = bool(known) and known[0]["fencing_token"] > 0
-        return 0 if held_before else await chain.transaction_count(signer.name)
+        return 0 if held_before else (await chain.counts(signer.name, 0)).latest
 
     return first_nonce

@@ -54,6 +54,7 @@ class Measures:
     in_doubt: int
     stuck_seconds: float
     waiting_seconds: float
+    unproved: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Unanswered:
 
 def measures() -> Call[Measures]:
     return Call(
-        "select gaps, jamming, overdue, recovering, in_doubt, stuck_seconds, waiting_seconds"
+        "select gaps, jamming, overdue, recovering, in_doubt, stuck_seconds, waiting_seconds, unproved"
         " from fencepost.nonce_measures()",
         (),
         one_row(Measures),

@@ -5,11 +5,13 @@ Child                             a real process: stepped, stopped, killed
 crash_at, at_crash_point          a crash, or anything else, at a named place of this process
 Signals                           named moments to wait for
 Proxy                             late, cut and half-open connections; the reply to a COMMIT lost
+RpcProxy, Unevenness              one URL over chain backends that lag, lose replies and contradict each other
 History, check, once, ...         what happened, and the rules that it must keep
 points_in                         the named places of a package, for a test of their names
 run_flow, check_flow, check_sink  a flow in memory, with and without crashes; a sink against real servers
 
-What belongs to flows is loaded with its first name: a child process that needs none of it starts sooner.
+What belongs to flows and chains is loaded with its first name: a child process that needs none of it starts
+sooner.
 """
 
 import typing
@@ -39,6 +41,7 @@ from fencepost.testing.weather import Ambush
 if typing.TYPE_CHECKING:
     from fencepost.testing.flow_harness import FlowBroken, FlowOutcome, check_flow, run_flow
     from fencepost.testing.flow_sinks import SinkBroken, check_sink
+    from fencepost.testing.rpc_proxy import RpcProxy, Unevenness
 
 __all__ = [
     "Ambush",
@@ -57,9 +60,11 @@ __all__ = [
     "Point",
     "PointMissed",
     "Proxy",
+    "RpcProxy",
     "Rule",
     "Signals",
     "SinkBroken",
+    "Unevenness",
     "at_crash_point",
     "at_most_once",
     "breaches",
@@ -76,7 +81,9 @@ __all__ = [
 _HOMES = {
     "FlowBroken": "fencepost.testing.flow_harness",
     "FlowOutcome": "fencepost.testing.flow_harness",
+    "RpcProxy": "fencepost.testing.rpc_proxy",
     "SinkBroken": "fencepost.testing.flow_sinks",
+    "Unevenness": "fencepost.testing.rpc_proxy",
     "check_flow": "fencepost.testing.flow_harness",
     "check_sink": "fencepost.testing.flow_sinks",
     "run_flow": "fencepost.testing.flow_harness",

@@ -7,17 +7,23 @@ from fencepost import Fencepost
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.node import Node
 from fencepost.nonces.part import first_nonce_of
+from fencepost.nonces.sending.inquiry import Inquiry
 from fencepost.nonces.sending.keys import Keystore
-from fencepost.nonces.sending.rpc import Chains
+from fencepost.nonces.sending.nonce_use import Block, Finding, Use
+from fencepost.nonces.sending.rpc import Chain, Chains
 from fencepost.nonces.sending.sender import Sender
+from fencepost.nonces.sending.transaction import Open
 from fencepost.nonces.settings import NoncesSettings
 from tests.acceptance.nonces.exchange import new_account
 
 
-async def run_counter(url: str, settings: dict[str, Any], accounts: int) -> None:
+async def run_counter(url: str, settings: dict[str, Any], accounts: int, planted: bool = False) -> None:
+    """`planted`: with the rule that a count and a missing receipt prove a stranger."""
     chosen = NoncesSettings.model_validate(settings)
     chains = Chains(dict(chosen.endpoints))
     keys = Keystore({account.address.lower(): account for account in map(new_account, range(accounts))})
+    if planted:
+        Inquiry.who_used = _used_by_a_stranger_when_no_receipt_is_known  # type: ignore[method-assign]
     async with Fencepost(url) as fp:
         metrics = NonceMetrics.on(fp.metrics)
         node = Node(fp, chosen, metrics, first_nonce=first_nonce_of(fp, chains))
@@ -25,3 +31,13 @@ async def run_counter(url: str, settings: dict[str, Any], accounts: int) -> None
         Sender(fp, node, chains, keys, metrics).start()
         print("serving", flush=True)  # noqa: T201 - The test reads it.
         await asyncio.Event().wait()
+
+
+async def _used_by_a_stranger_when_no_receipt_is_known(self: Inquiry, tx: Open) -> Finding:
+    """As it once was: the chain has counted past the nonce, and knows none of its versions."""
+    chain: Chain = self._chain  # pyright: ignore[reportPrivateUsage]
+    for tx_hash in tx.hashes:
+        if await chain.receipt(tx_hash) is not None:
+            return Finding(Use.ASK_AGAIN, "there is a receipt")
+    nobody = "0x" + "00" * 32
+    return Finding(Use.STRANGER, "counted, and no receipt", nobody, Block(0, nobody, nobody))

@@ -17,7 +17,7 @@ from fencepost.nonces.sending.rpc import Chains
 from fencepost.nonces.sending.sender import Sender
 from fencepost.nonces.sending.transaction import Order
 from fencepost.nonces.settings import NoncesSettings
-from fencepost.nonces.signer import Signer
+from fencepost.nonces.signer import Signer, checksummed
 from fencepost.torture.chain import CHAIN_ID, Anvil, new_account, recipient
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Exchange:
     intake: Intake
     anvil: Anvil
     signer: Signer
+    account: "LocalAccount"
     sent: int = field(default=0)
 
     async def pay(self, key: str, to: str, value: int = 1, **more: Any) -> int:
@@ -71,6 +72,23 @@ class Exchange:
         """A figure of the metrics, after a look at the database."""
         await self.chores.measure()
         return self.fp.metrics.registry.get_sample_value(f"fencepost_nonces_{name}")
+
+    def sign_elsewhere(self, nonce: int, to: str, value: int) -> str:
+        """A wallet with the same key sends a transaction of its own, in the place of ours; its hash."""
+        fields: dict[str, Any] = {
+            "type": 2,
+            "chainId": CHAIN_ID,
+            "nonce": nonce,
+            "gas": 21_000,
+            "maxFeePerGas": 10**11,
+            "maxPriorityFeePerGas": 10**10,
+            "to": checksummed(to),
+            "value": value,
+            "data": "0x",
+        }
+        raw = bytes(self.account.sign_transaction(fields).raw_transaction)
+        self.anvil.rpc("anvil_dropAllTransactions")
+        return str(self.anvil.rpc("eth_sendRawTransaction", "0x" + raw.hex()))
 
     async def state(self, transaction_id: int) -> tuple[str, str | None]:
         facts = await self.intake.show(transaction_id)
@@ -101,7 +119,9 @@ async def opened(
         await node.start()
         try:
             signer = Signer.of(CHAIN_ID, account.address)
-            yield Exchange(fp, node, sender, Chores(fp, node, chains, metrics), intake, anvil, signer)
+            yield Exchange(
+                fp, node, sender, Chores(fp, node, chains, metrics), intake, anvil, signer, account
+            )
         finally:
             await node.stop()
             await chains.close()

@@ -150,7 +150,7 @@ async def test_what_was_rejected_stays_rejected_when_a_stranger_takes_its_nonce(
     async with opened(database, anvil, gas_max=50_000_000) as exchange:
         wrong = await exchange.pay("pay-1", recipient(1), 5, gas=40_000_000)
         await exchange.turn()
-        anvil.rpc("anvil_setNonce", exchange.signer.name, hex(1))
+        exchange.sign_elsewhere(0, recipient(2), 7)
         await exchange.mine_and_turn(5)
 
         facts = await exchange.intake.show(wrong)

@@ -176,14 +176,49 @@ async def test_a_nonce_that_a_stranger_used_is_lost_and_the_payment_takes_anothe
     paid = await exchange.pay("pay-1", recipient(1), 5)
     exchange.anvil.rpc("anvil_setBlockTimestampInterval", 1)
     await exchange.turn()
-    exchange.anvil.rpc("anvil_dropAllTransactions")
-    exchange.anvil.rpc("anvil_setNonce", exchange.signer.name, hex(1))
+    used_by = exchange.sign_elsewhere(0, recipient(2), 7)
 
-    await exchange.mine_and_turn(5)
+    await exchange.mine_and_turn(2)
+    assert await exchange.state(paid) == ("BOUND", "BROADCAST"), "its block is not deep enough"
+    await exchange.mine_and_turn()
+    lost = await exchange.intake.show(paid)
+    assert used_by in lost["error"]
+    await exchange.turn()
     await exchange.mine_and_turn(4)
 
     assert await exchange.state(paid) == ("CONFIRMED", "CONSUMED")
     assert (await exchange.intake.show(paid))["nonce"] == 1
+    assert [exchange.anvil.balance(recipient(one)) for one in (1, 2)] == [5, 7]
+
+
+async def test_a_nonce_that_no_transaction_used_is_kept_and_shown_to_a_person(
+    exchange: Exchange, clock: Clock
+) -> None:
+    """Counted without a transaction, as an authorisation of EIP-7702 is: nothing proves anything."""
+    paid = await exchange.pay("pay-1", recipient(1), 5)
+    await exchange.turn()
+    exchange.anvil.rpc("anvil_dropAllTransactions")
+    exchange.anvil.rpc("anvil_setNonce", exchange.signer.name, hex(1))
+    await exchange.mine_and_turn(5)
+
+    facts = await exchange.intake.show(paid)
+    assert (facts["state"], facts["nonce"], facts["error"].split(":")[0]) == ("BOUND", 0, "unproved")
+    clock.advance(61)
+    assert await exchange.sample("unproved") == 1
+    assert exchange.anvil.balance(recipient(1)) == 0
+
+
+async def test_a_payment_that_was_sped_up_from_a_wallet_is_not_made_again(exchange: Exchange) -> None:
+    """Another hash, and the same recipient and value: a person tells, and nobody is paid twice."""
+    paid = await exchange.pay("pay-1", recipient(1), 5)
+    await exchange.turn()
+    sped_up = exchange.sign_elsewhere(0, recipient(1), 5)
+    await exchange.mine_and_turn(5)
+
+    facts = await exchange.intake.show(paid)
+    assert (facts["state"], facts["nonce"]) == ("BOUND", 0)
+    assert sped_up in facts["error"]
+    assert facts["unproved_since"] is not None
     assert exchange.anvil.balance(recipient(1)) == 5
 
 

@@ -53,3 +53,21 @@ def test_a_signer_that_recovers_and_a_transaction_in_doubt_are_said_to_be(stage:
         assert "in doubt" in client.get(f"/console/nonces/{city.signer}").text
         far = client.get("/api/nonces", params={"chain": 1, "after": SIGNER}).json()
         assert far["signers"] == []
+
+
+def test_a_transaction_of_which_nothing_proves_who_used_its_nonce_is_told(stage: Stage) -> None:
+    City(stage.database)
+    with stage.database.connect_admin() as admin:
+        admin.execute(
+            "update fencepost.nonce_transaction"
+            " set in_doubt_since = null, unproved_since = fencepost.clock() - interval '2 minutes'"
+        )
+    with stage.program(Role.VIEWER) as client:
+        needs = {one["what"]: one for one in client.get("/api/overview").json()["needs"]}
+        assert "transactions in doubt" not in needs
+        assert (needs["transactions unproved"]["count"], needs["transactions unproved"]["where"]) == (
+            1,
+            "/console/nonces#doubt",
+        )
+        (doubt,) = client.get("/api/nonces").json()["doubts"]
+        assert doubt["unproved_since"] is not None

@@ -66,6 +66,13 @@ class Desk:
     def signed(self, nonce: int, tx_hash: str, hold: int = 1) -> None:
         self.caller.execute(SIGNED, *self.key, nonce, hold, tx_hash, b"signed " + tx_hash.encode())
 
+    def tx_signed(self, transaction_id: int, tx_hash: str, hold: int = 1) -> None:
+        """A managed transaction that has its nonce: the fees are chosen, and it is signed."""
+        self.caller.execute(TX_SIGNING, *self.key, transaction_id, hold)
+        self.caller.execute(
+            TX_SIGNED, *self.key, transaction_id, hold, tx_hash, b"signed " + tx_hash.encode()
+        )
+
     def broadcast(self, nonce: int, hold: int = 1) -> None:
         self.caller.execute(BROADCAST, *self.key, nonce, hold)
 
@@ -91,6 +98,9 @@ RECYCLABLE = "select fencepost.nonce_mark_recyclable(%s, %s, %s, %s, %s, %s)"
 SIGNING = "select fencepost.nonce_mark_signing(%s, %s, %s, %s, %s, %s)"
 SIGNED = "select fencepost.nonce_mark_signed(%s, %s, %s, %s, %s, %s, %s, %s)"
 BROADCAST = "select fencepost.nonce_mark_broadcast(%s, %s, %s, %s, %s, %s)"
+TX_SIGNING = "select fencepost.nonce_tx_signing(%s, %s, %s, %s, %s, %s, 5, 1)"
+TX_SIGNED = "select fencepost.nonce_tx_signed(%s, %s, %s, %s, %s, %s, %s, %s)"
+TX_BROADCAST = "select fencepost.nonce_tx_broadcast(%s, %s, %s, %s, %s, %s)"
 
 
 def statuses(caller: Caller) -> dict[int, str]:

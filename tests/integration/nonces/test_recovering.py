@@ -11,14 +11,15 @@ from fencepost.cli.exits import ExitCode
 from fencepost.embedded import Database
 from fencepost.kernel.recover import recover
 from tests.integration.kernel.caller import Caller
-from tests.integration.nonces.desk import CHAIN, LONG, RECYCLABLE, SIGNER, Desk, statuses
+from tests.integration.nonces.desk import CHAIN, LONG, RECYCLABLE, SIGNER, TX_BROADCAST, Desk, statuses
 from tests.isolation.planted_bug import Edit, PlantedBug
 
 T = TypeVar("T")
 RECIPIENT = "0x" + "cd" * 20
 SUBMIT = "select transaction_id from fencepost.nonce_tx_submit(%s, %s, %s, 'digest', %s, 5, '', 21000)"
 TAKE = "select fencepost.nonce_tx_take(%s, %s, %s, %s, 10, 10)"
-LOST = "select fencepost.nonce_tx_lost(%s, %s, %s, %s, %s)"
+LOST = "select fencepost.nonce_tx_lost(%s, %s, %s, %s, %s, '0xcc', 7, '0xb7')"
+CONFIRM = "select fencepost.nonce_tx_confirm(%s, %s, %s, %s, %s, '0xaa', '{}')"
 VOUCH = "select fencepost.nonce_tx_vouch(%s, %s, %s, %s, %s)"
 CLOSE = "select fencepost.nonce_tx_close(%s, %s, %s, %s, %s, %s, '{\"block_number\": 7}')"
 RESUME = "select * from fencepost.nonce_resume(%s, %s, %s, %s, %s, %s)"
@@ -211,9 +212,8 @@ def test_a_sent_transaction_in_doubt_never_takes_another_nonce(database: Databas
     def before(desk: Desk) -> int:
         sent = submit(desk, "pay-1")
         desk.caller.execute(TAKE, *desk.key)
-        desk.signing(0)
-        desk.signed(0, "0xaa")
-        desk.broadcast(0)
+        desk.tx_signed(sent, "0xaa")
+        desk.caller.execute(TX_BROADCAST, *desk.key, sent, 1)
         return sent
 
     sent = at(database, before)
@@ -231,6 +231,32 @@ def test_a_sent_transaction_in_doubt_never_takes_another_nonce(database: Databas
             {sent: ("CONFIRMED", 0, False)},
             {0: "CONSUMED"},
         )
+
+    at(backup.database, after, "b")
+
+
+def test_what_has_ended_is_in_doubt_no_longer(database: Database, backup: Backup) -> None:
+    """Mined as a version that is written down here, or cancelled: nobody has to tell anything any more."""
+
+    def before(desk: Desk) -> tuple[int, int]:
+        sent, waiting = submit(desk, "pay-1"), submit(desk, "pay-2")
+        desk.caller.execute("select fencepost.nonce_tx_take(%s, %s, %s, %s, 1, 1)", *desk.key)
+        desk.tx_signed(sent, "0xaa")
+        return sent, waiting
+
+    sent, waiting = at(database, before)
+    backup.make()
+    backup.restore()
+
+    def after(desk: Desk) -> None:
+        resume(desk, 1, 1)
+        assert desk.caller.value("select in_doubt from fencepost.nonce_measures()") == 2
+        desk.caller.value(
+            "select fencepost.nonce_tx_confirm(%s, %s, %s, %s, %s, '0xaa', '{}')", *desk.key, sent
+        )
+        desk.caller.value("select fencepost.nonce_tx_cancel(%s)", waiting)
+        assert transactions(desk) == {sent: ("CONFIRMED", 0, False), waiting: ("CANCELLED", None, False)}
+        assert desk.caller.value("select in_doubt from fencepost.nonce_measures()") == 0
 
     at(backup.database, after, "b")
 

@@ -15,6 +15,9 @@ from tests.integration.nonces.desk import (
     SIGNED,
     SIGNER,
     SIGNING,
+    TX_BROADCAST,
+    TX_SIGNED,
+    TX_SIGNING,
     USED,
     Desk,
     statuses,
@@ -248,6 +251,40 @@ def test_the_nonce_of_a_managed_transaction_is_its_own_to_settle(node: Desk) -> 
     assert statuses(node.caller) == {0: "HELD"}
     node.caller.execute(SUBMIT, CHAIN, SIGNER, "pay-2")
     assert node.caller.value(take, *node.key) == 1
+
+
+def test_nobody_stores_bytes_for_the_nonce_of_a_managed_transaction(node: Desk, admin: Caller) -> None:
+    """They would be sent in its name, and mined they would count as it: something else would be paid."""
+    node.caller.execute(SUBMIT, CHAIN, SIGNER, "pay-1")
+    node.caller.execute("select fencepost.nonce_tx_take(%s, %s, %s, %s, 10, 10)", *node.key)
+
+    node.caller.refused("mismatch", SIGNING, *node.key, 0, 1)
+    assert statuses(node.caller) == {0: "HELD"}
+    node.caller.execute(TX_SIGNING, *node.key, 1, 1)
+    refused = node.caller.refused("mismatch", SIGNED, *node.key, 0, 1, "0xbb", b"not its bytes")
+    assert (refused.seen["transaction_id"], refused.attempted["op"]) == (1, "signed")
+    node.caller.execute(TX_SIGNED, *node.key, 1, 1, "0xaa", b"its bytes")
+    node.caller.refused("mismatch", SIGNED, *node.key, 0, 1, "0xbb", b"not its bytes")
+    node.caller.refused("mismatch", BROADCAST, *node.key, 0, 1)
+
+    assert statuses(node.caller) == {0: "SIGNED"}
+    assert admin.column("select tx_hash from fencepost.nonce_signature") == ["0xaa"]
+    node.caller.execute(TX_BROADCAST, *node.key, 1, 1)
+    node.caller.refused("mismatch", SIGNED, *node.key, 0, 1, "0xbb", b"not its bytes")
+    assert statuses(node.caller) == {0: "BROADCAST"}
+
+
+def test_the_bytes_of_a_transaction_are_stored_for_its_own_nonce_only(node: Desk) -> None:
+    """A stale hold, a transaction without a nonce, and one that has ended."""
+    node.caller.execute(SUBMIT, CHAIN, SIGNER, "pay-1")
+    node.caller.refused("mismatch", TX_SIGNED, *node.key, 1, 1, "0xaa", b"bytes")
+    node.caller.execute("select fencepost.nonce_tx_take(%s, %s, %s, %s, 10, 10)", *node.key)
+    node.caller.execute(TX_SIGNING, *node.key, 1, 1)
+    node.caller.refused("stale_attempt", TX_SIGNED, *node.key, 1, 2, "0xaa", b"bytes")
+    node.caller.execute(TX_SIGNED, *node.key, 1, 1, "0xaa", b"bytes")
+    node.caller.refused("stale_attempt", TX_BROADCAST, *node.key, 1, 2)
+    node.caller.value("select fencepost.nonce_tx_confirm(%s, %s, %s, %s, 1, '0xaa', '{}')", *node.key)
+    node.caller.refused("already_finished", TX_SIGNED, *node.key, 1, 1, "0xbb", b"bytes")
 
 
 BAD: list[tuple[str, LiteralString, tuple[object, ...]]] = [

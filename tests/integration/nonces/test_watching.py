@@ -94,8 +94,7 @@ def test_the_bytes_of_a_transaction_that_is_followed_are_kept(
     node = desk(app)
     followed = submitted(app, "pay-1")
     app.execute("select fencepost.nonce_tx_take(%s, %s, %s, %s, 1, 1)", *node.key)
-    app.execute("select fencepost.nonce_tx_signing(%s, %s, %s, %s, %s, 1, 5, 1)", *node.key, followed)
-    node.signed(0, "0xaa")
+    node.tx_signed(followed, "0xaa")
     admin.execute("update fencepost.nonce_allocation set status = 'CONSUMED'")
     clock.advance(3600)
 

@@ -9,10 +9,10 @@ import pytest
 from aiohttp import web
 from hypothesis import strategies as st
 
-from fencepost.nonces.errors import ChainUnavailable, SigningFailed
+from fencepost.nonces.errors import ChainUnavailable, ContradictingAnswers, SigningFailed
 from fencepost.nonces.sending.keys import addresses_of, bytes_of, result_of, verified
 from fencepost.nonces.sending.next_step import Patience, Sight, after_sending
-from fencepost.nonces.sending.rpc import Chain, Overloaded, RpcError, Unreadable, read_answer
+from fencepost.nonces.sending.rpc import Chain, Overloaded, RpcError, Unreadable, read_answer, read_block
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import DEEP, bodies
 from tests.unit.nonces.test_next_step import tx
@@ -27,6 +27,22 @@ RECEIPT = {
     "gasUsed": "0x5208",
     "from": ADDRESS,
 }
+BLOCK: dict[str, Any] = {
+    "number": "0x5",
+    "hash": HASH,
+    "parentHash": HASH,
+    "transactions": [
+        {
+            "hash": HASH,
+            "from": ADDRESS,
+            "to": ADDRESS,
+            "nonce": "0x7",
+            "value": "0x1",
+            "gas": "0x5208",
+            "input": "0x",
+        }
+    ],
+}
 RESULTS: Mapping[str, Any] = {
     "eth_chainId": "0x1",
     "eth_blockNumber": "0x7",
@@ -34,6 +50,7 @@ RESULTS: Mapping[str, Any] = {
     "eth_gasPrice": "0x3b9aca00",
     "eth_maxPriorityFeePerGas": "0x3b9aca00",
     "eth_getBlockByNumber": {"baseFeePerGas": "0x7"},
+    "eth_getBlockByHash": BLOCK,
     "eth_getTransactionReceipt": RECEIPT,
     "eth_getTransactionByHash": {"hash": HASH},
     "eth_sendRawTransaction": HASH,
@@ -48,6 +65,8 @@ def reader(method: str) -> Callable[[bytes], None]:
         answer: Any = read_answer(method, body)
         if method == "eth_getTransactionReceipt":
             after_sending(BROADCAST, Sight(10, 9, 9, receipt=answer), Patience(2, 60.0))
+        elif method == "eth_getBlockByHash":
+            read_block(answer)
         elif isinstance(answer, str) and method != "eth_sendRawTransaction":
             assert int(answer, 16) >= 0
 
@@ -100,7 +119,6 @@ WRONG = [
     ("eth_blockNumber", json.dumps({"error": None})),
     ("eth_blockNumber", DEEP[0]),
     ("eth_blockNumber", '{"result":' + DEEP[2] * 3 + "}"),
-    ("eth_getBlockByNumber", result(None)),
     ("eth_getBlockByNumber", result("latest")),
     ("eth_getBlockByNumber", result({"baseFeePerGas": 7})),
     ("eth_getTransactionReceipt", result("0x1")),
@@ -178,6 +196,41 @@ async def test_where_no_answer_can_be_read_the_chain_is_unavailable(method: str,
                 await asked(chain, method)
         finally:
             await chain.close()
+
+
+async def test_a_newest_block_that_one_endpoint_does_not_show_is_asked_of_the_next() -> None:
+    async with endpoints({"eth_getBlockByNumber": result(None)}, {}) as urls:
+        chain = Chain(1, urls)
+        try:
+            assert (await chain.market()).base_fee == 7
+        finally:
+            await chain.close()
+    async with endpoints({"eth_getBlockByNumber": result(None)}) as urls:
+        chain = Chain(1, urls)
+        try:
+            with pytest.raises(ContradictingAnswers, match="newest block"):
+                await chain.market()
+        finally:
+            await chain.close()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"number": None},
+        {"hash": "0x1"},
+        {"parentHash": None},
+        {"transactions": None},
+        {"transactions": [{"hash": HASH}]},
+        {"transactions": [BLOCK["transactions"][0] | {"nonce": 7}]},
+        {"transactions": [BLOCK["transactions"][0] | {"input": "0x1"}]},
+    ],
+)
+def test_a_block_that_does_not_say_where_it_is_or_what_is_in_it_is_none(wrong: dict[str, Any]) -> None:
+    read = read_block(BLOCK)
+    assert read is not None
+    assert (read.number, read.transactions[0].nonce) == (5, 7)
+    assert read_block(BLOCK | wrong) is None
 
 
 async def test_a_receipt_without_a_status_is_one() -> None:

@@ -64,13 +64,20 @@ def test_before_it_is_sent(status: Any, cancelling: bool, step: Step | None) -> 
         ({"cancelling": True}, Sight(9, 5, 0, in_pool=True), Step.CANCEL),
         ({"cancelling": True, "purpose": "cancel"}, Sight(9, 5, 0, in_pool=True), Step.WAIT),
         ({}, Sight(9, 6, 0), Step.WAIT),
-        ({}, Sight(9, 6, 6), Step.LOSE),
-        ({}, Sight(9, 6, 0, mined_in(9)), Step.RECORD_BLOCK),
-        ({}, Sight(9, 6, 6, mined_in(6)), Step.CONFIRM),
-        ({"state": "MINED", "block_hash": "0xb1"}, Sight(9, 6, 0, mined_in(8)), Step.WAIT),
-        ({"state": "MINED", "block_hash": "0xb0"}, Sight(9, 6, 0, mined_in(8)), Step.RECORD_BLOCK),
-        ({"state": "MINED", "block_hash": "0xb1"}, Sight(9, 5, 0), Step.TAKE_BLOCK_BACK),
-        ({"cancelling": True}, Sight(9, 6, 6, mined_in(6)), Step.CONFIRM),
+        ({}, Sight(9, 6, 6), Step.PROVE),
+        ({}, Sight(9, 6, 0, mined_in(9), "0xb1"), Step.RECORD_BLOCK),
+        ({}, Sight(9, 6, 6, mined_in(6), "0xb1"), Step.CONFIRM),
+        ({"state": "MINED", "block_hash": "0xb1"}, Sight(9, 6, 0, mined_in(8), "0xb1"), Step.WAIT),
+        ({"state": "MINED", "block_hash": "0xb0"}, Sight(9, 6, 0, mined_in(8), "0xb1"), Step.RECORD_BLOCK),
+        # Another block is in the place of its block; with none shown, and with its own, nothing is known.
+        ({"state": "MINED", "block_hash": "0xb1"}, Sight(9, 5, 0, block_hash="0xb2"), Step.TAKE_BLOCK_BACK),
+        ({"state": "MINED", "block_hash": "0xb1"}, Sight(9, 5, 0), Step.WAIT),
+        ({"state": "MINED", "block_hash": "0xb1"}, Sight(9, 6, 6, block_hash="0xb1"), Step.WAIT),
+        # A receipt whose block the chain does not show, or has another one in the place of.
+        ({}, Sight(9, 6, 6, mined_in(6)), Step.WAIT),
+        ({}, Sight(9, 6, 6, mined_in(6), "0xb2"), Step.WAIT),
+        ({"state": "MINED", "block_hash": "0xb1"}, Sight(9, 6, 6, mined_in(6), "0xb2"), Step.WAIT),
+        ({"cancelling": True}, Sight(9, 6, 6, mined_in(6), "0xb1"), Step.CONFIRM),
     ],
 )
 def test_after_it_was_sent(facts: dict[str, Any], sight: Sight, step: Step) -> None:
@@ -87,18 +94,18 @@ def test_receipts_are_worth_a_question_below_the_count_or_once_it_was_mined() ->
     ("facts", "sight", "step"),
     [
         # On the very bounds: so many confirmations, so many seconds, the count itself.
-        ({}, Sight(9, 6, 6, mined_in(7)), Step.RECORD_BLOCK),
-        ({"block_hash": "0xb1"}, Sight(9, 6, 6, mined_in(7)), Step.WAIT),
+        ({}, Sight(9, 6, 6, mined_in(7), "0xb1"), Step.RECORD_BLOCK),
+        ({"block_hash": "0xb1"}, Sight(9, 6, 6, mined_in(7), "0xb1"), Step.WAIT),
         ({"signed_seconds": 59.9}, Sight(9, 5, 0, in_pool=True), Step.WAIT),
         ({"signed_seconds": 60.0}, Sight(9, 4, 0), Step.SEND_AGAIN),
         ({}, Sight(9, 6, 5), Step.WAIT),
         ({"cancelling": True}, Sight(9, 6, 5), Step.WAIT),
-        ({"cancelling": True}, Sight(9, 6, 6), Step.LOSE),
+        ({"cancelling": True}, Sight(9, 6, 6), Step.PROVE),
         ({"cancelling": True, "purpose": "cancel"}, Sight(9, 5, 0), Step.SEND_AGAIN),
         ({"cancelling": False, "purpose": "cancel"}, Sight(9, 5, 0, in_pool=True), Step.WAIT),
         ({"cancelling": True, "signed_seconds": 60.0}, Sight(9, 5, 0), Step.CANCEL),
         ({"cancelling": True, "purpose": "cancel", "signed_seconds": 60.0}, Sight(9, 5, 0), Step.REPLACE),
-        ({"state": "MINED"}, Sight(9, 6, 6), Step.TAKE_BLOCK_BACK),
+        ({"state": "MINED"}, Sight(9, 6, 6), Step.WAIT),
     ],
 )
 def test_on_the_bounds_of_what_is_waited_for(facts: dict[str, Any], sight: Sight, step: Step) -> None:

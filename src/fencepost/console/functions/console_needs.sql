@@ -1,7 +1,7 @@
 -- What waits for a person, where no list of the kernel tells it: in flows, orders and nonces.
 
 -- Each need with the thing that it is about and how many there are. Counted up to a bound: a million is as urgent as ten thousand.
--- Small tables, and the partial indexes flow_dead_waiting and nonce_transaction_in_doubt.
+-- Small tables, and the partial indexes flow_dead_waiting, nonce_transaction_in_doubt and nonce_transaction_unproved.
 create or replace function fencepost.console_needs() returns table (need text, name text, things bigint)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -20,6 +20,11 @@ begin
   union all
   select 'transactions in doubt', null, (
     select count(*) from (select 1 from fencepost.nonce_transaction t where t.in_doubt_since is not null limit v_most) t)
+  union all
+  select 'transactions unproved', null, (
+    select count(*) from (select 1 from fencepost.nonce_transaction t
+                          where t.unproved_since is not null and t.unproved_since <= fencepost.clock() - interval '1 minute'
+                          limit v_most) t)
   union all
   select 'broker halted', b.broker, 1 from fencepost.orders_broker b where b.halted_at is not null
   union all

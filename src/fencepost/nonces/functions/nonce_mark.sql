@@ -88,8 +88,9 @@ begin
   return v_id;
 end $$;
 
--- The nonce of a managed transaction is that transaction's to settle: it is cancelled, or the chain tells. Given back from outside, the
--- gap could be taken by nobody, for the transaction would still be bound to it. Counted and raised as mismatch.
+-- The nonce of a managed transaction is that transaction's to sign and to settle: it is cancelled, or the chain tells. Given back from
+-- outside, the gap could be taken by nobody, for the transaction would still be bound to it. Bytes stored from outside would be sent
+-- in its name, and would count as its own when they are mined. Counted and raised as mismatch.
 create or replace function fencepost._nonce_refuse_bound(p_op text, p_chain_id bigint, p_signer text, p_nonce bigint, p_hold bigint)
 returns void
 language plpgsql volatile
@@ -128,23 +129,23 @@ begin
   perform fencepost._nonce_mark('recyclable', p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, null);
 end $$;
 
--- The signer is about to be asked: from here on the nonce may have been signed, and is never given back.
+-- The signer is about to be asked: from here on the nonce may have been signed, and is never given back. Not of a managed transaction.
 create or replace function fencepost.nonce_mark_signing(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_nonce bigint, p_hold bigint
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 begin
+  perform fencepost._nonce_refuse_bound('signing', p_chain_id, p_signer, p_nonce, p_hold);
   perform fencepost._nonce_mark('signing', p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, null);
 end $$;
 
--- The signed bytes, stored under the fence before they leave the house. The same hash again is nothing new; another
--- one is a replacement, and a version of its own.
-create or replace function fencepost.nonce_mark_signed(
+-- Fence, mark as signed, and store the bytes. The same hash again is nothing new; another one is a replacement, and a version of its own.
+create or replace function fencepost._nonce_store(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_nonce bigint, p_hold bigint, p_tx_hash text, p_raw bytea,
-  p_purpose text default 'send'
+  p_purpose text
 ) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+language plpgsql volatile
 as $$
 declare
   v_id bigint;
@@ -162,13 +163,26 @@ begin
   on conflict (signer_id, nonce, tx_hash) do nothing;
 end $$;
 
--- The bytes were handed to a node of the chain.
+-- The signed bytes, stored under the fence before they leave the house. Not of a managed transaction (nonce_tx_signed).
+create or replace function fencepost.nonce_mark_signed(
+  p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_nonce bigint, p_hold bigint, p_tx_hash text, p_raw bytea,
+  p_purpose text default 'send'
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  perform fencepost._nonce_refuse_bound('signed', p_chain_id, p_signer, p_nonce, p_hold);
+  perform fencepost._nonce_store(p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, p_tx_hash, p_raw, p_purpose);
+end $$;
+
+-- The bytes were handed to a node of the chain. Not of a managed transaction (nonce_tx_broadcast).
 create or replace function fencepost.nonce_mark_broadcast(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_nonce bigint, p_hold bigint
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 begin
+  perform fencepost._nonce_refuse_bound('broadcast', p_chain_id, p_signer, p_nonce, p_hold);
   perform fencepost._nonce_mark('broadcast', p_chain_id, p_signer, p_owner, p_token, p_nonce, p_hold, null);
 end $$;
 

@@ -123,21 +123,33 @@ begin
   delete from fencepost.nonce_recovery;
 end $$;
 
--- A person vouches that nothing of it was mined but what is written down here: it may take a nonce again. Fenced.
+-- A person vouches that nothing of it was mined but what is written down here: it may take a nonce again. One whose nonce is counted as
+-- used, without a proof of who used it, gives that nonce up and takes another; only when the chain has counted past it for good. Fenced.
 create or replace function fencepost.nonce_tx_vouch(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
+declare
+  v_tx fencepost.nonce_transaction;
 begin
-  perform fencepost._nonce_tx_own('vouch', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{QUEUED,BOUND,MINED}');
+  v_tx := fencepost._nonce_tx_own('vouch', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{QUEUED,BOUND,MINED}');
+  if v_tx.unproved_since is not null then
+    if not exists (select from fencepost.nonce_signer s where s.signer_id = v_tx.signer_id and s.chain_count > v_tx.nonce) then
+      perform fencepost._refuse('mismatch', 'transaction', p_transaction_id::text, jsonb_build_object('op', 'vouch'),
+                                fencepost._nonce_tx_seen(v_tx));
+    end if;
+    perform fencepost._nonce_tx_give_up(v_tx, p_token, null, 'lost: a person vouches that none of its versions was mined. It takes another nonce.');
+    perform fencepost._event(fencepost.clock(), 'lease', fencepost._nonce_resource(p_chain_id, p_signer), 'nonce_vouched', p_owner,
+      p_token, jsonb_build_object('transaction_id', p_transaction_id, 'nonce', v_tx.nonce));
+  end if;
   update fencepost.nonce_transaction t set in_doubt_since = null, updated_at = fencepost.clock()
   where t.transaction_id = p_transaction_id;
   perform fencepost._wake('nonces.transactions');
 end $$;
 
--- It was mined in the lost time, as p_tx_hash: its end, told by the outbox. Only of what is in doubt; and if it has a nonce, only
--- when the chain has counted past that for good. Fenced.
+-- It was mined as p_tx_hash, in the lost time or as a version that was signed elsewhere: its end, told by the outbox. Only of what is in
+-- doubt or unproved; and if it has a nonce, only when the chain has counted past that for good. Fenced.
 create or replace function fencepost.nonce_tx_close(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_tx_hash text, p_receipt jsonb
 ) returns void
@@ -149,7 +161,7 @@ begin
   perform fencepost._check_text('tx_hash', p_tx_hash, 128);
   perform fencepost._check_json('receipt', p_receipt, 65536);
   v_tx := fencepost._nonce_tx_own('close', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{QUEUED,BOUND}');
-  if v_tx.in_doubt_since is null or exists (
+  if (v_tx.in_doubt_since is null and v_tx.unproved_since is null) or exists (
     select from fencepost.nonce_signer s where s.signer_id = v_tx.signer_id and s.chain_count <= v_tx.nonce) then
     perform fencepost._refuse('mismatch', 'transaction', p_transaction_id::text, jsonb_build_object('op', 'close'),
                               fencepost._nonce_tx_seen(v_tx));
@@ -158,7 +170,7 @@ begin
     perform fencepost._nonce_mark('used', p_chain_id, p_signer, p_owner, p_token, v_tx.nonce, v_tx.hold, p_tx_hash);
   end if;
   update fencepost.nonce_transaction t
-  set state = 'CONFIRMED', tx_hash = p_tx_hash, receipt = p_receipt, in_doubt_since = null, error = null,
+  set state = 'CONFIRMED', tx_hash = p_tx_hash, receipt = p_receipt, in_doubt_since = null, unproved_since = null, error = null,
       block_number = (p_receipt ->> 'block_number')::bigint, updated_at = fencepost.clock()
   where t.transaction_id = p_transaction_id
   returning * into v_tx;

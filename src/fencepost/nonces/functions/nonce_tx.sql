@@ -10,9 +10,11 @@
 --   cancel     QUEUED          CANCELLED   a bound one is only marked: the owner replaces it with a no-op
 --   reject     QUEUED, BOUND   CANCELLED   given back if HELD; or REJECTED. From SIGNING on a REJECTED one is only marked, for a no-op
 --   note       BOUND           BOUND       what stands in its way at present
+--   unproved   BOUND           BOUND       stays as it is: the chain counts it as used, and by which transaction is not proved
+--   lost       BOUND           QUEUED      CONSUMED, by the transaction of somebody else that the caller names
 --
--- Signing and sending are the allocation's own moves (nonce_mark.sql). A crash between any two of them leaves a state from
--- which the next owner goes on: nothing is kept anywhere else.
+-- Signing and sending are the allocation's moves (nonce_mark.sql), made here for the nonces of transactions. A crash between any two of
+-- them leaves a state from which the next owner goes on: nothing is kept anywhere else.
 
 create or replace function fencepost._nonce_tx_seen(p_tx fencepost.nonce_transaction) returns jsonb
 language sql immutable
@@ -175,6 +177,33 @@ begin
   where t.transaction_id = p_transaction_id;
 end $$;
 
+-- Store signed bytes of the transaction under the fence, before they are sent. Stores them only for the nonce that the transaction holds.
+create or replace function fencepost.nonce_tx_signed(
+  p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_hold bigint, p_tx_hash text,
+  p_raw bytea, p_purpose text default 'send'
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_tx fencepost.nonce_transaction;
+begin
+  v_tx := fencepost._nonce_tx_own('signed', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{BOUND,MINED}');
+  perform fencepost._nonce_store(p_chain_id, p_signer, p_owner, p_token, v_tx.nonce, p_hold, p_tx_hash, p_raw, p_purpose);
+end $$;
+
+-- The bytes of the transaction were handed to a node of the chain.
+create or replace function fencepost.nonce_tx_broadcast(
+  p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_hold bigint
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_tx fencepost.nonce_transaction;
+begin
+  v_tx := fencepost._nonce_tx_own('broadcast', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{BOUND,MINED}');
+  perform fencepost._nonce_mark('broadcast', p_chain_id, p_signer, p_owner, p_token, v_tx.nonce, p_hold, null);
+end $$;
+
 -- A block holds one of its versions; null for block and hash: a reorganisation took it back.
 create or replace function fencepost.nonce_tx_mined(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_tx_hash text,
@@ -186,7 +215,8 @@ begin
   perform fencepost._nonce_tx_own('mined', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{BOUND,MINED}');
   update fencepost.nonce_transaction t
   set state = case when p_block_hash is null then 'BOUND' else 'MINED' end, tx_hash = p_tx_hash, block_number = p_block_number,
-      block_hash = p_block_hash, error = case when t.rejected_at is not null then t.error end, updated_at = fencepost.clock()
+      block_hash = p_block_hash, error = case when t.rejected_at is not null then t.error end, unproved_since = null,
+      updated_at = fencepost.clock()
   where t.transaction_id = p_transaction_id;
 end $$;
 
@@ -204,7 +234,8 @@ begin
 end $$;
 
 -- Deep enough: the nonce is CONSUMED and the transaction has its end, told by the outbox in the same commit. Which end, the
--- mined version says: the transaction itself, or the no-op that cancels it. What stood in its way on the way there is past.
+-- mined version says: the transaction itself, or the no-op that cancels it. What stood in its way on the way there is past, and nobody is
+-- asked about it any more.
 create or replace function fencepost.nonce_tx_confirm(
   p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_tx_hash text, p_receipt jsonb
 ) returns text
@@ -226,17 +257,37 @@ begin
   update fencepost.nonce_transaction t
   set state = case when v_purpose <> 'cancel' then 'CONFIRMED' when t.rejected_at is null then 'CANCELLED' else 'REJECTED' end,
       error = case when v_purpose = 'cancel' and t.rejected_at is not null then t.error end, tx_hash = p_tx_hash, receipt = p_receipt,
-      block_number = coalesce((p_receipt ->> 'block_number')::bigint, t.block_number), updated_at = fencepost.clock()
+      block_number = coalesce((p_receipt ->> 'block_number')::bigint, t.block_number), in_doubt_since = null,
+      unproved_since = null, updated_at = fencepost.clock()
   where t.transaction_id = p_transaction_id
   returning * into v_tx;
   perform fencepost._nonce_tx_tell(v_tx);
   return v_tx.state;
 end $$;
 
--- The signed bytes can never be mined: a stranger with the same key has used the nonce, for good. The nonce is CONSUMED, and
--- the transaction waits for another one.
+-- Take the nonce away from a signed transaction: CONSUMED, by p_used_by if it is known, and the transaction waits for another one. Fenced
+-- by the callers, who have locked the transaction.
+create or replace function fencepost._nonce_tx_give_up(p_tx fencepost.nonce_transaction, p_token bigint, p_used_by text, p_error text)
+returns void
+language plpgsql volatile
+as $$
+begin
+  update fencepost.nonce_allocation a
+  set status = 'CONSUMED', request_id = null, locked_until = null, fencing_token = p_token, tx_hash = coalesce(p_used_by, a.tx_hash),
+      updated_at = fencepost.clock()
+  where a.signer_id = p_tx.signer_id and a.nonce = p_tx.nonce;
+  update fencepost.nonce_transaction t
+  set state = 'QUEUED', nonce = null, hold = null, max_fee = null, max_priority = null, unproved_since = null,
+      updated_at = fencepost.clock(), error = case when t.rejected_at is not null then t.error else p_error end
+  where t.transaction_id = p_tx.transaction_id;
+end $$;
+
+-- The signed bytes can never be mined: the transaction p_used_by of somebody else with the same key has used the nonce, in a block that
+-- the caller has proved to be deep enough. The nonce is CONSUMED, and the transaction waits for another one. Refused without that hash,
+-- for a hash that was ever signed here for the nonce, and while the chain has not counted past it for good.
 create or replace function fencepost.nonce_tx_lost(
-  p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint
+  p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_used_by text default null,
+  p_block_number bigint default null, p_block_hash text default null
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -245,17 +296,36 @@ declare
 begin
   v_tx := fencepost._nonce_tx_own('lost', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{BOUND}');
   if v_tx.in_doubt_since is not null
+     or p_used_by is null or p_block_number is null or p_block_hash is null
+     or exists (select from fencepost.nonce_signature n
+                where n.signer_id = v_tx.signer_id and n.nonce = v_tx.nonce and lower(n.tx_hash) = lower(p_used_by))
      or not exists (select from fencepost.nonce_signer s where s.signer_id = v_tx.signer_id and s.chain_count > v_tx.nonce) then
-    perform fencepost._refuse('mismatch', 'transaction', p_transaction_id::text, jsonb_build_object('op', 'lost'),
-                              fencepost._nonce_tx_seen(v_tx));
+    perform fencepost._refuse('mismatch', 'transaction', p_transaction_id::text,
+                              jsonb_build_object('op', 'lost', 'used_by', p_used_by), fencepost._nonce_tx_seen(v_tx));
   end if;
-  update fencepost.nonce_allocation a
-  set status = 'CONSUMED', request_id = null, locked_until = null, fencing_token = p_token, updated_at = fencepost.clock()
-  where a.signer_id = v_tx.signer_id and a.nonce = v_tx.nonce;
+  perform fencepost._check_text('used_by', p_used_by, 128);
+  perform fencepost._check_text('block_hash', p_block_hash, 128);
+  perform fencepost._nonce_tx_give_up(v_tx, p_token, p_used_by,
+    'lost: its nonce was used by ' || p_used_by || ' in block ' || p_block_number
+    || ', which somebody else with the same key has signed. It takes another one.');
+  perform fencepost._event(fencepost.clock(), 'lease', fencepost._nonce_resource(p_chain_id, p_signer), 'nonce_lost', p_owner, p_token,
+    jsonb_build_object('transaction_id', p_transaction_id, 'nonce', v_tx.nonce, 'used_by', p_used_by, 'block_number', p_block_number,
+                       'block_hash', p_block_hash));
+end $$;
+
+-- The chain counts its nonce as used, and no read has proved by which transaction. Nothing moves: it keeps its nonce, and people see it
+-- (nonce_measures) until a read proves one or the other. Fenced.
+create or replace function fencepost.nonce_tx_unproved(
+  p_chain_id bigint, p_signer text, p_owner text, p_token bigint, p_transaction_id bigint, p_error text
+) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  perform fencepost._check_text('error', p_error, 2000);
+  perform fencepost._nonce_tx_own('unproved', p_chain_id, p_signer, p_owner, p_token, p_transaction_id, '{BOUND}');
   update fencepost.nonce_transaction t
-  set state = 'QUEUED', nonce = null, hold = null, max_fee = null, max_priority = null, updated_at = fencepost.clock(),
-      error = case when t.rejected_at is not null then t.error
-                   else 'lost: its nonce was used by somebody else with the same key. It takes another one.' end
+  set unproved_since = coalesce(t.unproved_since, fencepost.clock()), updated_at = fencepost.clock(),
+      error = case when t.rejected_at is not null then t.error else p_error end
   where t.transaction_id = p_transaction_id;
 end $$;
 
@@ -286,7 +356,8 @@ begin
   end if;
   update fencepost.nonce_transaction t
   set state = case when t.rejected_at is null then p_state else 'REJECTED' end,
-      error = case when t.rejected_at is null then p_error else t.error end, updated_at = fencepost.clock()
+      error = case when t.rejected_at is null then p_error else t.error end, in_doubt_since = null, unproved_since = null,
+      updated_at = fencepost.clock()
   where t.transaction_id = p_transaction_id
   returning * into v_tx;
   perform fencepost._nonce_tx_tell(v_tx);
@@ -328,6 +399,7 @@ begin
   if v_tx.state <> 'CANCELLED' then
     update fencepost.nonce_transaction t
     set state = case t.state when 'QUEUED' then 'CANCELLED' else t.state end,
+        in_doubt_since = case when t.state <> 'QUEUED' then t.in_doubt_since end,
         cancel_requested_at = coalesce(t.cancel_requested_at, fencepost.clock()), updated_at = fencepost.clock()
     where t.transaction_id = p_transaction_id
     returning * into v_tx;
@@ -344,7 +416,7 @@ create or replace function fencepost.nonce_tx_open(p_chain_id bigint, p_signer t
 returns table (transaction_id bigint, state text, nonce bigint, hold bigint, status text, recipient text, value text, data bytea,
                gas_limit bigint, max_fee text, max_priority text, tx_hash text, block_hash text, raw bytea, version integer,
                signed_hashes text[], signed_at timestamptz, cancelling boolean, rejected boolean, purpose text,
-               error text)
+               error text, block_number bigint, in_doubt boolean, unproved boolean)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
@@ -355,7 +427,8 @@ begin
          t.max_fee::text, t.max_priority::text, coalesce(n.tx_hash, a.tx_hash), t.block_hash, n.raw, n.version,
          array(select o.tx_hash from fencepost.nonce_signature o where o.signer_id = t.signer_id and o.nonce = t.nonce
                order by o.version desc),
-         n.created_at, t.cancel_requested_at is not null, t.rejected_at is not null, n.purpose, t.error
+         n.created_at, t.cancel_requested_at is not null, t.rejected_at is not null, n.purpose, t.error,
+         t.block_number, t.in_doubt_since is not null, t.unproved_since is not null
   from fencepost.nonce_signer s
   join fencepost.nonce_transaction t on t.signer_id = s.signer_id and t.state in ('BOUND', 'MINED')
   cross join lateral (select o.* from fencepost.nonce_allocation o where o.signer_id = t.signer_id and o.nonce = t.nonce

@@ -31,7 +31,8 @@ create or replace view fencepost.nonce_signers as
 create or replace view fencepost.managed_transaction as
   select t.transaction_id, s.chain_id, s.signer, t.idempotency_key, t.state, a.status as nonce_status, t.nonce, t.recipient, t.value,
          t.gas_limit, t.max_fee, t.max_priority, coalesce(t.tx_hash, a.tx_hash) as tx_hash, t.block_number, t.receipt, t.error,
-         a.fencing_token, t.cancel_requested_at, t.created_at, t.updated_at, t.in_doubt_since
+         a.fencing_token, t.cancel_requested_at, t.created_at, t.updated_at, t.in_doubt_since,
+         t.unproved_since
   from fencepost.nonce_transaction t
   join fencepost.nonce_signer s on s.signer_id = t.signer_id
   left join fencepost.nonce_allocation a on a.signer_id = t.signer_id and a.nonce = t.nonce;

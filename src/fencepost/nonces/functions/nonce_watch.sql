@@ -7,11 +7,13 @@
 --   overdue          a caller signs himself, his time is over, and he has not said what became of it
 --   recovering       signers of a restored backup for which nobody has said where they go on
 --   in_doubt         transactions of a restored backup that may have been sent since
+--   unproved         signed transactions whose nonce the chain has counted as used for a minute without a proof of who used it;
+--                    endpoints that only lag behind have caught up by then
 --   stuck_seconds    since the oldest transaction that is not mined was first signed; a replacement does not make it younger
 --   waiting_seconds  since the oldest transaction that was never signed was taken in
 create or replace function fencepost.nonce_measures()
 returns table (gaps bigint, jamming bigint, overdue bigint, recovering bigint, in_doubt bigint, stuck_seconds double precision,
-               waiting_seconds double precision)
+               waiting_seconds double precision, unproved bigint)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
@@ -27,6 +29,8 @@ begin
   from (select from fencepost.nonce_allocation a
         where a.status in ('HELD', 'SIGNING', 'SIGNED', 'BROADCAST') and a.caller_signs and a.locked_until <= v_now limit 10000) o;
   select count(*) into recovering from fencepost.nonce_signer s where s.recovering_since is not null;
+  select count(*) into unproved from fencepost.nonce_transaction t
+  where t.unproved_since is not null and t.unproved_since <= v_now - interval '1 minute';
   select count(*) into in_doubt from fencepost.nonce_transaction t where t.in_doubt_since is not null;
   select coalesce(extract(epoch from v_now - min(n.created_at)), 0),
          coalesce(extract(epoch from v_now - min(t.created_at) filter (where n.created_at is null)), 0)

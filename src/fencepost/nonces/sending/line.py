@@ -13,7 +13,6 @@ from fencepost.kernel.call import Call
 from fencepost.kernel.lease import Lease
 from fencepost.logs import get_logger
 from fencepost.nonces import allocation, reading
-from fencepost.nonces.errors import ChainUnavailable
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.node import Node
 from fencepost.nonces.sending import fees as fee_rules
@@ -21,9 +20,11 @@ from fencepost.nonces.sending import transaction as tx_calls
 from fencepost.nonces.sending.classification import Meaning, told
 from fencepost.nonces.sending.decoding import fees_of
 from fencepost.nonces.sending.fees import GWEI, Fees, Market
+from fencepost.nonces.sending.inquiry import Inquiry
 from fencepost.nonces.sending.keys import Keys
 from fencepost.nonces.sending.next_step import Patience, Receipt, Sight, Step, after_sending, before_sending
-from fencepost.nonces.sending.rpc import Chain, RpcError
+from fencepost.nonces.sending.nonce_use import Finding, Use
+from fencepost.nonces.sending.rpc import Chain, Counts
 from fencepost.nonces.sending.transaction import Open, Order
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer, checksummed
@@ -31,6 +32,7 @@ from fencepost.nonces.signer import Signer, checksummed
 _log = get_logger(__name__)
 T = TypeVar("T")
 NO_OP_GAS = 21_000
+UNPROVED = "unproved: its nonce is used, and nothing proves by which transaction. It keeps it. "
 FEE_CAP = "fee_cap: the chain asks for more than NONCES_MAX_FEE_GWEI. It waits."
 # After these the rest of the signer's line must wait: what comes later would fail alike.
 _STOPPING = frozenset(
@@ -67,10 +69,10 @@ class Line:
 
     async def advance(self) -> None:
         """Take what waits, and move each in order of nonce, as far as it goes."""
-        sight = await self._look()
-        await self._write(
-            lambda lease: allocation.floor(self._signer, lease, sight.final_count, sight.latest_count)
-        )
+        counts = await self._chain.counts(self._signer.name, self._settings.confirmations)
+        sight = await self._look(counts)
+        inquiry = Inquiry(self._chain, self._signer.name, counts, self._settings.confirmations)
+        await self._write(lambda lease: allocation.floor(self._signer, lease, counts.final, counts.latest))
         await self._write(lambda lease: allocation.recycle(self._signer, lease))
         taken = await self._write(
             lambda lease: tx_calls.take(
@@ -86,7 +88,7 @@ class Line:
             await self._fill_gaps()
         for tx in await self._fp.run(tx_calls.open_of(self._signer, self._settings.open_max)):
             try:
-                going = await self._move(tx, sight)
+                going = await self._move(tx, sight, inquiry)
             except FencepostError as error:
                 if not isinstance(error, Refusal) or error.noun == "lease":
                     raise
@@ -96,21 +98,15 @@ class Line:
             if not going:
                 break
 
-    async def _look(self) -> Sight:
-        head = await self._chain.block_number()
-        latest = await self._chain.transaction_count(self._signer.name)
-        final = await self._final_count(self._chain, head)
+    async def _look(self, counts: Counts) -> Sight:
         pooled = await self._chain.pooled_count(self._signer.name)
-        return Sight(head, latest, min(final, latest), pooled_count=pooled)
+        return Sight(counts.head, counts.latest, counts.final, pooled_count=pooled)
 
-    async def _final_count(self, chain: Chain, head: int) -> int:
-        return await chain.final_count(self._signer.name, head, self._settings.confirmations)
-
-    async def _move(self, tx: Open, sight: Sight) -> bool:
+    async def _move(self, tx: Open, sight: Sight, inquiry: Inquiry) -> bool:
         """One step, or several that need no look at the chain between them. False: the line stops here."""
         step = before_sending(tx)
         if step is None:
-            sight = await self._sight_of(tx, sight)
+            sight = await self._sight_of(tx, sight, inquiry)
             step = after_sending(tx, sight, self._patience)
         match step:
             case Step.GIVE_UP:
@@ -128,8 +124,8 @@ class Line:
                 await self._write(lambda lease: tx_calls.mined(self._signer, lease, tx, None, None, None))
                 _log.warning("block_taken_back", transaction_id=tx.transaction_id, nonce=tx.nonce)
                 return await self._send(tx, tx.raw or b"")
-            case Step.LOSE:
-                await self._lose(tx)
+            case Step.PROVE:
+                await self._prove(tx, await inquiry.who_used(tx))
             case Step.WAIT:
                 pass
         return True
@@ -142,40 +138,48 @@ class Line:
         )
         self._metrics.transactions.labels(state=state).inc()
 
-    async def _sight_of(self, tx: Open, sight: Sight) -> Sight:
+    async def _sight_of(self, tx: Open, sight: Sight, inquiry: Inquiry) -> Sight:
         """The receipt of whichever version was mined; and whether the newest one is still in the pool."""
+        if tx.state == "MINED" and tx.block_number is not None:
+            # While its block is where it was, and not deep enough, its receipt says nothing new.
+            in_place = await inquiry.block_hash(tx.block_number)
+            is_deep = sight.head - tx.block_number >= self._patience.confirmations
+            sight = replace(sight, block_hash=in_place)
+            if in_place in (None, tx.block_hash) and not is_deep:
+                return sight
         receipt = await _receipt_of(self._chain, tx) if sight.may_be_mined(tx) else None
         if receipt is not None:
-            return replace(sight, receipt=receipt)
+            block_hash = await inquiry.block_hash(int(receipt["blockNumber"], 16))
+            return replace(sight, receipt=receipt, block_hash=block_hash)
+        if tx.state == "MINED" or sight.latest_count > tx.nonce:
+            return sight
         # One count tells it of all that are next in the pool; the others are asked for by name.
         known = sight.pooled_count > tx.nonce >= sight.latest_count
         return replace(sight, in_pool=known or await self._chain.is_in_pool(tx.hashes[0]))
 
-    async def _lose(self, tx: Open) -> None:
-        """Only if every endpoint that answers has counted past it and knows no version of it.
+    async def _prove(self, tx: Open, finding: Finding) -> None:
+        """Another nonce is taken only when the transaction that used this one was seen, and is none of ours.
 
-        With the count of one and the receipts of another that lags, a transaction that was mined would look
-        lost, take another nonce and be mined twice.
+        With less a transaction that was mined would look lost, take another nonce and be mined twice. What is
+        not proved keeps its nonce, is asked about again every turn, and is shown to a person.
         """
-        async with self._chain.witnesses() as witnesses:
-            verdicts = [await self._is_lost(witness, tx) for witness in witnesses]
-        (facts,) = await self._fp.run(tx_calls.find(tx.transaction_id))
-        # In doubt: a version of the time that a backup has lost may have used it. A person will tell.
-        if False in verdicts or True not in verdicts or facts["in_doubt_since"] is not None:
-            _log.warning("nonce_in_doubt", signer=self._signer.resource, nonce=tx.nonce)
-            return
-        await self._write(lambda lease: tx_calls.lost(self._signer, lease, tx))
-        _log.error("nonce_used_by_a_stranger", signer=self._signer.resource, nonce=tx.nonce)
-
-    async def _is_lost(self, witness: Chain, tx: Open) -> bool | None:
-        """What one endpoint says; None when it does not answer."""
-        try:
-            counted = await self._final_count(witness, await witness.block_number())
-            return counted > tx.nonce and await _receipt_of(witness, tx) is None
-        except ChainUnavailable:
-            return None
-        except RpcError:
-            return False
+        facts = {"signer": self._signer.resource, "nonce": tx.nonce, "why": finding.why}
+        if finding.use is Use.OURS:
+            _log.info("receipt_is_late", tx_hash=finding.tx_hash, **facts)
+        elif finding.use is Use.STRANGER and not tx.in_doubt:
+            used_by, block = finding.tx_hash, finding.block
+            assert used_by is not None
+            assert block is not None
+            await self._write(
+                lambda lease: tx_calls.lost(self._signer, lease, tx, used_by, block.number, block.block_hash)
+            )
+            _log.error("nonce_used_by_a_stranger", used_by=used_by, **facts)
+        else:
+            # In doubt: a version of the time that a backup has lost may have used it. A person will tell.
+            _log.warning("nonce_in_doubt", **facts)
+            why = UNPROVED + finding.why + "."
+            if not tx.unproved or (finding.use is Use.UNPROVED and why != tx.error):
+                await self._write(lambda lease: tx_calls.unproved(self._signer, lease, tx, why))
 
     async def _sign_and_send(self, tx: Open) -> bool:
         offered = tx.fees
@@ -196,8 +200,8 @@ class Line:
         signed = await self._keys.sign(self._signer.name, _fields(self._signer, tx.nonce, order, offered))
         crash_point("nonces.before_signed")
         await self._write(
-            lambda lease: allocation.mark_signed(
-                self._signer, lease, tx.nonce, tx.hold, signed.tx_hash, signed.raw, purpose=purpose
+            lambda lease: tx_calls.signed(
+                self._signer, lease, tx, signed.tx_hash, signed.raw, purpose=purpose
             )
         )
         return signed.raw
@@ -211,7 +215,7 @@ class Line:
             return False
         if tx.status != "BROADCAST":
             # Also when its nonce is used: the receipts will tell by whom.
-            await self._write(lambda lease: allocation.mark_broadcast(self._signer, lease, tx.nonce, tx.hold))
+            await self._write(lambda lease: tx_calls.broadcast(self._signer, lease, tx))
             crash_point("nonces.after_broadcast")
         return True
 
@@ -241,7 +245,7 @@ class Line:
         await self._send(tx, raw)
 
     async def _in_a_block(self, tx: Open, receipt: Receipt, *, confirmed: bool) -> None:
-        tx_hash, block = str(receipt["transactionHash"]), str(receipt["blockHash"])
+        tx_hash, block = str(receipt["transactionHash"]), str(receipt["blockHash"]).lower()
         number = int(receipt["blockNumber"], 16)
         if not confirmed:
             await self._write(lambda lease: tx_calls.mined(self._signer, lease, tx, tx_hash, number, block))

@@ -22,20 +22,25 @@ class Step(Enum):
     CANCEL = auto()  # A no-op takes its nonce.
     REPLACE = auto()  # Stuck: the same with a higher fee.
     RECORD_BLOCK = auto()
-    TAKE_BLOCK_BACK = auto()  # A reorganisation.
+    TAKE_BLOCK_BACK = auto()  # A reorganisation: another block has the place of its block.
     CONFIRM = auto()
-    LOSE = auto()  # A stranger has used the nonce, for good: if every endpoint says so.
+    PROVE = auto()  # The nonce is used for good, and no receipt tells by what: find the transaction that did.
     WAIT = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What the chain says of one transaction, and of its sender."""
+    """What the chain says of one transaction, and of its sender.
+
+    `block_hash` is the hash of the block that the chain has now at the number of the receipt, or of the block
+    that the transaction was in; None when no endpoint shows one.
+    """
 
     head: int
     latest_count: int
     final_count: int
     receipt: Receipt | None = None
+    block_hash: str | None = None
     in_pool: bool = False
     pooled_count: int = 0
 
@@ -68,10 +73,12 @@ def after_sending(tx: Open, sight: Sight, patience: Patience) -> Step:
     if sight.receipt is not None:
         return _of_a_block(tx, sight, sight.receipt, patience)
     if tx.state == "MINED":
-        return Step.TAKE_BLOCK_BACK
+        # A missing receipt is what a backend answers that lags behind. Only another block in its place tells.
+        taken_back = sight.block_hash is not None and sight.block_hash != tx.block_hash
+        return Step.TAKE_BLOCK_BACK if taken_back else Step.WAIT
     if sight.latest_count > tx.nonce:
-        # Another one has the nonce: for good, or in a block that may be taken back.
-        return Step.LOSE if sight.final_count > tx.nonce else Step.WAIT
+        # One of its versions has the nonce, or another one: for good, or in a block that may be taken back.
+        return Step.PROVE if sight.final_count > tx.nonce else Step.WAIT
     if tx.cancelling and tx.purpose != "cancel":
         return Step.CANCEL
     # Only the first in line is stuck; the others wait for it.
@@ -81,6 +88,10 @@ def after_sending(tx: Open, sight: Sight, patience: Patience) -> Step:
 
 
 def _of_a_block(tx: Open, sight: Sight, receipt: Receipt, patience: Patience) -> Step:
+    block_hash = str(receipt["blockHash"]).lower()
+    if block_hash != sight.block_hash:
+        # The receipt of a block that the chain does not have at its number: of a fork, or one of them lags.
+        return Step.WAIT
     if sight.head - int(receipt["blockNumber"], 16) >= patience.confirmations:
         return Step.CONFIRM
-    return Step.WAIT if receipt["blockHash"] == tx.block_hash else Step.RECORD_BLOCK
+    return Step.WAIT if block_hash == tx.block_hash else Step.RECORD_BLOCK

@@ -12,7 +12,7 @@ from fencepost.client import Fencepost
 from fencepost.errors import Refusal
 from fencepost.logs import get_logger
 from fencepost.loop import Loop
-from fencepost.nonces.errors import ChainUnavailable, SignerElsewhere, SigningFailed
+from fencepost.nonces.errors import ChainUnavailable, ContradictingAnswers, SignerElsewhere, SigningFailed
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.node import Node
 from fencepost.nonces.sending import transaction as tx_calls
@@ -75,6 +75,10 @@ class Sender:
                 ).advance()
             except SignerElsewhere:
                 return
+            except ContradictingAnswers as error:
+                # An endpoint that lags behind is nothing that failed here: the next turn asks again.
+                _log.warning("chain_contradicts_itself", signer=signer.resource, error=str(error))
+                self._metrics.contradictions.inc()
             except (ChainUnavailable, SigningFailed, RpcError, Refusal) as error:
                 _log.warning("transactions_wait", signer=signer.resource, error=str(error))
                 self._metrics.loop_errors.labels(loop="transactions").inc()

@@ -87,6 +87,9 @@ class Open:
     rejected: bool
     purpose: Literal["send", "cancel"] | None
     error: str | None
+    block_number: int | None = None
+    in_doubt: bool = False
+    unproved: bool = False
 
 
 def submit(signer: Signer, key: str, order: Order, *, webhook: str | None = None) -> Call[Submitted]:
@@ -136,7 +139,7 @@ def open_of(signer: Signer, limit: int) -> Call[list[Open]]:
         "select transaction_id, state, nonce, hold, status, recipient, value, data, gas_limit, max_fee,"
         " max_priority, block_hash, raw, signed_hashes,"
         " coalesce(extract(epoch from fencepost.clock() - signed_at), 0)::float8, cancelling, rejected,"
-        " purpose, error"
+        " purpose, error, block_number, in_doubt, unproved"
         " from fencepost.nonce_tx_open(%s::bigint, %s::text, %s::integer)",
         (signer.chain_id, signer.name, limit),
         each(_open),
@@ -157,6 +160,28 @@ def signing(signer: Signer, lease: Lease, tx: Open, fees: Fees) -> Call[None]:
         "select fencepost.nonce_tx_signing(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint,"
         " %s::bigint, %s::numeric, %s::numeric)",
         (*_fence(signer, lease), tx.transaction_id, tx.hold, str(fees.max_fee), _maybe(fees.max_priority)),
+        nothing,
+    )
+
+
+def signed(
+    signer: Signer, lease: Lease, tx: Open, tx_hash: str, raw: bytes, *, purpose: str = "send"
+) -> Call[None]:
+    """Its signed bytes, stored before they leave the house."""
+    return Call(
+        "select fencepost.nonce_tx_signed(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint,"
+        " %s::bigint, %s::text, %s::bytea, %s::text)",
+        (*_fence(signer, lease), tx.transaction_id, tx.hold, text("tx_hash", tx_hash), raw, purpose),
+        nothing,
+    )
+
+
+def broadcast(signer: Signer, lease: Lease, tx: Open) -> Call[None]:
+    """Its bytes were handed to a node of the chain."""
+    return Call(
+        "select fencepost.nonce_tx_broadcast"
+        "(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::bigint)",
+        (*_fence(signer, lease), tx.transaction_id, tx.hold),
         nothing,
     )
 
@@ -188,11 +213,24 @@ def confirm(signer: Signer, lease: Lease, tx: Open, tx_hash: str, receipt: Json)
     )
 
 
-def lost(signer: Signer, lease: Lease, tx: Open) -> Call[None]:
-    """A stranger with the same key has used its nonce for good: it takes another one."""
+def lost(
+    signer: Signer, lease: Lease, tx: Open, used_by: str, block_number: int, block_hash: str
+) -> Call[None]:
+    """This transaction of somebody else with the same key used its nonce for good: it takes another one."""
     return Call(
-        "select fencepost.nonce_tx_lost(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint)",
-        (*_fence(signer, lease), tx.transaction_id),
+        "select fencepost.nonce_tx_lost(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::text,"
+        " %s::bigint, %s::text)",
+        (*_fence(signer, lease), tx.transaction_id, text("used_by", used_by), block_number, block_hash),
+        nothing,
+    )
+
+
+def unproved(signer: Signer, lease: Lease, tx: Open, why: str) -> Call[None]:
+    """Its nonce is used, and nothing proves by which transaction: it keeps the nonce, and people see it."""
+    return Call(
+        "select fencepost.nonce_tx_unproved"
+        "(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::text)",
+        (*_fence(signer, lease), tx.transaction_id, text("error", why)),
         nothing,
     )
 
@@ -219,7 +257,7 @@ def note(signer: Signer, lease: Lease, tx: Open, why: str | None) -> Call[None]:
 
 
 def vouch(signer: Signer, lease: Lease, transaction_id: int) -> Call[None]:
-    """Nothing of it was mined in the lost time: it may take a nonce again."""
+    """A person's word: nothing of it was mined. It may take a nonce again."""
     return Call(
         "select fencepost.nonce_tx_vouch(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint)",
         (*_fence(signer, lease), transaction_id),
@@ -228,7 +266,7 @@ def vouch(signer: Signer, lease: Lease, transaction_id: int) -> Call[None]:
 
 
 def close(signer: Signer, lease: Lease, transaction_id: int, tx_hash: str, receipt: Json) -> Call[None]:
-    """It was mined in the lost time, as this hash."""
+    """A person's word: it was mined, as this hash."""
     return Call(
         "select fencepost.nonce_tx_close(%s::bigint, %s::text, %s::text, %s::bigint, %s::bigint, %s::text,"
         " %s::jsonb)",
@@ -245,12 +283,13 @@ def cancel(transaction_id: int) -> Call[State]:
 _COLUMNS: tuple[str, ...] = (
     "transaction_id", "chain_id", "signer", "idempotency_key", "state", "nonce_status", "nonce", "to",
     "value", "gas", "max_fee", "max_priority", "tx_hash", "block_number", "receipt", "error",
-    "cancel_requested_at", "created_at", "updated_at", "in_doubt_since",
+    "cancel_requested_at", "created_at", "updated_at", "in_doubt_since", "unproved_since",
 )  # fmt: skip
 _SELECT: LiteralString = (
     "select transaction_id, chain_id, signer, idempotency_key, state, nonce_status, nonce, recipient,"
     " value::text, gas_limit, max_fee::text, max_priority::text, tx_hash, block_number, receipt::text, error,"
-    " cancel_requested_at, created_at, updated_at, in_doubt_since from fencepost.managed_transaction"
+    " cancel_requested_at, created_at, updated_at, in_doubt_since, unproved_since"
+    " from fencepost.managed_transaction"
 )
 
 
@@ -298,6 +337,9 @@ def _open(
     rejected: bool,
     purpose: Literal["send", "cancel"] | None,
     error: str | None,
+    block_number: int | None,
+    in_doubt: bool,
+    unproved: bool,
 ) -> Open:
     tip = None if max_priority is None else int(max_priority)
     fees = None if max_fee is None else Fees(int(max_fee), tip)
@@ -305,6 +347,7 @@ def _open(
     return Open(
         transaction_id, state, nonce, hold, status, order, fees, block_hash,
         None if raw is None else bytes(raw), hashes, signed_seconds, cancelling, rejected, purpose, error,
+        block_number, in_doubt, unproved,
     )  # fmt: skip
 
 
