@@ -117,10 +117,12 @@ begin
   -- Whoever asks may have stood still while a person put the flow back.
   v_taken := least(p_taken, (select min(coalesce((f.frontier -> v_sender ->> 'at')::bigint, 0))
                              from fencepost.flow_frontiers(p_flow) f where f.frontier ? v_sender));
-  -- A savepoint without the task that reads them makes it begin anew.
+  -- A savepoint without the task that reads them makes it begin anew; so does one that has the task at number 0. Of partitions, only
+  -- the one of the dead letters reads them.
   select min(p.made_at), min(p.taken) into v_made, v_saved from (
     select min(s.made_at) as made_at,
-           coalesce(min(coalesce((s.frontier -> v_sender ->> 'at')::bigint, 0)) filter (where s.frontier ? v_sender), 0) as taken
+           coalesce(min(coalesce((s.frontier -> v_sender ->> 'at')::bigint, 0)) filter (
+             where s.frontier ? v_sender or (s.number = 0 and split_part(s.resource, '/', 2) <> 'part')), 0) as taken
     from fencepost.flow_savepoint s where s.flow = p_flow group by s.savepoint) p;
   -- In order, and waiting for whoever is at it: a reader tells by a hole before its place that something is gone.
   delete from fencepost.flow_dead d where d.id = any (array(
