@@ -91,10 +91,14 @@ def dead(name: str, *, step: str | None, limit: int, as_json: bool) -> None:
     with looking() as connection:
         rows = connection.execute(_DEAD, (name, step, step, limit)).fetchall()
     letters: list[dict[str, Any]] = [dict(zip(_DEAD_COLUMNS, row, strict=True)) for row in rows]
+    for letter in letters:
+        letter["body"] = None if letter["body"] is None else bytes(letter["body"]).decode(errors="replace")
     if as_json:
         answer_json({"flow": name, "dead": letters})
         return
-    _table(f"dead letters of {name}", letters, ("id", "step", "died_at", "error", "preview"))
+    shown = ("id", "step", "died_at", "error", "preview")
+    sent = ("body", "answer") if any(letter["answer"] is not None for letter in letters) else ()
+    _table(f"dead letters of {name}", letters, (*shown, *sent))
 
 
 def replay(name: str, step: str, ids: Sequence[int], *, everything: bool, limit: int) -> None:
@@ -170,9 +174,9 @@ _FLOWS = """
     select f.name, f.draining_at, (select count(*) from fencepost.flow_savepoints s where s.flow = f.name)
     from fencepost.flows f order by f.name"""
 _DEAD = """
-    select id, step, died_at, error, preview, resource from fencepost.flow_dead_letters
+    select id, step, died_at, error, preview, resource, body, answer from fencepost.flow_dead_letters
     where flow = %s and replay is null and (%s::text is null or step = %s) order by id limit %s"""
-_DEAD_COLUMNS = ("id", "step", "died_at", "error", "preview", "resource")
+_DEAD_COLUMNS = ("id", "step", "died_at", "error", "preview", "resource", "body", "answer")
 _SAVEPOINTS = """
     select savepoint, tasks, state_bytes, made_at from fencepost.flow_savepoints
     where flow = %s order by made_at, savepoint"""

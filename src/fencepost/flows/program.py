@@ -128,7 +128,8 @@ class Program:
             if is_timeless(node.source) and self.has_time:
                 raise GraphRefused(
                     "Dead letters come back into a flow in event time only without key groups: which windows "
-                    "are closed differs between groups. Leave groups out, or end with .errors.sink(...)."
+                    "are closed differs between groups. Leave groups out, or end with .errors.sink(...); "
+                    "what a sink rejects is kept without coming back by DeadLetters(name, replays=False)."
                 )
             if node.kind == "key_by" and self.sections[node] == BODY:
                 raise GraphRefused(

@@ -77,6 +77,7 @@ class FlowWorker:
             self.settings.lease_seconds + self.settings.interval_seconds + self.settings.drain_seconds,
             self.settings.interval_seconds,
             self.settings.drain_seconds,
+            tasks=sum(unit.commits for unit in self._units.values()),
         )
         self._edition = 0
         self._posts: dict[str, Post] = {}

@@ -68,13 +68,13 @@ class Reply:
         except (ValueError, RecursionError):
             return None
 
-    def excerpt(self) -> str:
+    def excerpt(self, length: int = EXCERPT_MAX) -> str:
         """The beginning of the body, for a log or an error, without secrets: also without those that were
         sent, which some servers repeat when they refuse."""
-        text = self.body[: 8 * EXCERPT_MAX].decode(errors="replace").replace("\0", "\ufffd")
+        text = self.body[: 8 * length].decode(errors="replace").replace("\0", "\ufffd")
         # Cut afterwards: half of a secret would not be known for one.
         sent = () if self.asked is None else _secrets_of(self.asked)
-        return redact_text(redact_words(text, sent))[:EXCERPT_MAX]
+        return redact_text(redact_words(text, sent))[:length]
 
 
 class HttpClient:
