@@ -37,14 +37,20 @@ def show_one(name: str, *, as_json: bool) -> None:
             )
         tasks = _tasks(connection, name)
         rows = connection.execute(_SAVEPOINTS, (name,)).fetchall()
+        failing = connection.execute(_FAILING, (name,)).fetchall()
+    stopped: list[dict[str, Any]] = [dict(zip(_FAILING_COLUMNS, row, strict=True)) for row in failing]
     kept: list[dict[str, Any]] = [dict(zip(_SAVEPOINT_COLUMNS, row, strict=True)) for row in rows]
     if as_json:
-        answer_json({"name": name, "plan": found[0][0], "tasks": tasks, "savepoints": kept})
+        answer_json(
+            {"name": name, "plan": found[0][0], "tasks": tasks, "stopped": stopped, "savepoints": kept}
+        )
         return
     for task in tasks:
         marks: dict[str, Any] = task["frontier"] or {}
         task["frontier"] = ", ".join(f"{sender} {mark['at']}" for sender, mark in marks.items())
     _table(name, tasks, ("task", "owner", "checkpoint", "status", "state_bytes", "frontier"))
+    for task in stopped:
+        answer(_stop(task))
     if kept:
         _table("savepoints", kept, _SAVEPOINT_COLUMNS)
 
@@ -159,6 +165,13 @@ def _tasks(connection: Reader, name: str) -> list[dict[str, Any]]:
     return tasks
 
 
+def _stop(task: dict[str, Any]) -> str:
+    """What stops a task, in full: a table would cut it."""
+    since = f"{task['failed_at']:%Y-%m-%d %H:%M:%S}"
+    facts = [f"  {name:<7} {task[name]}" for name in _FACTS if task[name]]
+    return "\n".join([f"{task['task']} stands still. Last try: {since}, number {task['failures']}.", *facts])
+
+
 def _table(title: str, rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
     from rich.table import Table  # noqa: PLC0415 - Costs a tenth of a second that --json need not pay.
 
@@ -181,4 +194,10 @@ _SAVEPOINTS = """
     select savepoint, tasks, state_bytes, made_at from fencepost.flow_savepoints
     where flow = %s order by made_at, savepoint"""
 _SAVEPOINT_COLUMNS = ("savepoint", "tasks", "state_bytes", "made_at")
+_FACTS = ("step", "stream", "offset", "error", "remedy")
+_FAILING = """
+    select substr(resource, position('/' in resource) + 1), failed_at, failures, step, stream, at_offset,
+      error, remedy
+    from fencepost.flow_failing(%s)"""
+_FAILING_COLUMNS = ("task", "failed_at", "failures", "step", "stream", "offset", "error", "remedy")
 _PLAN = "select plan from fencepost.flows where name = %s"

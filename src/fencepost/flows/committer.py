@@ -18,12 +18,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fencepost.client import Fencepost
 from fencepost.crashpoints import crash_point
 from fencepost.errors import NotFound, Refusal
 from fencepost.flows import ledger
+from fencepost.flows.bounded_client import BoundedClient
 from fencepost.flows.dead_letters import bury_rejected, preview
 from fencepost.flows.errors import SinkRejected, StartRefused
+from fencepost.flows.failing import blame, within
 from fencepost.flows.frontier import Frontier
 from fencepost.flows.program import Body
 from fencepost.flows.sinks.rejecting import DeadLetters, Rejection
@@ -56,7 +57,9 @@ class Sizes:
 class Committer:
     """The checkpoints of one task under one lease, in one edition of its flow."""
 
-    def __init__(self, fp: Fencepost, lease: Lease, sinks: Sequence[Sink], keep: int, edition: int) -> None:
+    def __init__(
+        self, fp: BoundedClient, lease: Lease, sinks: Sequence[Sink], keep: int, edition: int
+    ) -> None:
         self._fp = fp
         self._resource = lease.resource
         self._token = lease.token
@@ -105,7 +108,8 @@ class Committer:
         )
         await self._finish(newest, stored[-1].staged, lacking)
         for sink, name in zip(self._sinks, self._names, strict=True):
-            await sink.restored(name, newest.number)
+            with within(type(sink).__name__):
+                await sink.restored(name, newest.number)
         return Frontier.from_json(newest.frontier)
 
     async def commit(self, body: Body, outputs: Sequence[Sequence[Any]], frontier: Frontier) -> int:
@@ -141,7 +145,10 @@ class Committer:
         number = self._number + 1
         idents = self._idents(number, frontier)
         crash_point("flows.commit.before_begin")
-        handles = [await sink.begin(ident) for sink, ident in zip(self._sinks, idents, strict=True)]
+        handles: list[Any] = []
+        for sink, ident in zip(self._sinks, idents, strict=True):
+            with within(type(sink).__name__):
+                handles.append(await sink.begin(ident))
         crash_point("flows.commit.after_begin")
         begun = await self._fp.run(checkpoint.begin(self._resource, self._token, handles=handles))
         self._number = begun
@@ -161,7 +168,9 @@ class Committer:
         for place, sink in enumerate(self._sinks):
             if place > 0:
                 crash_point("flows.commit.between_finishes")
-            rejected.append((sink, await sink.finish(idents[place], handles[place], outputs[place]) or ()))
+            with within(type(sink).__name__):
+                found = await sink.finish(idents[place], handles[place], outputs[place])
+            rejected.append((sink, found or ()))
         crash_point("flows.commit.before_flag")
         await self._flag(number, rejected)
         crash_point("flows.commit.after_flag")
@@ -181,7 +190,8 @@ class Committer:
         crash_point("flows.commit.before_invoke")
         rejected: Rejected = []
         for place, sink in enumerate(self._sinks):
-            handles[place], rejections = await sink.prepare(idents[place], handles[place], outputs[place])
+            with within(type(sink).__name__):
+                handles[place], rejections = await sink.prepare(idents[place], handles[place], outputs[place])
             rejected.append((sink, rejections))
         choose(self._resource, rejected)
         crash_point("flows.commit.after_pre_commit")
@@ -213,7 +223,8 @@ class Committer:
         rejected: Rejected = []
         for sink, values in zip(self._sinks, outputs, strict=True):
             if values:
-                rejected.append((sink, await sink.write(tx, ident, values) or ()))
+                with within(type(sink).__name__):
+                    rejected.append((sink, await sink.write(tx, ident, values) or ()))
         await self._bury(tx, rejected)
 
     async def _flag(self, number: int, rejected: Rejected) -> None:
@@ -271,7 +282,8 @@ class Committer:
         for each in begun:
             idents = self._idents(each.number, Frontier())
             for sink, ident, handle in zip(self._sinks, idents, each.handles, strict=False):
-                await sink.cancel(ident, handle)
+                with within(type(sink).__name__):
+                    await sink.cancel(ident, handle)
             crash_point("flows.recover.before_abort")
             await self._fp.run(checkpoint.abort(self._resource, self._token, each.number))
 
@@ -288,7 +300,8 @@ class Committer:
             if place > 0:
                 crash_point("flows.recover.between_finishes")
             sink = self._sinks[place]
-            found = await sink.recover(idents[place], handles[place], staged.get(place, ()))
+            with within(type(sink).__name__):
+                found = await sink.recover(idents[place], handles[place], staged.get(place, ()))
             rejected.append((sink, found or ()))
         crash_point("flows.recover.after_finish")
         # What is flagged has its dead letters already.
@@ -308,7 +321,8 @@ class Committer:
         for place, sink in enumerate(self._sinks):
             if not sink.numbered:
                 continue
-            position = await sink.position(self._names[place]) or 0
+            with within(type(sink).__name__):
+                position = await sink.position(self._names[place]) or 0
             if position > newest.number:
                 raise StartRefused(
                     f"{type(sink).__name__} has taken checkpoint {position} of {self._resource}, and "
@@ -367,12 +381,14 @@ def choose(resource: str, rejected: Rejected) -> list[tuple[str, Sequence[Reject
         first = rejections[0]
         others = f" ({len(rejections)} values of this commit)" if len(rejections) > 1 else ""
         answer = "" if first.answer is None else f" It answered: {first.answer[:500]}"
-        raise SinkRejected(
+        error = SinkRejected(
             f"{type(sink).__name__} rejects {preview(first.value)}{others}: {first.error}{answer} {resource} "
             "stands still before it, and loses nothing. Mend the sink or the flow, or let the flow go on "
             "without such "
             'values: on_reject=DeadLetters("a name") keeps them apart.'
         )
+        blame(error, step=type(sink).__name__)
+        raise error
     return buried
 
 

@@ -270,6 +270,11 @@ class Body:
         return sum(len(sink.records) for sink in self._sinks if isinstance(sink, Collect))
 
     @property
+    def merges(self) -> bool:
+        """Whether records wait for their turn, so that what is worked on may have been read before."""
+        return self._merge is not None
+
+    @property
     def waiting(self) -> int:
         """How many records wait for their turn in the merge."""
         return len(self._merge) if self._merge is not None else 0

@@ -1,4 +1,4 @@
-"""A service for the tests of HTTP sinks: honours keys, keeps connections, and loses or refuses what it is told to."""
+"""A service for tests of HTTP sinks: honours keys, keeps connections, loses and refuses what it is told."""
 
 import json
 import threading
@@ -46,8 +46,10 @@ class HttpService:
     @property
     def values(self) -> Counter[Any]:
         """Everything that was executed, also within batches."""
-        done = self.executed.values()
-        return Counter(one for each in done for one in (each if isinstance(each, list) else [each]))
+        values: list[Any] = []
+        for each in self.executed.values():
+            values += each if isinstance(each, list) else [each]
+        return Counter(values)
 
 
 @contextmanager

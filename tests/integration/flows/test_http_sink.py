@@ -11,7 +11,7 @@ import pytest
 from fencepost.flows import CheckpointId, FlowError
 from fencepost.flows.sinks import http
 from fencepost.flows.sinks.http import HttpSink
-from fencepost.flows.sinks.rejecting import Rejections
+from fencepost.flows.sinks.rejecting import Rejection
 
 CHECKPOINT = CheckpointId("flow:f/all", 1, 1)
 
@@ -57,9 +57,9 @@ def running(service: Service) -> Generator[Service]:
         thread.join()
 
 
-async def delivered(sink: HttpSink, values: Sequence[Any]) -> Rejections:
+async def delivered(sink: HttpSink, values: Sequence[Any]) -> list[Rejection]:
     try:
-        return await sink.deliver(CHECKPOINT, values)
+        return list(await sink.deliver(CHECKPOINT, values) or ())
     finally:
         await sink.close()
 
@@ -100,7 +100,7 @@ async def test_an_answer_about_every_request_is_raised_at_once(status: int) -> N
 
 async def test_a_rejection_is_answered_at_once_with_body_and_answer() -> None:
     with running(Service((422, b"no customer"))) as service:
-        [rejected] = await delivered(HttpSink(service.url, honours_keys=True), [{"n": 1}]) or ()
+        [rejected] = await delivered(HttpSink(service.url, honours_keys=True), [{"n": 1}])
 
     assert service.asked == 1
     assert (rejected.value, rejected.body, rejected.answer) == ({"n": 1}, b'{"n":1}', "no customer")
@@ -109,7 +109,7 @@ async def test_a_rejection_is_answered_at_once_with_body_and_answer() -> None:
 
 async def test_a_status_may_be_named_as_a_rejection() -> None:
     with running(Service((404, b"no customer"))) as service:
-        [rejected] = await delivered(HttpSink(service.url, honours_keys=True, rejects={404}), [1]) or ()
+        [rejected] = await delivered(HttpSink(service.url, honours_keys=True, rejects={404}), [1])
 
     assert rejected.answer == "no customer"
 

@@ -161,7 +161,7 @@ class HttpSink(StagedSink):
         return {"batch": self._batch} if self._batch > 1 else None
 
     async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Rejections:
-        size = int(handle["batch"]) if isinstance(handle, dict) else 1
+        size = 1 if handle is None else int(handle["batch"])
         return await self._deliver(checkpoint, values, size)
 
     async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
@@ -295,11 +295,10 @@ class HttpSink(StagedSink):
 
     def _done_of(self, checkpoint: CheckpointId) -> set[bytes]:
         """What this process knows to be done of a checkpoint. Of a task there is one at a time."""
-        number, done = self._done.get(checkpoint.resource, (-1, set[bytes]()))
-        if number != checkpoint.number:
-            done = set()
-        self._done[checkpoint.resource] = (checkpoint.number, done)
-        return done
+        known = self._done.get(checkpoint.resource)
+        if known is None or known[0] != checkpoint.number:
+            known = self._done[checkpoint.resource] = (checkpoint.number, set[bytes]())
+        return known[1]
 
 
 class _Delivery(NamedTuple):

@@ -196,8 +196,12 @@ class CallSink(StagedSink):
         answer = self._function(values)
         if hasattr(answer, "__await__"):
             answer = await answer
-        # Whatever else it answers was never asked for.
-        return [each for each in answer if isinstance(each, Rejection)] if isinstance(answer, list) else None
+        return _rejections_in(answer)
+
+
+def _rejections_in(answer: Any) -> list[Rejection]:
+    """Whatever else a function answers was never asked for."""
+    return [each for each in answer if isinstance(each, Rejection)] if type(answer) is list else []  # pyright: ignore[reportUnknownVariableType]
 
 
 class TableSink(TransactionalSink):

@@ -32,6 +32,7 @@ class SinkPool:
         self._bound = connections
         self._gate: asyncio.Semaphore | None = None
         self._idle: list[Connection] = []
+        self._taken: dict[Connection, asyncio.Semaphore] = {}
 
     async def examine(self) -> None:
         """Raise StartRefused if the server would not give this sink so many."""
@@ -68,11 +69,7 @@ class SinkPool:
         gate = self._gate = self._gate or asyncio.Semaphore(self._bound)
         await gate.acquire()
         try:
-            while self._idle:
-                connection = self._idle.pop()
-                if not connection.closed:
-                    return connection
-            return await psycopg.AsyncConnection.connect(
+            connection = self._rested() or await psycopg.AsyncConnection.connect(
                 self._url,
                 autocommit=True,
                 prepare_threshold=None,
@@ -82,17 +79,26 @@ class SinkPool:
         except BaseException:
             gate.release()
             raise
+        self._taken[connection] = gate
+        return connection
 
     async def give_back(self, connection: Connection) -> None:
-        gate = self._gate
+        gate = self._taken.pop(connection)
         try:
-            if gate is not None and connection.info.transaction_status is TransactionStatus.IDLE:
+            # Not into a pool that was closed meanwhile.
+            if gate is self._gate and connection.info.transaction_status is TransactionStatus.IDLE:
                 self._idle.append(connection)
             else:
                 await connection.close()
         finally:
-            if gate is not None:
-                gate.release()
+            gate.release()
+
+    def _rested(self) -> Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if not connection.closed:
+                return connection
+        return None
 
     async def _part(self) -> None:
         while self._idle:

@@ -49,6 +49,7 @@ class RedisScriptSink(StagedSink):
         self._frontier_key = frontier_key or beside("frontier", key)
         self._url = url
         self._redis: Any = None
+        self._users = 0
         self._take: Any = None
         self._seen: dict[str, int] = {}
 
@@ -58,7 +59,9 @@ class RedisScriptSink(StagedSink):
         return "list"
 
     async def open(self, place: Workplace) -> None:
-        self._redis = connect_bytes(self._url or place.redis_url, f"The sink {self._key}")
+        self._users += 1
+        if self._redis is None:
+            self._redis = connect_bytes(self._url or place.redis_url, f"The sink {self._key}")
         self._take = self._redis.register_script((_FOLDER / self.script).read_text(encoding="utf-8"))
         found = (await self._redis.type(self._key)).decode()
         if found not in ("none", self.kind):
@@ -68,8 +71,11 @@ class RedisScriptSink(StagedSink):
             )
 
     async def close(self) -> None:
-        if self._redis is not None:
-            await self._redis.aclose()
+        """When nobody uses it any more: two workers of one process may share a sink."""
+        self._users = max(0, self._users - 1)
+        if self._redis is not None and self._users == 0:
+            client, self._redis = self._redis, None
+            await client.aclose()
 
     async def position(self, resource: str) -> int | None:
         held = await self._redis.hget(self._frontier_key, resource)
@@ -104,7 +110,7 @@ class RedisSink(RedisScriptSink):
         on_reject: OnReject = STOP,
     ) -> None:
         super().__init__(key, frontier_key, url, on_reject)
-        self._kind = kind
+        self._kind: Kind = kind
         self._source = acknowledges
         self._encode = encode
 

@@ -6,8 +6,8 @@ Each look is one statement over the catalog; what it means is decided without I/
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import sql
@@ -19,7 +19,7 @@ APPENDS = ("INSERT",)
 REPLACES = ("SELECT", "INSERT", "UPDATE")
 _PLACE = """
     select current_user, current_database(), has_database_privilege(current_database(), 'TEMP'),
-      n.oid is not null, coalesce(has_schema_privilege(n.oid, 'USAGE'), false), c.oid,
+      n.oid is not null, coalesce(has_schema_privilege(n.oid, 'USAGE'), false), c.oid, c.relkind = 'v',
       exists (select 1 from pg_trigger t where t.tgrelid = c.oid and not t.tgisinternal and t.tgtype & 7 = 7)
     from (select 1) one left join pg_namespace n on n.nspname = %s
       left join pg_class c on c.relnamespace = n.oid and c.relname = %s
@@ -30,14 +30,16 @@ _COLUMNS = """
       has_column_privilege(a.attrelid, a.attnum, 'INSERT'),
       has_column_privilege(a.attrelid, a.attnum, 'UPDATE')
     from pg_attribute a where a.attrelid = %s and a.attnum > 0 and not a.attisdropped order by a.attnum"""
-# What ON CONFLICT takes for a key: not deferrable, not partial, of columns only.
+# What ON CONFLICT takes for a key: not partial, of columns only. With a deferrable one it fails.
 _KEYS = """
-    select array_agg(a.attname::text) from pg_index i
+    select array_agg(a.attname::text),
+      (select c.conname from pg_constraint c where c.conindid = i.indexrelid and not i.indimmediate limit 1)
+    from pg_index i
       cross join lateral unnest(i.indkey::smallint[]) with ordinality k (attnum, place)
       join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum
-    where i.indrelid = %s and i.indisunique and i.indisvalid and i.indimmediate
+    where i.indrelid = %s and i.indisunique and i.indisvalid
       and i.indpred is null and i.indexprs is null and k.place <= i.indnkeyatts
-    group by i.indexrelid"""
+    group by i.indexrelid, i.indimmediate"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,13 @@ class Seen:
     has_schema: bool
     may_use_schema: bool
     exists: bool
+    is_view: bool
+    """Its keys are those of the table behind it, which nobody here looks at."""
     fills_rows: bool
     """Whether a trigger may fill columns that the sink leaves out."""
     columns: Sequence[Column] = ()
-    keys: Sequence[frozenset[str]] = field(default_factory=list[frozenset[str]])
+    keys: Sequence[tuple[frozenset[str], str | None]] = ()
+    """Columns that are unique together; and the name of the constraint, if it is deferrable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +95,16 @@ class Table:
 
     async def _seen(self, connection: Connection) -> Seen:
         found: Any = await (await connection.execute(_PLACE, (self.schema, self.name))).fetchone()
-        login, database, may_stage, has_schema, may_use_schema, oid, fills_rows = found
+        login, database, may_stage, has_schema, may_use_schema, oid, is_view, fills_rows = found
         if oid is None:
-            return Seen(login, database, may_stage, has_schema, may_use_schema, False, fills_rows)
+            return Seen(login, database, may_stage, has_schema, may_use_schema, False, False, fills_rows)
         columns = [
             Column(name, required, generated, _rights(*rights))
             for name, required, generated, *rights in await _rows(connection, _COLUMNS, oid)
         ]
-        keys = [frozenset(names) for (names,) in await _rows(connection, _KEYS, oid)]
-        return Seen(login, database, may_stage, has_schema, may_use_schema, True, fills_rows, columns, keys)
+        keys = [(frozenset(names), deferrable) for names, deferrable in await _rows(connection, _KEYS, oid)]
+        place = (login, database, may_stage, has_schema, may_use_schema)
+        return Seen(*place, True, is_view, fills_rows, columns, keys)
 
 
 def lacking(table: Table, seen: Seen) -> str | None:
@@ -142,8 +148,18 @@ def _unwritable(table: Table, seen: Seen) -> str | None:
 
 
 def _unreplaceable(table: Table, seen: Seen) -> str | None:
-    if not table.key or frozenset(table.key) in seen.keys:
+    fitting = [deferrable for columns, deferrable in seen.keys if columns == frozenset(table.key)]
+    deferred = next((name for name in fitting if name is not None), None)
+    if not table.key or seen.is_view or (fitting and deferred is None):
         return None
+    if deferred is not None:
+        again = _run(
+            "alter table {} drop constraint {}, add unique ({})",
+            table.identifier,
+            sql.Identifier(deferred),
+            _names(table.key),
+        )
+        return f"its constraint {deferred} is deferrable, and rows cannot be replaced by such a key. {again}"
     add = _run("alter table {} add unique ({})", table.identifier, _names(table.key))
     return f"nothing makes ({', '.join(table.key)}) unique, so no row can be replaced by it. {add}"
 
@@ -174,7 +190,7 @@ def _creation(table: Table) -> str:
     return _run("create table {} ({})", table.identifier, sql.SQL(", ").join(columns))
 
 
-def _run(statement: Any, *parts: sql.Composable) -> str:
+def _run(statement: LiteralString, *parts: sql.Composable) -> str:
     return f"Run: {sql.SQL(statement).format(*parts).as_string(None)};"
 
 
@@ -190,6 +206,4 @@ async def _rows(connection: Connection, query: Any, oid: int) -> list[Any]:
     return await (await connection.execute(query, (oid,))).fetchall()
 
 
-_RIGHTS = {
-    right: sql.SQL(word) for right, word in (("SELECT", "select"), ("INSERT", "insert"), ("UPDATE", "update"))
-}
+_RIGHTS = {"SELECT": sql.SQL("select"), "INSERT": sql.SQL("insert"), "UPDATE": sql.SQL("update")}
