@@ -77,8 +77,9 @@ RESHAPE = Call(
     'select fencepost.flow_register(\'f\', \'{"shape": {"units": "groups", "groups": 5}}\', \'a\')',
     "2",
 )
-DROP = Call("drop", "select fencepost.flow_drop('f', 's')", "1")
-SAVE = Call("save", SAVE_IT, "1", {"1": "saved 1"})
+# The task that has committed, and the three groups, which have not.
+DROP = Call("drop", "select fencepost.flow_drop('f', 's')", "4")
+SAVE = Call("save", SAVE_IT, "4", {"4": "saved 4"})
 RESTORE = Call("restore", "select fencepost.flow_restore('f', 's')", "1", {"1": "newest at 1"})
 ACQUIRE = Call("acquire by b", "select token from fencepost.lease_acquire('flow:f/all', 'b', '1 hour')", "2")
 ASK = "select fencepost.flow_replay('f', 'x', null, 10, 'me')"
@@ -116,7 +117,7 @@ LATE = "refused: lease_expired"
 PAIRS = (
     Pair("two commits from one frontier", HELD, COMMIT, COMMIT, MISMATCH, MISMATCH),
     Pair("a commit meets a rewind", TWO, COMMIT_THIRD, REWIND, MISMATCH, Second("4")),
-    Pair("a commit meets a savepoint", ONE_SAVED, COMMIT_NEXT, SAVE, Second("2", "2"), Second("1", "1")),
+    Pair("a commit meets a savepoint", ONE_SAVED, COMMIT_NEXT, SAVE, Second("2", "2"), Second("4", "4")),
     Pair(
         "two savepoints of one name",
         ONE_SAVED,
@@ -127,7 +128,7 @@ PAIRS = (
     ),
     # A commit of three groups and one of five are never both there.
     Pair("a commit meets another shape", HELD, COMMIT, RESHAPE, MISMATCH, MISMATCH),
-    Pair("a restore meets a drop", FREE, RESTORE, DROP, Second("refused: not_found"), Second("1")),
+    Pair("a restore meets a drop", FREE, RESTORE, DROP, Second("refused: not_found"), Second("4")),
     Pair("a restore meets a worker", FREE, RESTORE, ACQUIRE, Second("refused: in_flight"), Second("2")),
     Pair("two restores", FREE, RESTORE, RESTORE, Second("1"), Second("1")),
     Pair("two replays", BURIED, REPLAY, REPLAY, Second("0"), Second("0")),

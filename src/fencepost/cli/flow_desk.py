@@ -37,14 +37,20 @@ def show_one(name: str, *, as_json: bool) -> None:
             )
         tasks = _tasks(connection, name)
         rows = connection.execute(_SAVEPOINTS, (name,)).fetchall()
+        failing = connection.execute(_FAILING, (name,)).fetchall()
+    stopped: list[dict[str, Any]] = [dict(zip(_FAILING_COLUMNS, row, strict=True)) for row in failing]
     kept: list[dict[str, Any]] = [dict(zip(_SAVEPOINT_COLUMNS, row, strict=True)) for row in rows]
     if as_json:
-        answer_json({"name": name, "plan": found[0][0], "tasks": tasks, "savepoints": kept})
+        answer_json(
+            {"name": name, "plan": found[0][0], "tasks": tasks, "stopped": stopped, "savepoints": kept}
+        )
         return
     for task in tasks:
         marks: dict[str, Any] = task["frontier"] or {}
         task["frontier"] = ", ".join(f"{sender} {mark['at']}" for sender, mark in marks.items())
     _table(name, tasks, ("task", "owner", "checkpoint", "status", "state_bytes", "frontier"))
+    for task in stopped:
+        answer(_stop(task))
     if kept:
         _table("savepoints", kept, _SAVEPOINT_COLUMNS)
 
@@ -91,10 +97,14 @@ def dead(name: str, *, step: str | None, limit: int, as_json: bool) -> None:
     with looking() as connection:
         rows = connection.execute(_DEAD, (name, step, step, limit)).fetchall()
     letters: list[dict[str, Any]] = [dict(zip(_DEAD_COLUMNS, row, strict=True)) for row in rows]
+    for letter in letters:
+        letter["body"] = None if letter["body"] is None else bytes(letter["body"]).decode(errors="replace")
     if as_json:
         answer_json({"flow": name, "dead": letters})
         return
-    _table(f"dead letters of {name}", letters, ("id", "step", "died_at", "error", "preview"))
+    shown = ("id", "step", "died_at", "error", "preview")
+    sent = ("body", "answer") if any(letter["answer"] is not None for letter in letters) else ()
+    _table(f"dead letters of {name}", letters, (*shown, *sent))
 
 
 def replay(name: str, step: str, ids: Sequence[int], *, everything: bool, limit: int) -> None:
@@ -155,6 +165,13 @@ def _tasks(connection: Reader, name: str) -> list[dict[str, Any]]:
     return tasks
 
 
+def _stop(task: dict[str, Any]) -> str:
+    """What stops a task, in full: a table would cut it."""
+    since = f"{task['failed_at']:%Y-%m-%d %H:%M:%S}"
+    facts = [f"  {name:<7} {task[name]}" for name in _FACTS if task[name]]
+    return "\n".join([f"{task['task']} stands still. Last try: {since}, number {task['failures']}.", *facts])
+
+
 def _table(title: str, rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
     from rich.table import Table  # noqa: PLC0415 - Costs a tenth of a second that --json need not pay.
 
@@ -170,11 +187,17 @@ _FLOWS = """
     select f.name, f.draining_at, (select count(*) from fencepost.flow_savepoints s where s.flow = f.name)
     from fencepost.flows f order by f.name"""
 _DEAD = """
-    select id, step, died_at, error, preview, resource from fencepost.flow_dead_letters
+    select id, step, died_at, error, preview, resource, body, answer from fencepost.flow_dead_letters
     where flow = %s and replay is null and (%s::text is null or step = %s) order by id limit %s"""
-_DEAD_COLUMNS = ("id", "step", "died_at", "error", "preview", "resource")
+_DEAD_COLUMNS = ("id", "step", "died_at", "error", "preview", "resource", "body", "answer")
 _SAVEPOINTS = """
     select savepoint, tasks, state_bytes, made_at from fencepost.flow_savepoints
     where flow = %s order by made_at, savepoint"""
 _SAVEPOINT_COLUMNS = ("savepoint", "tasks", "state_bytes", "made_at")
+_FACTS = ("step", "stream", "offset", "error", "remedy")
+_FAILING = """
+    select substr(resource, position('/' in resource) + 1), failed_at, failures, step, stream, at_offset,
+      error, remedy
+    from fencepost.flow_failing(%s)"""
+_FAILING_COLUMNS = ("task", "failed_at", "failures", "step", "stream", "offset", "error", "remedy")
 _PLAN = "select plan from fencepost.flows where name = %s"

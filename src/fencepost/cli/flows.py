@@ -78,7 +78,7 @@ def list_flows(json_output: JsonOption = False) -> None:
 
 @app.command()
 def show(name: Name, json_output: JsonOption = False) -> None:
-    """Every task of a flow: who holds it, its newest checkpoint and its frontier.
+    """Every task of a flow: who holds it, its newest checkpoint and its frontier; and what stops a task.
 
     \b
     Examples:

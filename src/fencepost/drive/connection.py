@@ -5,6 +5,8 @@ redis-py annotates its own functions in part only, so the casts stand here and i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, cast
 
 import redis
@@ -17,12 +19,24 @@ from redis.backoff import NoBackoff
 
 from fencepost.sentinel_url import SentinelUrl, speaks_of_sentinels
 
+NONE: Mapping[str, Any] = MappingProxyType({})
 
-def connect(url: str, *, reply_seconds: float) -> redis.asyncio.Redis:
-    """For an event loop. A cancelled command closes its connection; redis-py sees to that."""
+
+def connect(url: str, *, reply_seconds: float, connections_max: int | None = None) -> redis.asyncio.Redis:
+    """For an event loop. A cancelled command closes its connection; redis-py sees to that.
+
+    With `connections_max` a command that finds all connections in use waits for one, for as long as it would
+    for its reply. Without it there are at most 100, and one more is an error.
+    """
     options = {**_options(reply_seconds), "retry": redis.asyncio.retry.Retry(NoBackoff(), 0)}
+    bound = {} if connections_max is None else {"max_connections": connections_max, "timeout": reply_seconds}
     if speaks_of_sentinels(url):
-        return cast("FollowingRedis", _follow(url, redis.asyncio.sentinel.Sentinel, FollowingRedis, options))
+        pool = {"connection_pool_class": WaitingSentinelPool, **bound} if bound else {}
+        client = _follow(url, redis.asyncio.sentinel.Sentinel, FollowingRedis, options, pool)
+        return cast("FollowingRedis", client)
+    if bound:
+        waiting = cast("Any", redis.asyncio.BlockingConnectionPool).from_url(url, **options, **bound)
+        return cast("redis.asyncio.Redis", cast("Any", redis.asyncio.Redis).from_pool(waiting))
     return cast("redis.asyncio.Redis", cast("Any", redis.asyncio.Redis).from_url(url, **options))
 
 
@@ -32,6 +46,12 @@ def connect_sync(url: str, *, reply_seconds: float) -> redis.Redis:
     if speaks_of_sentinels(url):
         return cast("FollowingSyncRedis", _follow(url, redis.sentinel.Sentinel, FollowingSyncRedis, options))
     return cast("redis.Redis", cast("Any", redis.Redis).from_url(url, **options))
+
+
+class WaitingSentinelPool(
+    redis.asyncio.sentinel.SentinelConnectionPool, redis.asyncio.BlockingConnectionPool
+):
+    """Connections to the primary, at most so many."""
 
 
 class FollowingRedis(redis.asyncio.Redis):
@@ -57,7 +77,9 @@ class FollowingSyncRedis(redis.Redis):
             client.close()
 
 
-def _follow(url: str, sentinel_class: Any, redis_class: Any, options: dict[str, Any]) -> Any:
+def _follow(
+    url: str, sentinel_class: Any, redis_class: Any, options: dict[str, Any], pool: Mapping[str, Any] = NONE
+) -> Any:
     address = SentinelUrl.read(url)
     sockets = {name: value for name, value in options.items() if name.startswith(("socket_", "retry"))}
     tls = {"ssl": True} if address.tls else {}
@@ -69,7 +91,7 @@ def _follow(url: str, sentinel_class: Any, redis_class: Any, options: dict[str, 
         **tls,
         **address.login,
     )
-    client = sentinel.master_for(address.service, redis_class=redis_class)
+    client = sentinel.master_for(address.service, redis_class=redis_class, **pool)
     client.sentinel = sentinel
     return client
 

@@ -4,6 +4,7 @@ from fencepost.flows.errors import (
     FlowError,
     GraphRefused,
     GuaranteeNotMet,
+    SinkRejected,
     SourceTrimmed,
     StartRefused,
     StateMismatch,
@@ -21,15 +22,18 @@ from fencepost.flows.sinks.kinds import (
     TransactionalSink,
     TwoPhaseCommitSink,
 )
+from fencepost.flows.sinks.rejecting import STOP, DeadLetters, Rejected, Rejection
 from fencepost.flows.sinks.sink import CheckpointId, Sink, Workplace
 from fencepost.flows.sources.iterable import IterableSource
 from fencepost.flows.windows import Session, Sliding, Tumbling
 
 __all__ = [
+    "STOP",
     "CallSink",
     "CheckpointAwareSink",
     "CheckpointId",
     "Context",
+    "DeadLetters",
     "Failure",
     "Flow",
     "FlowError",
@@ -42,8 +46,11 @@ __all__ = [
     "ListSink",
     "Process",
     "Promise",
+    "Rejected",
+    "Rejection",
     "Session",
     "Sink",
+    "SinkRejected",
     "Sliding",
     "SourceTrimmed",
     "StagedSink",

@@ -23,7 +23,7 @@ from fencepost.flows.frontier import Frontier, Mark
 from fencepost.flows.intake import Arrival
 from fencepost.flows.program import Head, Program
 from fencepost.flows.record import END, Offset, is_after, order
-from fencepost.flows.redis_link import entries_of
+from fencepost.flows.shared_reads import SharedReads
 from fencepost.flows.state import as_key, pack
 from fencepost.flows.steps import Batch
 from fencepost.flows.trail import Traces
@@ -179,8 +179,12 @@ def entries_for(
 class ChannelIntake:
     """The side of one key group: reads the channels of all senders."""
 
-    def __init__(self, redis: Any, program: Program, senders: Sequence[Sender], group: int) -> None:
+    def __init__(
+        self, redis: Any, reads: SharedReads, program: Program, senders: Sequence[Sender], group: int
+    ) -> None:
         self._redis = redis
+        self._reads = reads
+        self._group = group
         flow = program.flow.name
         self._keys = {sender.name: ChannelKeys(flow, group, sender.name) for sender in senders}
         self._timed = {
@@ -221,20 +225,11 @@ class ChannelIntake:
         if not names:
             return []
         self._look_again()
-        block_ms = max(1, round(min(wait_seconds, LOOK_AGAIN_SECONDS) * 1000))
-        answer = await self._redis.execute_command(
-            "XREAD",
-            "COUNT",
-            4,
-            "BLOCK",
-            block_ms,
-            "STREAMS",
-            *names,
-            *(self._last[n] for n in names.values()),
-        )
+        wanted = {stream: self._last[name] for stream, name in names.items()}
+        answer = await self._reads.read(self._group, wanted, min(wait_seconds, LOOK_AGAIN_SECONDS))
         arrivals: list[Arrival] = []
         repeated = False
-        for stream, entries in entries_of(answer).items():
+        for stream, entries in answer.items():
             name = names[stream.decode()]
             for entry_id, fields in entries:
                 self._looked_at = time.monotonic()
@@ -303,20 +298,27 @@ class ChannelIntake:
         self._unacknowledged[name].append((entry_id, to))
         if not ended and (to is None or not is_after(to, mark.at)):
             return None
-        runs = [
-            (entrance, _records(members, after, mark, self._revive[entrance])) for entrance, members in parts
-        ]
+        runs: list[tuple[int, Batch]] = []
+        offsets: list[Offset] = []
+        for entrance, members in parts:
+            kept = _untaken(members, after, mark)
+            runs.append((entrance, _records(kept, len(offsets), self._revive[entrance])))
+            offsets += [member[3] for member in kept]
         traces = [place for _, place in _behind(placed, mark.at, 0)]
         self._marks[name] = Mark(to if to is not None else mark.at, at_watermark, ended, count)
-        records = sum(len(records) for _, records in runs)
-        return Arrival(name, runs, self._marks[name], watermark, records, traces)
+        return Arrival(name, runs, self._marks[name], watermark, len(offsets), traces, offsets)
 
 
-def _records(members: Sequence[Any], after: Offset | None, mark: Mark, revive: Callable[[Any], Any]) -> Batch:
+def _untaken(members: Sequence[Any], after: Offset | None, mark: Mark) -> Sequence[Any]:
     """The members of an entry; if it overlaps what was taken, those behind it."""
     overlaps = mark.at is not None and after != mark.at
-    kept = _behind(members, mark.at, 3) if overlaps else members
-    return [(revive(value), as_key(key), moment, 0) for value, key, moment, _ in kept]
+    return _behind(members, mark.at, 3) if overlaps else members
+
+
+def _records(members: Sequence[Any], start: int, revive: Callable[[Any], Any]) -> Batch:
+    return [
+        (revive(value), as_key(key), moment, at) for at, (value, key, moment, _) in enumerate(members, start)
+    ]
 
 
 def _behind(members: Sequence[M], at: Offset | None, place: int) -> Sequence[M]:

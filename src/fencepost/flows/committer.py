@@ -18,19 +18,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fencepost.client import Fencepost
 from fencepost.crashpoints import crash_point
 from fencepost.errors import NotFound, Refusal
 from fencepost.flows import ledger
-from fencepost.flows.errors import StartRefused
+from fencepost.flows.bounded_client import BoundedClient
+from fencepost.flows.dead_letters import bury_rejected, preview
+from fencepost.flows.errors import SinkRejected, StartRefused
+from fencepost.flows.failing import blame, within
 from fencepost.flows.frontier import Frontier
 from fencepost.flows.program import Body
+from fencepost.flows.sinks.rejecting import DeadLetters, Rejection
 from fencepost.flows.sinks.sink import CheckpointId, Sink
 from fencepost.flows.stored import Stored, decode, encode
 from fencepost.kernel import checkpoint
 from fencepost.kernel.checkpoint import Checkpoint
 from fencepost.kernel.lease import Lease
+from fencepost.logs import get_logger
 
+_log = get_logger(__name__)
+Rejected = list[tuple[Sink, Sequence[Rejection]]]
 WHOLE_BYTES_MIN = 1_000_000
 CHANGES_MAX = 100
 
@@ -51,7 +57,9 @@ class Sizes:
 class Committer:
     """The checkpoints of one task under one lease, in one edition of its flow."""
 
-    def __init__(self, fp: Fencepost, lease: Lease, sinks: Sequence[Sink], keep: int, edition: int) -> None:
+    def __init__(
+        self, fp: BoundedClient, lease: Lease, sinks: Sequence[Sink], keep: int, edition: int
+    ) -> None:
         self._fp = fp
         self._resource = lease.resource
         self._token = lease.token
@@ -66,6 +74,8 @@ class Committer:
         self._expected: Any = None
         self._sizes = Sizes()
         self._unpruned = 0
+        self.rejected = 0
+        """How many values sinks have rejected, and dead letters keep."""
 
     @property
     def resource(self) -> str:
@@ -98,7 +108,8 @@ class Committer:
         )
         await self._finish(newest, stored[-1].staged, lacking)
         for sink, name in zip(self._sinks, self._names, strict=True):
-            await sink.restored(name, newest.number)
+            with within(type(sink).__name__):
+                await sink.restored(name, newest.number)
         return Frontier.from_json(newest.frontier)
 
     async def commit(self, body: Body, outputs: Sequence[Sequence[Any]], frontier: Frontier) -> int:
@@ -134,7 +145,10 @@ class Committer:
         number = self._number + 1
         idents = self._idents(number, frontier)
         crash_point("flows.commit.before_begin")
-        handles = [await sink.begin(ident) for sink, ident in zip(self._sinks, idents, strict=True)]
+        handles: list[Any] = []
+        for sink, ident in zip(self._sinks, idents, strict=True):
+            with within(type(sink).__name__):
+                handles.append(await sink.begin(ident))
         crash_point("flows.commit.after_begin")
         begun = await self._fp.run(checkpoint.begin(self._resource, self._token, handles=handles))
         self._number = begun
@@ -150,12 +164,15 @@ class Committer:
             raise
         crash_point("flows.commit.after_store")
         self._settled(body, number, target, size, whole=whole)
+        rejected: Rejected = []
         for place, sink in enumerate(self._sinks):
             if place > 0:
                 crash_point("flows.commit.between_finishes")
-            await sink.finish(idents[place], handles[place], outputs[place])
+            with within(type(sink).__name__):
+                found = await sink.finish(idents[place], handles[place], outputs[place])
+            rejected.append((sink, found or ()))
         crash_point("flows.commit.before_flag")
-        await self._fp.run(checkpoint.commit(self._resource, self._token, number))
+        await self._flag(number, rejected)
         crash_point("flows.commit.after_flag")
         await self._prune(whole=whole)
         return size
@@ -171,8 +188,12 @@ class Committer:
         """Prepare the sinks and make the checkpoint durable; answers the frontier, the size, and if it is
         whole."""
         crash_point("flows.commit.before_invoke")
+        rejected: Rejected = []
         for place, sink in enumerate(self._sinks):
-            handles[place] = await sink.prepare(idents[place], handles[place], outputs[place])
+            with within(type(sink).__name__):
+                handles[place], rejections = await sink.prepare(idents[place], handles[place], outputs[place])
+            rejected.append((sink, rejections))
+        choose(self._resource, rejected)
         crash_point("flows.commit.after_pre_commit")
         staged = {place: outputs[place] for place, sink in enumerate(self._sinks) if sink.staged}
         state, whole = self._state(body, {"staged": staged, "previous": self._durable})
@@ -193,14 +214,42 @@ class Committer:
                 )
             )
             await self._write(tx, number, outputs)
+            await self._bury(tx, rejected)
             crash_point("flows.commit.before_store")
         return target, len(state or b""), whole
 
     async def _write(self, tx: Any, number: int, outputs: Sequence[Sequence[Any]]) -> None:
         ident = CheckpointId(self._resource, self._token, number)
+        rejected: Rejected = []
         for sink, values in zip(self._sinks, outputs, strict=True):
             if values:
-                await sink.write(tx, ident, values)
+                with within(type(sink).__name__):
+                    rejected.append((sink, await sink.write(tx, ident, values) or ()))
+        await self._bury(tx, rejected)
+
+    async def _flag(self, number: int, rejected: Rejected) -> None:
+        """The sinks have taken everything but what they rejected: both are written down at once."""
+        flag = checkpoint.commit(self._resource, self._token, number)
+        if not any(rejections for _, rejections in rejected):
+            await self._fp.run(flag)
+            return
+        async with self._fp.transaction() as tx:
+            await self._bury(tx, rejected)
+            await tx.run(flag)
+
+    async def _bury(self, tx: Any, rejected: Rejected) -> None:
+        """Within the transaction that passes the rejected values by."""
+        for name, rejections in choose(self._resource, rejected):
+            flow = self._resource.removeprefix("flow:").partition("/")[0]
+            await tx.run(bury_rejected(flow, name, self._resource, self._token, rejections))
+            self.rejected += len(rejections)
+            _log.warning(
+                "flow_values_rejected",
+                resource=self._resource,
+                dead_letters=name,
+                count=len(rejections),
+                first=rejections[0].error,
+            )
 
     def _state(self, body: Body, more: dict[str, Any] | None) -> tuple[bytes | None, bool]:
         """What to store, and whether it is the whole state. A body without state stores none."""
@@ -233,7 +282,8 @@ class Committer:
         for each in begun:
             idents = self._idents(each.number, Frontier())
             for sink, ident, handle in zip(self._sinks, idents, each.handles, strict=False):
-                await sink.cancel(ident, handle)
+                with within(type(sink).__name__):
+                    await sink.cancel(ident, handle)
             crash_point("flows.recover.before_abort")
             await self._fp.run(checkpoint.abort(self._resource, self._token, each.number))
 
@@ -244,13 +294,18 @@ class Committer:
         places = lacking if newest.status == "committed" else range(len(self._sinks))
         idents = self._idents(newest.number, Frontier.from_json(newest.frontier))
         handles = [*newest.handles, *([None] * (len(self._sinks) - len(newest.handles)))]
+        rejected: Rejected = []
         crash_point("flows.recover.before_finish")
         for place in sorted(places):
             if place > 0:
                 crash_point("flows.recover.between_finishes")
-            await self._sinks[place].recover(idents[place], handles[place], staged.get(place, ()))
+            sink = self._sinks[place]
+            with within(type(sink).__name__):
+                found = await sink.recover(idents[place], handles[place], staged.get(place, ()))
+            rejected.append((sink, found or ()))
         crash_point("flows.recover.after_finish")
-        await self._fp.run(checkpoint.commit(self._resource, self._token, newest.number))
+        # What is flagged has its dead letters already.
+        await self._flag(newest.number, [] if newest.status == "committed" else rejected)
 
     async def _lacking(self, durable: Sequence[Checkpoint]) -> frozenset[int] | None:
         """The places of sinks that remember all but the newest checkpoint, whose values lie in it.
@@ -266,7 +321,8 @@ class Committer:
         for place, sink in enumerate(self._sinks):
             if not sink.numbered:
                 continue
-            position = await sink.position(self._names[place]) or 0
+            with within(type(sink).__name__):
+                position = await sink.position(self._names[place]) or 0
             if position > newest.number:
                 raise StartRefused(
                     f"{type(sink).__name__} has taken checkpoint {position} of {self._resource}, and "
@@ -311,6 +367,29 @@ class Committer:
     def _idents(self, number: int, frontier: Frontier) -> list[CheckpointId]:
         """The checkpoint as each sink knows it."""
         return [CheckpointId(name, self._token, number, frontier.reached) for name in self._names]
+
+
+def choose(resource: str, rejected: Rejected) -> list[tuple[str, Sequence[Rejection]]]:
+    """The names of dead letters, and what each gets. Raises SinkRejected if a user chose to stop."""
+    buried: list[tuple[str, Sequence[Rejection]]] = []
+    for sink, rejections in rejected:
+        if not rejections:
+            continue
+        if isinstance(sink.on_reject, DeadLetters):
+            buried.append((sink.on_reject.name, rejections))
+            continue
+        first = rejections[0]
+        others = f" ({len(rejections)} values of this commit)" if len(rejections) > 1 else ""
+        answer = "" if first.answer is None else f" It answered: {first.answer[:500]}"
+        error = SinkRejected(
+            f"{type(sink).__name__} rejects {preview(first.value)}{others}: {first.error}{answer} {resource} "
+            "stands still before it, and loses nothing. Mend the sink or the flow, or let the flow go on "
+            "without such "
+            'values: on_reject=DeadLetters("a name") keeps them apart.'
+        )
+        blame(error, step=type(sink).__name__)
+        raise error
+    return buried
 
 
 def names_of(resource: str, sinks: Sequence[Sink]) -> list[str]:

@@ -19,6 +19,7 @@ from fencepost.flows.errors import SourceTrimmed
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.record import Failure, Offset
 from fencepost.flows.sinks.kinds import TransactionalSink
+from fencepost.flows.sinks.rejecting import Rejection
 from fencepost.flows.sinks.sink import CheckpointId, Workplace
 from fencepost.flows.sources.source import Chunk
 from fencepost.flows.state import as_key, pack, reviver, unpack
@@ -28,6 +29,7 @@ from fencepost.upkeep import BATCH, TICK_SECONDS, until_short
 
 PREVIEW_LENGTH = 500
 ERROR_LENGTH = 2000
+BODY_BYTES = 1_000_000
 
 
 class DeadLetter(NamedTuple):
@@ -133,6 +135,28 @@ def bury(flow: str, step: str, resource: str, token: int, failures: Sequence[Fai
             [pack((failure.key, failure.value)) for failure in failures],
             [preview(failure.value) for failure in failures],
             [_fitting(failure.error, ERROR_LENGTH) for failure in failures],
+        ),
+        scalar,
+    )
+
+
+def bury_rejected(
+    flow: str, name: str, resource: str, token: int, rejections: Sequence[Rejection]
+) -> Call[int]:
+    """Keep what a sink rejected, with what it was sent and what it answered."""
+    return Call(
+        "select fencepost.flow_bury(%s::text, %s::text, %s::text, %s::bigint, %s::bytea[], %s::text[],"
+        " %s::text[], %s::bytea[], %s::text[])",
+        (
+            text("flow", flow),
+            text("step", name),
+            text("resource", resource),
+            token,
+            [pack((None, each.value)) for each in rejections],
+            [preview(each.value) for each in rejections],
+            [_fitting(each.error, ERROR_LENGTH) for each in rejections],
+            [None if each.body is None else each.body[:BODY_BYTES] for each in rejections],
+            [None if each.answer is None else _fitting(each.answer, ERROR_LENGTH * 2) for each in rejections],
         ),
         scalar,
     )

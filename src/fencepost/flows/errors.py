@@ -3,6 +3,7 @@
 FlowError
 ├── GuaranteeNotMet     the graph cannot promise what was asked; says why, and what could
 ├── GraphRefused        the graph cannot be run as it was drawn
+├── SinkRejected        a sink will never take a value, and the user chose to stop; says which
 └── StartRefused        a setting, a server or the stored state does not fit; says the remedy
     ├── SourceTrimmed   the source no longer has records that were not taken yet
     └── StateMismatch   the stored state is of another version of the graph
@@ -26,6 +27,10 @@ class GuaranteeNotMet(FlowError, ValueError):
 
 class GraphRefused(FlowError, ValueError):
     """The graph cannot be run as it was drawn."""
+
+
+class SinkRejected(FlowError):
+    """A sink rejects a value for good, and its `on_reject` is "stop": the task stands still before it."""
 
 
 class StartRefused(FlowError):

@@ -14,6 +14,7 @@ from fencepost.client import Fencepost
 from fencepost.crashpoints import crash_point
 from fencepost.flows import ledger
 from fencepost.flows.channel import ChannelLost, ChannelSender, entries_for
+from fencepost.flows.failing import reading
 from fencepost.flows.frontier import Frontier, Mark, least_mark
 from fencepost.flows.intake import opened
 from fencepost.flows.metrics import FlowMetrics
@@ -55,6 +56,8 @@ class Forwarder:
         self._settings = settings
         self._metrics = metrics
         self.ended = False
+        self.progressed = False
+        """Whether it has got further than where it began."""
         self.reader: Reader | None = None
         self.head: Head | None = None
         self.clock = UnitClock()
@@ -117,6 +120,7 @@ class Forwarder:
                     chunk = await reader.read(self._settings.batch, CHECK_SECONDS / 4)
                 if chunk.values or chunk.ended:
                     await self._send(head, channel, chunk, sent, stopping)
+                    self.progressed = True
                     sent = chunk.offsets[-1] if chunk.values else sent
             else:
                 await asyncio.sleep(FULL_SECONDS)
@@ -136,7 +140,8 @@ class Forwarder:
     async def _send(
         self, head: Head, channel: ChannelSender, chunk: Chunk, after: Offset | None, stopping: asyncio.Event
     ) -> None:
-        runs = await head.feed(chunk.values) if chunk.values else []
+        with reading(self._sender.name, chunk.offsets):
+            runs = await head.feed(chunk.values) if chunk.values else []
         self._count += chunk.skipped + len(chunk.values)
         at = chunk.offsets[-1] if chunk.values else after
         mark = Mark(at, head.watermark, chunk.ended, self._count)

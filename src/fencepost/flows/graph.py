@@ -23,7 +23,8 @@ from fencepost.flows.errors import GraphRefused
 from fencepost.flows.guarantee import EXACTLY_ONCE, Guarantee, require
 from fencepost.flows.node import Node
 from fencepost.flows.record import Failure, WindowResult
-from fencepost.flows.replaying import with_replays
+from fencepost.flows.replaying import with_rejected, with_replays
+from fencepost.flows.sinks.rejecting import DeadLetters
 from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.sources.source import Source
 from fencepost.flows.windows import Session, Tumbling, Window
@@ -198,7 +199,10 @@ class Stream(Generic[T]):
 
     def sink(self, sink: Sink) -> Flow:
         """End the branch. Raises GuaranteeNotMet if the flow was asked for more than this can keep."""
-        flow = replace(self._flow, sinks=(*self._flow.sinks, self._next("sink", sink=sink)))
+        node = self._next("sink", sink=sink)
+        if isinstance(sink.on_reject, DeadLetters):
+            node = with_rejected(node, self._flow.name, sink.on_reject)
+        flow = replace(self._flow, sinks=(*self._flow.sinks, node))
         sources = [node.source for node in self._node.ancestors() if node.source is not None]
         promises = [(f"the source {source.name}", source.promise) for source in sources]
         promises.append((f"the sink {type(sink).__name__}", sink.promise))

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from fencepost.flows.failing import reading
 from fencepost.flows.frontier import Frontier, Mark
 from fencepost.flows.program import Head, Program, least
-from fencepost.flows.record import END
+from fencepost.flows.record import END, Offset
 from fencepost.flows.sinks.sink import Workplace
 from fencepost.flows.sources.source import Reader
 from fencepost.flows.steps import Batch
@@ -27,6 +28,8 @@ class Arrival:
     """As the merge counts it: None for a sender without event time, END behind its last record."""
     count: int
     traces: Traces = ()
+    offsets: Sequence[Offset] = ()
+    """Where the records lie; each record knows its place in them."""
 
 
 class Intake(Protocol):
@@ -126,12 +129,16 @@ class SourceIntake:
         if name in self._timeless:
             # What is late is late for the others: nothing of its own says how far time has come.
             head.restore(least([self._watermark(other) for other in self._heads]))
-        runs = await head.feed(chunk.values) if chunk.values else []
+        with reading(name, chunk.offsets):
+            runs = await head.feed(chunk.values) if chunk.values else []
         before = self._marks[name]
         at = chunk.offsets[-1] if chunk.values else before.at
         count = before.count + chunk.skipped + len(chunk.values)
         self._marks[name] = Mark(at, head.watermark, chunk.ended, count)
-        return Arrival(name, runs, self._marks[name], self._watermark(name), len(chunk.values), chunk.traces)
+        watermark = self._watermark(name)
+        return Arrival(
+            name, runs, self._marks[name], watermark, len(chunk.values), chunk.traces, chunk.offsets
+        )
 
     def _watermark(self, name: str) -> float | None:
         watermark = None if name in self._timeless else self._heads[name].watermark

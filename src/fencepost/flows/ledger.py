@@ -71,6 +71,18 @@ def register(name: str, plan: Json, by: str) -> Call[int]:
     )
 
 
+def room() -> Call[int]:
+    """How many connections this login may have at once, whoever uses them."""
+    return Call(
+        "select least(current_setting('max_connections')::int"
+        " - current_setting('superuser_reserved_connections')::int,"
+        " (select nullif(r.rolconnlimit, -1) from pg_roles r where r.rolname = current_user),"
+        " (select nullif(d.datconnlimit, -1) from pg_database d where d.datname = current_database()))",
+        (),
+        scalar,
+    )
+
+
 def drain(name: str, *, draining: bool) -> Call[None]:
     return Call("select fencepost.flow_drain(%s::text, %s::boolean)", (text("name", name), draining), nothing)
 

@@ -128,7 +128,8 @@ class Program:
             if is_timeless(node.source) and self.has_time:
                 raise GraphRefused(
                     "Dead letters come back into a flow in event time only without key groups: which windows "
-                    "are closed differs between groups. Leave groups out, or end with .errors.sink(...)."
+                    "are closed differs between groups. Leave groups out, or end with .errors.sink(...); "
+                    "what a sink rejects is kept without coming back by DeadLetters(name, replays=False)."
                 )
             if node.kind == "key_by" and self.sections[node] == BODY:
                 raise GraphRefused(
@@ -267,6 +268,11 @@ class Body:
     def pending(self) -> int:
         """How many values wait for the sinks."""
         return sum(len(sink.records) for sink in self._sinks if isinstance(sink, Collect))
+
+    @property
+    def merges(self) -> bool:
+        """Whether records wait for their turn, so that what is worked on may have been read before."""
+        return self._merge is not None
 
     @property
     def waiting(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 from fencepost.flows.dead_letters import DeadLetterSource, key_of, value_of
 from fencepost.flows.errors import GraphRefused
 from fencepost.flows.node import Node
+from fencepost.flows.sinks.rejecting import DeadLetters
 from fencepost.flows.steps import KeyBy, Map
 
 
@@ -22,6 +23,19 @@ def with_replays(step: Node, flow: str, name: str, kind: type[Any] | None) -> No
     revive = value_of(kind)
     values = Node("map", (again,), lambda: Map(revive), name=f"dead-{name}-value")
     return replace(step, parents=(Node("union", (parent, values)), *others))
+
+
+def with_rejected(sink: Node, flow: str, letters: DeadLetters) -> Node:
+    """The same sink, which also takes what it once rejected, when a person asks for it."""
+    if not letters.replays:
+        return sink
+    [parent] = sink.parents
+    if parent.is_behind("key_by") and parent.is_behind("event_time"):
+        raise GraphRefused(
+            "A sink behind key_by in event time cannot be given again what it has rejected. Say "
+            f"DeadLetters({letters.name!r}, replays=False): it is kept and shown, with body and answer."
+        )
+    return with_replays(sink, flow, letters.name, letters.value)
 
 
 def _keyed(again: Node, parent: Node, name: str) -> Node:

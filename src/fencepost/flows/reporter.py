@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from fencepost.client import Fencepost
 from fencepost.flows import ledger
@@ -34,6 +34,8 @@ class Sight:
     unit: Unit
     lease: Lease
     work: Working
+    story: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What stops it, if something does."""
 
 
 class Reporter:
@@ -78,7 +80,7 @@ class Reporter:
             if sight.work in before:
                 then, earlier = before[sight.work]
                 news = activity(earlier, traffic, max(0.001, now - then), reads=reads)
-                told.append((sight.lease.resource, sight.lease.token, news))
+                told.append((sight.lease.resource, sight.lease.token, {**news, **sight.story}))
         self._metrics.lag.labels(flow=self._flow).set(lag)
         self._metrics.lag_seconds.labels(flow=self._flow).set(lag_seconds)
         if told:

@@ -31,6 +31,9 @@ class FlowSettings(LayeredSettings):
     keep_checkpoints: Annotated[
         int, Field(ge=1, le=1000), From("FLOW_KEEP_CHECKPOINTS", "flows.keep_checkpoints")
     ] = 5
+    redis_connections: Annotated[
+        int, Field(ge=4, le=10_000), From("FLOW_REDIS_CONNECTIONS", "flows.redis_connections")
+    ] = 64
     workers_max: Annotated[int, Field(ge=1, le=4096), From("FLOW_WORKERS_MAX", "flows.workers_max")] = 64
 
     @model_validator(mode="after")

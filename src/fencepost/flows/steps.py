@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
+from fencepost.flows.failing import blame, within
 from fencepost.flows.record import Failure, IdempotentRecord, Record
 from fencepost.flows.state import KeyedState
 
@@ -49,7 +50,8 @@ class Step:
         if records:
             self.counts[""] += len(records)
             for step, port in self.outs:
-                await step.push(records, port)
+                with within(step.name):
+                    await step.push(records, port)
 
     async def emit_failures(self, failed: Batch) -> None:
         if failed:
@@ -66,6 +68,7 @@ class Step:
                 taken.extend(take(record))
             except Exception as error:
                 if not self.errors:
+                    blame(error, step=self.name, at=record[3])
                     raise
                 failed.append(self.failure(record, error))
         await self.emit_failures(failed)
@@ -162,6 +165,7 @@ class Enrich(Step):
             elif isinstance(answer, Exception) and self.errors:
                 failed.append(self.failure(record, answer))
             else:
+                blame(answer, step=self.name, at=record[3])
                 raise answer
         await self.emit_failures(failed)
         await self.emit(made)

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from fencepost.crashpoints import crash_point
 from fencepost.flows.committer import Committer
+from fencepost.flows.failing import blame, reading
 from fencepost.flows.frontier import Frontier
 from fencepost.flows.intake import Arrival, Intake
 from fencepost.flows.metrics import FlowMetrics
@@ -40,6 +41,9 @@ class Task:
         self._intake = intake
         self._watermarks = watermarks
         self._frontier = frontier
+        self._reached = frontier.reached
+        self.progressed = False
+        """Whether it has committed more than it began with."""
         self._settings = settings
         self._metrics = metrics
         self._uncommitted = 0
@@ -121,7 +125,8 @@ class Task:
     async def _work(self, arrivals: list[Arrival]) -> None:
         for arrival in arrivals:
             for entrance, records in arrival.runs:
-                await self._body.push(arrival.sender, entrance, records)
+                with reading(arrival.sender, arrival.offsets, exactly=not self._body.merges):
+                    await self._body.push(arrival.sender, entrance, records)
             self._frontier[arrival.sender] = arrival.mark
             self._watermarks[arrival.sender] = arrival.watermark
             self._uncommitted += arrival.count
@@ -142,13 +147,25 @@ class Task:
             or time.monotonic() - self._last_commit >= self._settings.interval_seconds
         )
 
+    def _uncommitted_places(self) -> dict[str, str]:
+        """Between which offsets of which streams the records lie that a commit is of."""
+        moved = {name: at for name, at in self._frontier.reached.items() if at != self._reached.get(name)}
+        spans = [f"{self._reached.get(name) or 'the beginning'} to {at}" for name, at in moved.items()]
+        return {"stream": ", ".join(moved), "offset": ", ".join(spans)}
+
     async def _commit(self) -> None:
         began = time.monotonic()
         self._asked.clear()
         await self._body.flush()
         outputs = self._body.take()
-        with self._trail.commit(self._uncommitted):
-            size = await self._committer.commit(self._body, outputs, self._frontier)
+        try:
+            with self._trail.commit(self._uncommitted):
+                size = await self._committer.commit(self._body, outputs, self._frontier)
+        except Exception as error:
+            blame(error, **self._uncommitted_places())
+            raise
+        self._reached = self._frontier.reached
+        self.progressed = True
         records, self._uncommitted, self._moved = self._uncommitted, 0, False
         self._last_commit = time.monotonic()
         crash_point("flows.ack.before")

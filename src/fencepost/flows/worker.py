@@ -19,6 +19,7 @@ from typing import Any
 from fencepost.client import Fencepost
 from fencepost.errors import Mismatch, Refusal
 from fencepost.flows import ledger, units
+from fencepost.flows.bounded_client import BoundedClient
 from fencepost.flows.channel import ChannelIntake
 from fencepost.flows.committer import Committer
 from fencepost.flows.errors import StartRefused, unfit
@@ -29,9 +30,10 @@ from fencepost.flows.leasing import Leasing
 from fencepost.flows.metrics import FlowMetrics
 from fencepost.flows.post import Post
 from fencepost.flows.program import Body, Program
-from fencepost.flows.redis_link import connect_bytes
+from fencepost.flows.redis_link import check_room, connect_bytes
 from fencepost.flows.reporter import Reporter, Sight
 from fencepost.flows.settings import FlowSettings
+from fencepost.flows.shared_reads import SharedReads
 from fencepost.flows.sinks.kinds import TwoPhaseCommitSink
 from fencepost.flows.sinks.sink import Workplace
 from fencepost.flows.task import Task
@@ -43,6 +45,8 @@ from fencepost.signals import announce
 
 _log = get_logger(__name__)
 TELL_SECONDS = 1.0
+LEASE_CONNECTIONS = 3
+"""Beside the pool: the heartbeat's, one to take leases with, and one for a takeover meanwhile."""
 
 
 class FlowWorker:
@@ -77,12 +81,15 @@ class FlowWorker:
             self.settings.lease_seconds + self.settings.interval_seconds + self.settings.drain_seconds,
             self.settings.interval_seconds,
             self.settings.drain_seconds,
+            tasks=sum(unit.commits for unit in self._units.values()),
         )
         self._edition = 0
         self._posts: dict[str, Post] = {}
         self._done: set[str] = set()
         self._seat: str | None = None
         self._redis: Any = None
+        self._reads: SharedReads | None = None
+        self._client = BoundedClient(fp, fp.settings.pool_max)
         self._leasing: Leasing | None = None
         self._reporter = Reporter(fp, flow.name, self._metrics, self._sights)
 
@@ -96,7 +103,7 @@ class FlowWorker:
         return {name: post.error for name, post in self._posts.items() if post.error is not None}
 
     def _sights(self) -> list[Sight]:
-        return [Sight(p.unit, p.lease, p.work) for p in self._posts.values() if p.work is not None]
+        return [Sight(p.unit, p.lease, p.work, p.story) for p in self._posts.values() if p.work is not None]
 
     async def run(self, stop: asyncio.Event | None = None, *, until_done: bool = False) -> None:
         """Until `stop`, or with `until_done` until every sender of a bounded flow has ended.
@@ -109,7 +116,12 @@ class FlowWorker:
 
     async def _run(self, stop: asyncio.Event, *, until_done: bool) -> None:
         self._place = replace(self._place, bounded=until_done)
-        await self._open()
+        try:
+            await self._open()
+        except BaseException:
+            # What was opened before the refusal has connections.
+            await self._close()
+            raise
         announce("flows.started")
         leaving = asyncio.Event()
         reports = asyncio.create_task(self._reporter.run(leaving), name="fencepost-flow-reports")
@@ -131,7 +143,8 @@ class FlowWorker:
     async def _open(self) -> None:
         loop = asyncio.get_running_loop()
         if self.program.groups is not None:
-            self._redis = connect_bytes(self._place.redis_url, f"The exchange of {self.program.flow.name}")
+            await self._open_exchange(self.program.groups)
+        await self._check_pool()
         for sink in self.program.sinks:
             await sink.open(self._place)
             if isinstance(sink, TwoPhaseCommitSink):
@@ -150,6 +163,29 @@ class FlowWorker:
             lost,
         )
         self._leasing.start()
+
+    async def _open_exchange(self, groups: int) -> None:
+        connections = self.settings.redis_connections
+        exchange = f"The exchange of {self.program.flow.name}"
+        self._redis = connect_bytes(self._place.redis_url, exchange, connections_max=connections)
+        self._reads = SharedReads(self._redis, groups, connections // 2)
+        await check_room(self._redis, connections, "FLOW_REDIS_CONNECTIONS")
+
+    async def _check_pool(self) -> None:
+        """Refuse a pool that its server would not fill. Behind a pooler in transaction mode the server's own
+        limit is not ours."""
+        settings = self._fp.settings
+        if not settings.prepared_statements:
+            return
+        allowed = await self._fp.run(ledger.room())
+        wanted = settings.pool_max + LEASE_CONNECTIONS
+        if wanted > allowed:
+            raise StartRefused(
+                f"DATABASE_POOL_MAX is {settings.pool_max}, which with {LEASE_CONNECTIONS} more for leases "
+                f"is {wanted} connections, and this login may have {allowed}. Lower DATABASE_POOL_MAX to "
+                f"{max(1, allowed - LEASE_CONNECTIONS)}: all tasks of a worker share it. Or raise "
+                "max_connections of the server, or the connection limit of the login or the database."
+            )
 
     async def _register(self) -> None:
         plan = {**self.program.picture(), "shape": units.shape(self.program)}
@@ -174,6 +210,8 @@ class FlowWorker:
         self._posts.clear()
         for sink in self.program.sinks:
             await sink.close()
+        if self._reads is not None:
+            await self._reads.close()
         if self._redis is not None:
             await self._redis.aclose()
 
@@ -296,7 +334,7 @@ class FlowWorker:
             try:
                 await self._run_unit(post)
                 if post.error is not None:
-                    post.error = None
+                    post.mended()
                     await self._tell(post, {})
             except StartRefused as error:
                 await self._fail(post, error, began)
@@ -320,7 +358,7 @@ class FlowWorker:
 
     async def _fail(self, post: Post, error: Exception, began: float) -> float:
         wait_seconds = post.failed(error, time.monotonic() - began)
-        await self._tell(post, {"error": post.error, "failures": post.failures})
+        await self._tell(post, post.story)
         return wait_seconds
 
     async def _tell(self, post: Post, activity: Json) -> None:
@@ -342,8 +380,11 @@ class FlowWorker:
                 self._metrics,
             )
             post.work = forwarder
-            await forwarder.run(post.stopping)
-            post.ended = forwarder.ended
+            try:
+                await forwarder.run(post.stopping)
+                post.ended = forwarder.ended
+            finally:
+                post.work = None
             return
         await self._run_task(post)
 
@@ -351,14 +392,15 @@ class FlowWorker:
         unit = post.unit
         body = Body(self.program, senders=len(unit.senders), paced=True)
         committer = Committer(
-            self._fp, post.lease, self.program.sinks, self.settings.keep_checkpoints, self._edition
+            self._client, post.lease, self.program.sinks, self.settings.keep_checkpoints, self._edition
         )
         frontier = await committer.restore(body)
         frontier.update({sender.name: opened(frontier.of(sender.name), sender) for sender in unit.senders})
         announce("flows.restored")
         intake: SourceIntake | ChannelIntake
         if unit.kind == "group":
-            intake = ChannelIntake(self._redis, self.program, unit.senders, unit.group)
+            assert self._reads is not None, "key groups have an exchange"
+            intake = ChannelIntake(self._redis, self._reads, self.program, unit.senders, unit.group)
             intake.open(frontier)
         else:
             place = replace(self._place, lease=post.lease)

@@ -1,7 +1,7 @@
 """What an HTTP sink makes of answers that say neither yes nor no."""
 
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 from fencepost.flows import CheckpointId, FlowError
 from fencepost.flows.sinks import http
 from fencepost.flows.sinks.http import HttpSink
+from fencepost.flows.sinks.rejecting import Rejection
 
 CHECKPOINT = CheckpointId("flow:f/all", 1, 1)
 
@@ -56,10 +57,17 @@ def running(service: Service) -> Generator[Service]:
         thread.join()
 
 
-@pytest.mark.parametrize("status", [409, 425, 429, 503])
-async def test_a_request_that_is_in_flight_there_is_asked_for_again(status: int) -> None:
+async def delivered(sink: HttpSink, values: Sequence[Any]) -> list[Rejection]:
+    try:
+        return list(await sink.deliver(CHECKPOINT, values) or ())
+    finally:
+        await sink.close()
+
+
+@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504])
+async def test_a_request_that_was_not_settled_is_asked_for_again(status: int) -> None:
     with running(Service((status, b"in flight"), (status, b"in flight"))) as service:
-        await HttpSink(service.url, honours_keys=True).deliver(CHECKPOINT, [1])
+        await delivered(HttpSink(service.url, honours_keys=True), [1])
 
     assert (service.asked, len(service.executed)) == (3, 1)
 
@@ -68,7 +76,7 @@ async def test_a_conflict_that_never_ends_is_no_success(monkeypatch: pytest.Monk
     monkeypatch.setattr(http, "TRIES_MAX", 3)
     told = r"answered 409 for flow:f/all#1/0, 3 times.*already_done="
     with running(Service(*[(409, b"in flight")] * 9)) as service, pytest.raises(FlowError, match=told):
-        await HttpSink(service.url, honours_keys=True).deliver(CHECKPOINT, [1])
+        await delivered(HttpSink(service.url, honours_keys=True), [1])
 
     assert service.executed == []
 
@@ -76,13 +84,51 @@ async def test_a_conflict_that_never_ends_is_no_success(monkeypatch: pytest.Monk
 async def test_a_conflict_that_says_done_is_done() -> None:
     with running(Service((409, b"in flight"), (409, b"done before"))) as service:
         sink = HttpSink(service.url, honours_keys=True, already_done=lambda body: body == b"done before")
-        await sink.deliver(CHECKPOINT, [1])
+        await delivered(sink, [1])
 
     assert service.asked == 2
 
 
-async def test_a_refusal_is_raised_at_once() -> None:
-    with running(Service((422, b""))) as service, pytest.raises(FlowError, match="answered 422"):
-        await HttpSink(service.url, honours_keys=True).deliver(CHECKPOINT, [1])
+@pytest.mark.parametrize("status", [301, 401, 403, 404, 405])
+async def test_an_answer_about_every_request_is_raised_at_once(status: int) -> None:
+    told = rf"answered {status} .* about every request .*: no such thing.*rejects="
+    with running(Service((status, b"no such thing"))) as service, pytest.raises(FlowError, match=told):
+        await delivered(HttpSink(service.url, honours_keys=True), [1])
 
     assert service.asked == 1
+
+
+async def test_a_rejection_is_answered_at_once_with_body_and_answer() -> None:
+    with running(Service((422, b"no customer"))) as service:
+        [rejected] = await delivered(HttpSink(service.url, honours_keys=True), [{"n": 1}])
+
+    assert service.asked == 1
+    assert (rejected.value, rejected.body, rejected.answer) == ({"n": 1}, b'{"n":1}', "no customer")
+    assert "answered 422 for flow:f/all#1/0" in rejected.error
+
+
+async def test_a_status_may_be_named_as_a_rejection() -> None:
+    with running(Service((404, b"no customer"))) as service:
+        [rejected] = await delivered(HttpSink(service.url, honours_keys=True, rejects={404}), [1])
+
+    assert rejected.answer == "no customer"
+
+
+async def test_what_was_taken_is_not_sent_again_by_the_same_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a checkpoint that begins again because one request failed for good."""
+    monkeypatch.setattr(http, "TRIES_MAX", 1)
+    service = Service((204, b""), (204, b""), (503, b""))
+    with running(service):
+        sink = HttpSink(service.url, honours_keys=True, concurrency=1)
+        with pytest.raises(FlowError, match="503"):
+            await sink.deliver(CHECKPOINT, [1, 2, 3, 4])
+        await delivered(sink, [1, 2, 3, 4])
+
+    assert service.asked == 3 + 2
+    assert sorted(service.executed) == [f"flow:f/all#1/{place}" for place in range(4)]
+
+
+@pytest.mark.parametrize("url", ["ftp://x/", "http://", "nowhere"])
+def test_what_is_no_address_is_refused_when_the_sink_is_made(url: str) -> None:
+    with pytest.raises(FlowError, match="is no address for HTTP"):
+        HttpSink(url)

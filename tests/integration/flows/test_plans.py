@@ -15,7 +15,8 @@ BEGINNING: tuple[LiteralString, ...] = (
     "select fencepost.lease_acquire('flow:f/all', 'a/boot-1', '1 hour')",
     """
     select fencepost.flow_register(
-      'f', '{"nodes": [], "edges": [], "shape": {"units": "all", "senders": {}}}', 'a/boot-1')
+      'f', '{"nodes": [{"name": "dead-x"}], "edges": [], "shape": {"units": "all", "senders": {}}}',
+      'a/boot-1')
     """,
     "select fencepost.flow_commit('flow:f/all', 1, null, '1', null, true, 1)",
     "select fencepost.flow_bury('f', 'x', 'flow:f/all', 1, '{a, b}'::bytea[], '{a, b}', '{e, e}')",

@@ -248,6 +248,7 @@ async def test_an_older_checkpoint_does_not_replace_newer_rows_elsewhere(scene: 
 
     assert scene.rows("select * from total") == [("a", 8)]
     assert await sink.position("flow:x/all") == 8
+    await sink.close()
 
 
 async def test_a_worker_that_stands_still_in_its_transaction_elsewhere_holds_nobody_up(
@@ -276,6 +277,8 @@ async def test_a_worker_that_stands_still_in_its_transaction_elsewhere_holds_nob
     await asyncio.gather(frozen, return_exceptions=True)
     assert scene.rows("select * from total") == [("a", 1)]
     assert await successor.position("flow:x/all") == 1
+    await zombie.close()
+    await successor.close()
 
 
 async def test_requests_with_idempotency_keys(scene: Scene) -> None:

@@ -72,7 +72,7 @@ async def test_a_claim_idle_time_within_the_checkpoints_is_refused(scene: Scene)
 
 
 async def test_a_database_elsewhere_without_the_table_is_refused(scene: Scene) -> None:
-    with pytest.raises(StartRefused, match="Make the table"):
+    with pytest.raises(StartRefused, match="no such table"):
         await scene.run(into(PostgresElsewhere(scene.database.admin_url, "missing", ["key"], ["value"])))
 
 

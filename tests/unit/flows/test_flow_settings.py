@@ -19,6 +19,7 @@ VALUES = {
     "FLOW_DRAIN_SEC": ("0", "-1"),
     "FLOW_BALANCE_SEC": ("4", "0"),
     "FLOW_KEEP_CHECKPOINTS": ("9", "0"),
+    "FLOW_REDIS_CONNECTIONS": ("12", "3"),
     "FLOW_WORKERS_MAX": ("3", "5000"),
 }
 

@@ -14,6 +14,7 @@ from fencepost.flows.frontier import Frontier, Mark
 from fencepost.flows.intake import Arrival
 from fencepost.flows.program import Program
 from fencepost.flows.record import IdempotentRecord, Record, order
+from fencepost.flows.shared_reads import SharedReads
 from fencepost.flows.sources import redis_streams
 from fencepost.flows.state import as_it_was
 from fencepost.flows.units import senders_of
@@ -90,7 +91,7 @@ class Held:
 
 
 async def taken(redis: Held, at: int | None = None) -> list[Arrival]:
-    intake = ChannelIntake(redis, PROGRAM, [SENDER], 0)
+    intake = ChannelIntake(redis, SharedReads(redis, 1, 1), PROGRAM, [SENDER], 0)
     intake.open(Frontier({SENDER.name: Mark(at=at)}))
     return await intake.read(10, 0.01, None)
 

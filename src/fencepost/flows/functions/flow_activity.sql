@@ -76,14 +76,17 @@ begin
   end loop;
 end $$;
 
--- The tasks of a flow whose last word, within p_within, was an error: a task that works again tells so. Served by the primary key.
+-- The tasks of a flow whose last word, within p_within, was an error: a task that works again tells so. Where it is known: which step or
+-- sink it was, in which stream at which offset the record lies (or the first that is not committed), and what helps. Served by the
+-- primary key.
 create or replace function fencepost.flow_failing(p_name text, p_within interval default '1 day')
-returns table (resource text, failed_at timestamptz, failures integer, error text)
+returns table (resource text, failed_at timestamptz, failures integer, error text, step text, stream text, at_offset text, remedy text)
 language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 #variable_conflict use_column
 begin
   return query
-  select a.resource, a.reported_at, (a.activity ->> 'failures')::integer, a.activity ->> 'error'
+  select a.resource, a.reported_at, (a.activity ->> 'failures')::integer, a.activity ->> 'error', a.activity ->> 'step',
+         a.activity ->> 'stream', a.activity ->> 'offset', a.activity ->> 'remedy'
   from fencepost.flow_activities(p_name, p_within) a where a.activity ? 'error';
 end $$;

@@ -8,9 +8,11 @@
 --
 -- What was asked for stays for a while, because the flow may read it again: its frontier says how far it has come.
 
--- Keep what a step could not take. Called inside the transaction of the task's commit; fenced by its lease.
+-- Keep what a step or a sink could not take; of a sink also what it was sent and what it answered. Called inside the transaction of the
+-- task's commit, or of the flag of a checkpoint whose sinks follow it; fenced by its lease.
 create or replace function fencepost.flow_bury(
-  p_flow text, p_step text, p_resource text, p_token bigint, p_records bytea[], p_previews text[], p_errors text[]
+  p_flow text, p_step text, p_resource text, p_token bigint, p_records bytea[], p_previews text[], p_errors text[],
+  p_bodies bytea[] default null, p_answers text[] default null
 ) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -21,9 +23,11 @@ begin
   perform fencepost._check_text('step', p_step, 128);
   perform fencepost._check_lengths('previews', cardinality(p_records), cardinality(p_previews));
   perform fencepost._check_lengths('errors', cardinality(p_records), cardinality(p_errors));
+  perform fencepost._check_lengths('bodies', cardinality(p_records), coalesce(cardinality(p_bodies), cardinality(p_records)));
+  perform fencepost._check_lengths('answers', cardinality(p_records), coalesce(cardinality(p_answers), cardinality(p_records)));
   perform fencepost.lease_fence(p_resource, p_token);
-  insert into fencepost.flow_dead (flow, step, resource, record, preview, error, died_at)
-  select p_flow, p_step, p_resource, a.record, a.preview, a.error, fencepost.clock()
+  insert into fencepost.flow_dead (flow, step, resource, record, preview, error, died_at, body, answer)
+  select p_flow, p_step, p_resource, a.record, a.preview, a.error, fencepost.clock(), p_bodies[a.place], p_answers[a.place]
   from unnest(p_records, p_previews, p_errors) with ordinality a (record, preview, error, place)
   order by a.place;
   get diagnostics v_count = row_count;
@@ -31,7 +35,7 @@ begin
 end $$;
 
 -- Ask for dead letters again, the oldest first: of one step, or those with these ids. Answers how many; those that were
--- asked for before are passed over. Takes a transaction-scoped lock on (flow, step) before its first number, so that a
+-- asked for before are passed over. Raises mismatch when nothing in the flow as it is registered reads them again. Takes a transaction-scoped lock on (flow, step) before its first number, so that a
 -- number is never seen before a lower one: the flow would pass the lower one by. Served by flow_dead_waiting.
 create or replace function fencepost.flow_replay(
   p_flow text, p_step text, p_ids bigint[], p_limit integer, p_by text
@@ -49,6 +53,11 @@ begin
   perform fencepost._check_text('step', p_step, 128);
   perform fencepost._check_text('by', p_by, 256);
   perform fencepost._check_limit(p_limit);
+  if exists (select 1 from fencepost.flow f where f.name = p_flow and f.plan ? 'nodes' and not exists (
+               select 1 from jsonb_array_elements(f.plan -> 'nodes') n where n ->> 'name' = 'dead-' || p_step)) then
+    perform fencepost._refuse('mismatch', 'flow', p_flow, jsonb_build_object('op', 'replay', 'step', p_step, 'by', p_by),
+                              jsonb_build_object('why', 'not_read'));
+  end if;
   perform pg_advisory_xact_lock(hashtextextended(p_flow || '/' || p_step, 6091));
   v_now := fencepost.clock();
   v_number := coalesce((select d.replay from fencepost.flow_dead d where d.flow = p_flow and d.step = p_step
@@ -117,10 +126,12 @@ begin
   -- Whoever asks may have stood still while a person put the flow back.
   v_taken := least(p_taken, (select min(coalesce((f.frontier -> v_sender ->> 'at')::bigint, 0))
                              from fencepost.flow_frontiers(p_flow) f where f.frontier ? v_sender));
-  -- A savepoint without the task that reads them makes it begin anew.
+  -- A savepoint without the task that reads them makes it begin anew; so does one that has the task at number 0. Of partitions, only
+  -- the one of the dead letters reads them.
   select min(p.made_at), min(p.taken) into v_made, v_saved from (
     select min(s.made_at) as made_at,
-           coalesce(min(coalesce((s.frontier -> v_sender ->> 'at')::bigint, 0)) filter (where s.frontier ? v_sender), 0) as taken
+           coalesce(min(coalesce((s.frontier -> v_sender ->> 'at')::bigint, 0)) filter (
+             where s.frontier ? v_sender or (s.number = 0 and split_part(s.resource, '/', 2) <> 'part')), 0) as taken
     from fencepost.flow_savepoint s where s.flow = p_flow group by s.savepoint) p;
   -- In order, and waiting for whoever is at it: a reader tells by a hole before its place that something is gone.
   delete from fencepost.flow_dead d where d.id = any (array(
@@ -134,5 +145,6 @@ begin
 end $$;
 
 create or replace view fencepost.flow_dead_letters as
-  select d.id, d.flow, d.step, d.resource, d.preview, d.error, d.died_at, d.replay, d.replay_at, d.replay_by
+  select d.id, d.flow, d.step, d.resource, d.preview, d.error, d.died_at, d.replay, d.replay_at, d.replay_by,
+         d.body, d.answer
   from fencepost.flow_dead d;

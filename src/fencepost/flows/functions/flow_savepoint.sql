@@ -1,8 +1,23 @@
 -- Savepoints, and putting tasks back: to a savepoint, because a person says so, or to where a sink stands that has lost something.
 
+-- The tasks that a flow of this shape commits in: its key groups, its partitions, or the one for all keys. None for a flow of before,
+-- whose shape is not known until it registers again.
+create or replace function fencepost._flow_tasks(p_name text, p_shape jsonb) returns setof text
+language sql immutable
+as $$
+  select fencepost._flow_prefix(p_name) || 'group/' || lpad(g::text, 4, '0')
+  from generate_series(0, (p_shape ->> 'groups')::integer - 1) g where p_shape ->> 'units' = 'groups'
+  union all
+  select fencepost._flow_prefix(p_name) || 'part/' || s from jsonb_object_keys(p_shape -> 'senders') s
+  where p_shape ->> 'units' = 'parts'
+  union all
+  select fencepost._flow_prefix(p_name) || 'all' where p_shape ->> 'units' = 'all'
+$$;
+
 -- Copy the newest committed checkpoint of every task under a name. No barrier: each task's commit is consistent by itself
--- with the frontier that it carries, and that is what a restore needs. One whose sinks have not followed yet is left out: nobody could
--- tell later whether they did. Raises duplicate for a name that is taken, and not_found when nothing is committed.
+-- with the frontier that it carries, and that is what a restore needs. A checkpoint whose sinks have not followed yet is left out: nobody
+-- could tell later whether they did. A task that has committed nothing yet is in the savepoint too, as number 0: its beginning.
+-- Answers the number of tasks. Raises duplicate for a name that is taken, and not_found when nothing is committed.
 create or replace function fencepost.flow_save(p_name text, p_savepoint text) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -10,6 +25,7 @@ declare
   v_found record;
   v_whole bigint;
   v_count bigint := 0;
+  v_begun bigint;
 begin
   perform fencepost._check_text('name', p_name, 128);
   perform fencepost._check_text('savepoint', p_savepoint, 128);
@@ -33,7 +49,13 @@ begin
   if v_count = 0 then
     perform fencepost._refuse('not_found', 'flow', p_name, jsonb_build_object('savepoint', p_savepoint, 'op', 'save'), null);
   end if;
-  return v_count;
+  insert into fencepost.flow_savepoint (flow, savepoint, resource, number, whole, frontier, made_at)
+  select p_name, p_savepoint, t.resource, 0, true, '{}', fencepost.clock()
+  from fencepost.flow f, lateral fencepost._flow_tasks(p_name, f.shape) t (resource)
+  where f.name = p_name and not exists (
+    select 1 from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint and s.resource = t.resource);
+  get diagnostics v_begun = row_count;
+  return v_count + v_begun;
 end $$;
 
 -- Forget a savepoint; answers of how many tasks. Raises not_found.
@@ -95,7 +117,7 @@ begin
     select t.resource, max(t.origin) as origin, coalesce(max(l.token), 1) as token from (
       select s.resource, s.number as origin from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint
       union all
-      -- A task that the savepoint does not have begins anew: its checkpoints would be of another time.
+      -- A task that the savepoint does not have begins anew, as one that it has at number 0: its checkpoints would be of another time.
       select f.resource, 0 from fencepost.flow_frontiers(p_name) f
     ) t left join fencepost.lease l on l.resource = t.resource
     group by t.resource order by t.resource
@@ -107,7 +129,7 @@ begin
       values (v_task.resource, v_number, v_task.token, 'committed', true, '{}', v_now, v_now, v_now);
     end if;
     for v_row in select * from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint
-                 and s.resource = v_task.resource order by s.number loop
+                 and s.resource = v_task.resource and s.number > 0 order by s.number loop
       v_number := v_number + 1;
       insert into fencepost.checkpoint (resource, number, token, status, whole, frontier, state, begun_at, stored_at, committed_at)
       values (v_row.resource, v_number, v_task.token, 'committed', v_row.whole, v_row.frontier, v_row.state, v_now, v_now, v_now);

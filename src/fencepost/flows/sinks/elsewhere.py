@@ -12,36 +12,51 @@ before it.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import psycopg
-from psycopg import sql
 
 from fencepost.flows.errors import StartRefused
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.sinks.kinds import StagedSink
-from fencepost.flows.sinks.postgres import Merge, RowOf, as_row
+from fencepost.flows.sinks.pool import CONNECTIONS, SinkPool
+from fencepost.flows.sinks.postgres import Merge, RowOf, as_row, sift
+from fencepost.flows.sinks.rejecting import STOP, OnReject, Rejection, Rejections
 from fencepost.flows.sinks.sink import CheckpointId, Workplace
+from fencepost.flows.sinks.table import Table
 
 Connection = psycopg.AsyncConnection[Any]
-CONNECT_SECONDS = 10
 _MAKE = "create table if not exists fencepost_frontier (resource text primary key, number bigint not null)"
+_MAKE_REJECTED = """
+    create table if not exists fencepost_rejected
+      (resource text primary key, number bigint not null, rejected jsonb not null)"""
+_MAY_MAKE = "select has_schema_privilege(current_schema(), 'CREATE'), current_schema(), current_user"
 # A login may end sessions of its own.
 _END_OTHERS = """
     select count(pg_terminate_backend(pid, 5000)) from pg_stat_activity
     where application_name = %s and usename = current_user and pid <> pg_backend_pid()"""
+_NAME_SESSION = "select set_config('application_name', %s, true)"
 _POSITION = "select number from fencepost_frontier where resource = %s"
 # The row's lock makes a zombie wait, and then it is not newer.
 _ADVANCE = """
     insert into fencepost_frontier as f (resource, number) values (%s, %s)
     on conflict (resource) do update set number = excluded.number where f.number < excluded.number
     returning number"""
+# What the last checkpoint had rejected, for a repeat: it writes nothing and so cannot find it out again.
+_REJECT = """
+    insert into fencepost_rejected (resource, number, rejected) values (%s, %s, %s::jsonb)
+    on conflict (resource) do update set number = excluded.number, rejected = excluded.rejected"""
+_REJECTED = "select rejected::text from fencepost_rejected where resource = %s and number = %s"
 
 
 class PostgresElsewhere(StagedSink):
     """Replaces rows by key in the database at `url`. The login must be allowed to make the table
-    fencepost_frontier, or it is there."""
+    fencepost_frontier (and fencepost_rejected, where rejected values are kept), or it is there.
+
+    All tasks of a worker share at most `connections` connections.
+    """
 
     keyed = True
     numbered = True
@@ -56,51 +71,87 @@ class PostgresElsewhere(StagedSink):
         *,
         row: RowOf = as_row,
         schema: str = "public",
+        connections: int = CONNECTIONS,
+        on_reject: OnReject = STOP,
     ) -> None:
-        self._url = url
-        self._merge = Merge(table, key, columns, row, schema)
-        self._columns = sql.SQL("select {columns} from {table} limit 0").format(
-            columns=sql.SQL(", ").join(map(sql.Identifier, [*key, *columns])),
-            table=sql.Identifier(schema, table),
-        )
+        self._table = Table(schema, table, columns, key)
+        self._merge = Merge(self._table, row)
+        self._pool = SinkPool(type(self).__name__, url, connections)
+        self.on_reject = on_reject
 
     async def open(self, place: Workplace) -> None:
         try:
-            async with await self._connect() as connection:
-                if not await _answers(connection, "select to_regclass('fencepost_frontier') is not null"):
-                    await connection.execute(_MAKE)
-                await connection.execute(self._columns)
+            await self._pool.examine()
+            async with self._pool.connection() as connection:
+                await make_table(connection, "fencepost_frontier", _MAKE, "select, insert, update")
+                if self.on_reject != STOP:
+                    await make_table(
+                        connection, "fencepost_rejected", _MAKE_REJECTED, "select, insert, update"
+                    )
+                await self._table.examine(connection, type(self).__name__)
         except psycopg.Error as error:
             raise StartRefused(
-                f"The database of PostgresElsewhere cannot take its rows: {error} Make the table, let the "
-                "login write it, and make fencepost_frontier (resource text primary key, number bigint)."
+                f"The database of PostgresElsewhere cannot take its rows: {error} Check its address and "
+                "login."
             ) from error
 
-    async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
-        name = _session_of(checkpoint.resource)
-        async with await self._connect(name) as connection, connection.transaction():
-            if await _answers(connection, _ADVANCE, (checkpoint.resource, checkpoint.number)) and values:
-                await self._merge.write(connection, values)
+    async def close(self) -> None:
+        await self._pool.close()
+
+    async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
+        place = (checkpoint.resource, checkpoint.number)
+        async with self._pool.connection() as connection, connection.transaction():
+            await connection.execute(_NAME_SESSION, (_session_of(checkpoint.resource),))
+            if not await _answers(connection, _ADVANCE, place):
+                return await self._rejected_before(connection, place, values)
+            if not values:
+                return None
+            rejected = await sift(
+                connection, values, lambda part: self._merge.write(connection, part), self.on_reject
+            )
+            if self.on_reject != STOP:
+                found = _found(values, rejected or ())
+                await connection.execute(_REJECT, (*place, json.dumps(found)))
+            return rejected
+
+    async def _rejected_before(
+        self, connection: Connection, place: tuple[str, int], values: Sequence[Any]
+    ) -> Rejections:
+        stored = None if self.on_reject == STOP else await _answers(connection, _REJECTED, place)
+        if stored is None:
+            return None
+        return [Rejection(values[at], error) for at, error in json.loads(stored) if at < len(values)]
 
     async def position(self, resource: str) -> int | None:
-        async with await self._connect() as connection:
+        async with self._pool.connection() as connection:
             await _answers(connection, _END_OTHERS, (_session_of(resource),))
             position: int | None = await _answers(connection, _POSITION, (resource,))
             return position
 
     async def restored(self, resource: str, number: int) -> None:
         """Everything up to this checkpoint is here: also after a rewind, which has given it a new number."""
-        async with await self._connect() as connection:
+        async with self._pool.connection() as connection:
             await connection.execute(_ADVANCE, (resource, number))
 
-    async def _connect(self, name: str = "fencepost") -> Connection:
-        return await psycopg.AsyncConnection.connect(
-            self._url,
-            autocommit=True,
-            prepare_threshold=None,
-            connect_timeout=CONNECT_SECONDS,
-            application_name=name,
+
+async def make_table(connection: Connection, name: str, statement: Any, rights: str) -> None:
+    """Make a table of the sink's own, unless it is there. A login that may not is told what helps."""
+    # A login that may not make tables may not say "if not exists" either.
+    if await _answers(connection, "select to_regclass(%s) is not null", (name,)):
+        return
+    may, schema, login = await _row(connection, _MAY_MAKE)
+    if not may:
+        raise StartRefused(
+            f"The sink needs its table {name}, and the login {login} may not make it in the schema {schema}. "
+            f"Run as its owner: {' '.join(statement.split())}; grant {rights} on {name} to {login};"
         )
+    await connection.execute(statement)
+
+
+def _found(values: Sequence[Any], rejected: Sequence[Rejection]) -> list[tuple[int, str]]:
+    """Rejections as the places of their values."""
+    places = {id(value): at for at, value in enumerate(values)}
+    return [(places[id(each.value)], each.error.replace("\0", "\ufffd")) for each in rejected]
 
 
 def _session_of(resource: str) -> str:
@@ -108,7 +159,11 @@ def _session_of(resource: str) -> str:
     return f"fencepost:{hashlib.sha256(resource.encode()).hexdigest()[:32]}"
 
 
+async def _row(connection: Connection, query: Any, arguments: Sequence[Any] = ()) -> Any:
+    return await (await connection.execute(query, arguments)).fetchone()
+
+
 async def _answers(connection: Connection, query: Any, arguments: Sequence[Any] = ()) -> Any:
     """The only value of the only row, or None."""
-    row = await (await connection.execute(query, arguments)).fetchone()
+    row = await _row(connection, query, arguments)
     return None if row is None else row[0]

@@ -14,6 +14,16 @@ from typing import Any
 from fencepost.flows.errors import FlowError, StartRefused
 from fencepost.flows.sinks.kinds import TwoPhaseCommitSink
 from fencepost.flows.sinks.redis import as_bytes
+from fencepost.flows.sinks.rejecting import (
+    STOP,
+    UNFIT,
+    OnReject,
+    Rejected,
+    Rejection,
+    Rejections,
+    halves,
+    rejection,
+)
 from fencepost.flows.sinks.sink import CheckpointId, Workplace
 
 STAGING = ".staging"
@@ -27,15 +37,33 @@ class StagedFiles(TwoPhaseCommitSink[Any, dict[str, Any]]):
 
     suffix: str
 
-    def __init__(self, directory: Path | str) -> None:
+    def __init__(self, directory: Path | str, *, on_reject: OnReject = STOP) -> None:
         self._directory = Path(directory)
         self._values: dict[str, list[Any]] = {}
+        self.on_reject = on_reject
 
     @abstractmethod
-    def write_file(self, path: Path, values: Sequence[Any]) -> None: ...
+    def convert(self, values: Sequence[Any]) -> Sequence[Any]:
+        """What a file holds of these values: rows, or lines. Raises for a value that no file can hold."""
+
+    @abstractmethod
+    def write_file(self, path: Path, values: Sequence[Any]) -> None:
+        """Write what `convert` has made."""
 
     async def open(self, place: Workplace) -> None:
-        (self._directory / STAGING).mkdir(parents=True, exist_ok=True)
+        staging = self._directory / STAGING
+        try:
+            staging.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StartRefused(
+                f"{type(self).__name__} cannot make {staging}: {error.strerror}. Run: mkdir -p {staging} && "
+                f"chown {os.getuid()} {self._directory} {staging}"
+            ) from None
+        if not all(os.access(folder, os.W_OK | os.X_OK) for folder in (self._directory, staging)):
+            raise StartRefused(
+                f"{type(self).__name__} may not write to {self._directory}. Run: chown {os.getuid()} "
+                f"{self._directory} {staging}"
+            )
 
     async def begin_transaction(self, checkpoint: CheckpointId) -> dict[str, Any]:
         stem = _stem(checkpoint.resource)
@@ -44,8 +72,22 @@ class StagedFiles(TwoPhaseCommitSink[Any, dict[str, Any]]):
     async def invoke(self, value: Any, txn: dict[str, Any]) -> None:
         await self.invoke_many([value], txn)
 
-    async def invoke_many(self, values: Sequence[Any], txn: dict[str, Any]) -> None:
-        self._values.setdefault(txn["name"], []).extend(values)
+    async def invoke_many(self, values: Sequence[Any], txn: dict[str, Any]) -> Rejections:
+        """Of what cannot be converted, halves are tried until it is known which values it is."""
+        made = self._values.setdefault(txn["name"], [])
+        rejected: list[Rejection] = []
+        waiting: list[Sequence[Any]] = [values] if values else []
+        while waiting:
+            part = waiting.pop()
+            try:
+                made.extend(self.convert(part))
+            except (Rejected, *UNFIT) as error:
+                if len(part) == 1:
+                    rejected.append(rejection(part[0], error))
+                else:
+                    first, second = halves(part)
+                    waiting += [second, first]
+        return rejected
 
     async def pre_commit(self, txn: dict[str, Any]) -> None:
         values = self._values.pop(txn["name"], [])
@@ -88,13 +130,22 @@ class JsonLines(StagedFiles):
 
     suffix = "jsonl"
 
-    def __init__(self, directory: Path | str, *, encode: Callable[[Any], bytes] = as_bytes) -> None:
-        super().__init__(directory)
+    def __init__(
+        self,
+        directory: Path | str,
+        *,
+        encode: Callable[[Any], bytes] = as_bytes,
+        on_reject: OnReject = STOP,
+    ) -> None:
+        super().__init__(directory, on_reject=on_reject)
         self._encode = encode
+
+    def convert(self, values: Sequence[Any]) -> Sequence[Any]:
+        return [self._encode(value) + b"\n" for value in values]
 
     def write_file(self, path: Path, values: Sequence[Any]) -> None:
         with path.open("wb") as file:
-            file.writelines(self._encode(value) + b"\n" for value in values)
+            file.writelines(values)
 
 
 class ParquetFiles(StagedFiles):
@@ -112,8 +163,9 @@ class ParquetFiles(StagedFiles):
         row: Callable[[Any], Mapping[str, Any]] = dict,
         schema: Any = None,
         compression: str = "zstd",
+        on_reject: OnReject = STOP,
     ) -> None:
-        super().__init__(directory)
+        super().__init__(directory, on_reject=on_reject)
         self._row = row
         self._schema = schema
         self._compression = compression
@@ -122,9 +174,15 @@ class ParquetFiles(StagedFiles):
         arrow_library("pyarrow.parquet")
         await super().open(place)
 
-    def write_file(self, path: Path, values: Sequence[Any]) -> None:
+    def convert(self, values: Sequence[Any]) -> Sequence[Any]:
         rows = [dict(self._row(value)) for value in values]
-        table = arrow_library("pyarrow").Table.from_pylist(rows, schema=self._schema)
+        if self._schema is not None:
+            # Arrow's own errors are ValueErrors and TypeErrors too.
+            arrow_library("pyarrow").Table.from_pylist(rows, schema=self._schema)
+        return rows
+
+    def write_file(self, path: Path, values: Sequence[Any]) -> None:
+        table = arrow_library("pyarrow").Table.from_pylist(list(values), schema=self._schema)
         arrow_library("pyarrow.parquet").write_table(table, path, compression=self._compression)
 
 

@@ -16,16 +16,23 @@ from fencepost.flows.errors import FlowError, StartRefused
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.sinks.kinds import StagedSink
 from fencepost.flows.sinks.redis import as_bytes
-from fencepost.flows.sinks.sink import CheckpointId
+from fencepost.flows.sinks.rejecting import STOP, OnReject, Rejected, Rejections, converted
+from fencepost.flows.sinks.sink import CheckpointId, Workplace
 from fencepost.flows.sources.kafka import ANSWER_SECONDS, client_library
 
 LOOK_SECONDS = 0.2
+PRODUCERS = 200
+MESSAGE_BYTES_MAX = 1_000_000
+"""The client's own default for message.max.bytes."""
+HEAD_BYTES = 512
+"""What the client counts beside key and value, at most."""
 
 
 class KafkaSink(StagedSink):
     """Writes each value as a message; `key` says under which key. Readers must read committed messages only.
 
     `frontier_topic` has one partition, and should be compacted: its newest message for a task is what counts.
+    Each task has a producer of its own, since its name is what fences the one before it: at most `producers`.
     """
 
     numbered = True
@@ -41,7 +48,11 @@ class KafkaSink(StagedSink):
         key: Callable[[Any], bytes | str | None] | None = None,
         encode: Callable[[Any], bytes] = as_bytes,
         frontier_topic: str | None = None,
+        producers: int = PRODUCERS,
+        on_reject: OnReject = STOP,
     ) -> None:
+        self.on_reject = on_reject
+        self._producers_max = producers
         self._topic = topic
         self._config = config
         self._key = key
@@ -50,15 +61,40 @@ class KafkaSink(StagedSink):
         self._producers: dict[str, Any] = {}
         self._positions: dict[str, int] = {}
 
+    async def open(self, place: Workplace) -> None:
+        if place.tasks > self._producers_max:
+            raise StartRefused(
+                f"The flow has {place.tasks} tasks, and the sink in {self._topic} may have "
+                f"{self._producers_max} producers, one for each: a worker that is alone has all of them. Use "
+                f"fewer key groups, or give the sink producers={place.tasks} if the brokers bear so many "
+                "connections."
+            )
+
     async def close(self) -> None:
         self._producers.clear()
 
-    async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
+    async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
+        # Before Kafka is asked, so that a repeat, which is passed over, answers the same.
+        messages, rejected = converted(values, self._message)
+        if rejected and self.on_reject == STOP:
+            return rejected
         if checkpoint.resource not in self._positions:
             await self.position(checkpoint.resource)
         if checkpoint.number > self._positions[checkpoint.resource]:
-            await asyncio.to_thread(self._write, checkpoint.resource, checkpoint.number, values)
+            await asyncio.to_thread(self._write, checkpoint.resource, checkpoint.number, messages)
             self._positions[checkpoint.resource] = checkpoint.number
+        return rejected
+
+    def _message(self, value: Any) -> tuple[bytes, bytes | str | None]:
+        body = self._encode(value)
+        key = None if self._key is None else self._key(value)
+        size = len(body) + len(key or b"") + HEAD_BYTES
+        allowed = int(self._config.get("message.max.bytes", MESSAGE_BYTES_MAX))
+        if size > allowed:
+            raise Rejected(
+                f"A message of {size} bytes is larger than message.max.bytes, {allowed}.", body=body
+            )
+        return body, key
 
     async def position(self, resource: str) -> int | None:
         """Fence whoever wrote for this task before, then read what is committed: nothing can follow it."""
@@ -77,14 +113,14 @@ class KafkaSink(StagedSink):
         producer.init_transactions(ANSWER_SECONDS)
         self._producers[resource] = producer
 
-    def _write(self, resource: str, number: int, values: Sequence[Any]) -> None:
+    def _write(
+        self, resource: str, number: int, messages: Sequence[tuple[bytes, bytes | str | None]]
+    ) -> None:
         producer = self._producers[resource]
         producer.begin_transaction()
         try:
-            for value in values:
-                producer.produce(
-                    self._topic, self._encode(value), key=None if self._key is None else self._key(value)
-                )
+            for body, key in messages:
+                producer.produce(self._topic, body, key=key)
                 producer.poll(0)
             producer.produce(self._frontier_topic, str(number).encode(), key=resource.encode(), partition=0)
             producer.commit_transaction(ANSWER_SECONDS)

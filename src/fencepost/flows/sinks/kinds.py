@@ -10,7 +10,8 @@ from fencepost.crashpoints import crash_point
 from fencepost.errors import InvalidInput
 from fencepost.flows.errors import StartRefused
 from fencepost.flows.guarantee import AT_LEAST_ONCE, EXACTLY_ONCE, Promise
-from fencepost.flows.sinks.sink import CheckpointId, Sink
+from fencepost.flows.sinks.rejecting import STOP, OnReject, Rejected, Rejection, Rejections, rejection
+from fencepost.flows.sinks.sink import CheckpointId, Prepared, Sink
 from fencepost.kernel.call import Json, document
 from fencepost.transaction import Transaction
 
@@ -24,24 +25,26 @@ class TransactionalSink(Sink):
     promise = Promise(EXACTLY_ONCE, "values, state and frontier are one transaction")
 
     @abstractmethod
-    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> None: ...
+    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections: ...
 
 
 class StagedSink(Sink):
     """Delivers values that are stored with the checkpoint first, so that a repeat delivers the same ones.
 
     `deliver` may be called again for the last checkpoint, with the same values in the same order; it must
-    then change nothing. `ids(checkpoint, values)` are names for them that stay the same.
+    then change nothing, and answer the same rejections. `as_record(value, checkpoint, place)` gives each
+    value a name that stays the same.
     """
 
     staged = True
 
     @abstractmethod
-    async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> None: ...
+    async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections: ...
 
-    async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> None:
+    async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Rejections:
         if values or self.numbered:
-            await self.deliver(checkpoint, values)
+            return await self.deliver(checkpoint, values)
+        return None
 
 
 class TwoPhaseCommitSink(Sink, Generic[T, Txn]):
@@ -78,10 +81,15 @@ class TwoPhaseCommitSink(Sink, Generic[T, Txn]):
     async def recover_and_abort(self, txn: Txn) -> None:
         await self.abort(txn)
 
-    async def invoke_many(self, values: Sequence[T], txn: Txn) -> None:
-        """Override it where many at once are cheaper."""
+    async def invoke_many(self, values: Sequence[T], txn: Txn) -> Rejections:
+        """Override it where many at once are cheaper. `invoke` may raise Rejected for its value."""
+        rejected: list[Rejection] = []
         for value in values:
-            await self.invoke(value, txn)
+            try:
+                await self.invoke(value, txn)
+            except Rejected as error:
+                rejected.append(rejection(value, error))
+        return rejected
 
     async def rehearse(self, resource: str) -> None:
         """Refuse a handle that no checkpoint could hold, before the first record."""
@@ -100,17 +108,19 @@ class TwoPhaseCommitSink(Sink, Generic[T, Txn]):
     async def begin(self, checkpoint: CheckpointId) -> Json:
         return await self.begin_transaction(checkpoint)
 
-    async def prepare(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Json:
-        await self.invoke_many(values, handle)
+    async def prepare(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Prepared:
+        rejected = await self.invoke_many(values, handle)
         crash_point("flows.commit.after_invoke")
         await self.pre_commit(handle)
-        return handle
+        return Prepared(handle, rejected or ())
 
-    async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> None:
+    async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Rejections:
         await self.commit(handle)
+        return None
 
-    async def recover(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> None:
+    async def recover(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Rejections:
         await self.recover_and_commit(handle)
+        return None
 
     async def cancel(self, checkpoint: CheckpointId, handle: Json) -> None:
         await self.recover_and_abort(handle)
@@ -140,7 +150,7 @@ class CheckpointAwareSink(Sink, Generic[T]):
         """A checkpoint begins."""
 
     @abstractmethod
-    async def on_checkpoint_complete(self, checkpoint: CheckpointId, values: Sequence[T]) -> None: ...
+    async def on_checkpoint_complete(self, checkpoint: CheckpointId, values: Sequence[T]) -> Rejections: ...
 
     async def on_checkpoint_abort(self, checkpoint: CheckpointId) -> None:
         """It never became durable; its records come again."""
@@ -152,8 +162,8 @@ class CheckpointAwareSink(Sink, Generic[T]):
         await self.on_checkpoint_start(checkpoint)
         return None
 
-    async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> None:
-        await self.on_checkpoint_complete(checkpoint, values)
+    async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Rejections:
+        return await self.on_checkpoint_complete(checkpoint, values)
 
     async def cancel(self, checkpoint: CheckpointId, handle: Json) -> None:
         await self.on_checkpoint_abort(checkpoint)
@@ -163,7 +173,10 @@ class CheckpointAwareSink(Sink, Generic[T]):
 
 
 class CallSink(StagedSink):
-    """Calls a function with the values of each commit. A crash in between calls it again."""
+    """Calls a function with the values of each commit. A crash in between calls it again.
+
+    A function that answers a list of `Rejection`s has taken the others.
+    """
 
     promise = Promise(
         AT_LEAST_ONCE,
@@ -175,13 +188,20 @@ class CallSink(StagedSink):
         ),
     )
 
-    def __init__(self, function: Callable[[Sequence[Any]], Any]) -> None:
+    def __init__(self, function: Callable[[Sequence[Any]], Any], *, on_reject: OnReject = STOP) -> None:
         self._function = function
+        self.on_reject = on_reject
 
-    async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
+    async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
         answer = self._function(values)
         if hasattr(answer, "__await__"):
-            await answer
+            answer = await answer
+        return _rejections_in(answer)
+
+
+def _rejections_in(answer: Any) -> list[Rejection]:
+    """Whatever else a function answers was never asked for."""
+    return [each for each in answer if isinstance(each, Rejection)] if type(answer) is list else []  # pyright: ignore[reportUnknownVariableType]
 
 
 class TableSink(TransactionalSink):
@@ -189,12 +209,14 @@ class TableSink(TransactionalSink):
 
     keyed = True
 
-    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
+    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
         """Nothing leaves the process."""
+        return None
 
 
 class ListSink(TransactionalSink):
     """Keeps what it gets in memory, in order: for the harness."""
 
-    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
+    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
         """Nothing leaves the process."""
+        return None

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
+from fencepost.errors import InvalidInput
 from fencepost.flows.sinks.kinds import TransactionalSink
-from fencepost.flows.sinks.sink import CheckpointId
+from fencepost.flows.sinks.rejecting import (
+    STOP,
+    UNFIT,
+    OnReject,
+    Rejected,
+    Rejection,
+    Rejections,
+    halves,
+    rejection,
+)
+from fencepost.flows.sinks.sink import CheckpointId, Workplace
+from fencepost.flows.sinks.table import Table
 from fencepost.kernel import outbox
 from fencepost.transaction import Transaction
 
@@ -22,21 +34,88 @@ def as_row(value: Any) -> Sequence[Any]:
     return value if isinstance(value, tuple | list) else (value,)  # pyright: ignore[reportUnknownVariableType]
 
 
+def is_rejection(error: Exception) -> bool:
+    """Whether an error is about one value: its row cannot be made, or the database will never take it."""
+    if isinstance(error, psycopg.ProgrammingError):
+        # The driver's own word: it knows no type of the database for the value.
+        return error.sqlstate is None
+    refused = (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.RaiseException)
+    return isinstance(error, (*refused, Rejected, InvalidInput, *UNFIT))
+
+
+async def sift(
+    connection: psycopg.AsyncConnection[Any],
+    values: Sequence[Any],
+    take: Callable[[Sequence[Any]], Awaitable[Any]],
+    on_reject: OnReject,
+) -> Rejections:
+    """Take the values within the transaction of the connection; answers those that it will never take.
+
+    Each try has a savepoint of its own, and what fails is halved until it is one value: a rejection costs so
+    many tries as the number of values has binary digits. Nothing of this is done where a rejection stops the
+    task. Constraints that are deferred speak at the commit, and stop the task.
+    """
+    if on_reject == STOP:
+        await take(values)
+        return None
+    rejected: list[Rejection] = []
+    waiting: list[Sequence[Any]] = [values]
+    while waiting:
+        part = waiting.pop()
+        try:
+            async with connection.transaction():
+                await take(part)
+        except Exception as error:
+            if not is_rejection(error):
+                raise
+            if len(part) == 1:
+                rejected.append(rejection(part[0], error))
+            else:
+                first, second = halves(part)
+                waiting += [second, first]
+    return rejected
+
+
+class Append:
+    """Rows that are appended with COPY."""
+
+    def __init__(self, table: Table, row: RowOf) -> None:
+        self._row = row
+        self._copy = sql.SQL("copy {table} ({columns}) from stdin").format(
+            table=table.identifier, columns=_names(table.columns)
+        )
+
+    async def write(self, connection: psycopg.AsyncConnection[Any], values: Sequence[Any]) -> None:
+        async with connection.cursor() as cursor, cursor.copy(self._copy) as copy:
+            for value in values:
+                await copy.write_row([_stored(cell) for cell in self._row(value)])
+
+
 class PostgresRows(TransactionalSink):
     """Appends rows with COPY."""
 
     def __init__(
-        self, table: str, columns: Sequence[str], *, row: RowOf = as_row, schema: str = "public"
+        self,
+        table: str,
+        columns: Sequence[str],
+        *,
+        row: RowOf = as_row,
+        schema: str = "public",
+        on_reject: OnReject = STOP,
     ) -> None:
-        self._row = row
-        self._copy = sql.SQL("copy {table} ({columns}) from stdin").format(
-            table=sql.Identifier(schema, table), columns=_names(columns)
-        )
+        self._table = Table(schema, table, columns)
+        self._append = Append(self._table, row)
+        self.on_reject = on_reject
 
-    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
-        async with tx.connection.cursor() as cursor, cursor.copy(self._copy) as copy:
-            for value in values:
-                await copy.write_row([_stored(cell) for cell in self._row(value)])
+    async def open(self, place: Workplace) -> None:
+        async with place.fp.transaction() as tx:
+            await self._table.examine(tx.connection, type(self).__name__)
+
+    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
+        connection = tx.connection
+        return await sift(
+            connection, values, lambda part: self._append.write(connection, part), self.on_reject
+        )
 
 
 class Merge:
@@ -45,13 +124,10 @@ class Merge:
     That is many times faster than row by row. Of several values of one key only the last is written.
     """
 
-    def __init__(
-        self, table: str, key: Sequence[str], columns: Sequence[str], row: RowOf, schema: str
-    ) -> None:
+    def __init__(self, table: Table, row: RowOf) -> None:
         self._row = row
-        self._width = len(key)
-        target = sql.Identifier(schema, table)
-        everything = [*key, *columns]
+        self._width = len(table.key)
+        target, everything = table.identifier, table.everything
         self._stage = sql.SQL(
             "create temporary table fencepost_staged on commit drop as select {columns} from {table} limit 0"
         ).format(columns=_names(everything), table=target)
@@ -64,9 +140,9 @@ class Merge:
         ).format(
             table=target,
             columns=_names(everything),
-            key=_names(key),
+            key=_names(table.key),
             changes=sql.SQL(", ").join(
-                sql.SQL("{c} = excluded.{c}").format(c=sql.Identifier(column)) for column in columns
+                sql.SQL("{c} = excluded.{c}").format(c=sql.Identifier(column)) for column in table.columns
             ),
         )
 
@@ -96,11 +172,21 @@ class PostgresUpsert(TransactionalSink):
         *,
         row: RowOf = as_row,
         schema: str = "public",
+        on_reject: OnReject = STOP,
     ) -> None:
-        self._merge = Merge(table, key, columns, row, schema)
+        self._table = Table(schema, table, columns, key)
+        self._merge = Merge(self._table, row)
+        self.on_reject = on_reject
 
-    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
-        await self._merge.write(tx.connection, values)
+    async def open(self, place: Workplace) -> None:
+        async with place.fp.transaction() as tx:
+            await self._table.examine(tx.connection, type(self).__name__)
+
+    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
+        connection = tx.connection
+        return await sift(
+            connection, values, lambda part: self._merge.write(connection, part), self.on_reject
+        )
 
 
 class OutboxSink(TransactionalSink):
@@ -112,12 +198,17 @@ class OutboxSink(TransactionalSink):
         *,
         key: Callable[[Any], str | None] | None = None,
         payload: Callable[[Any], Any] | None = None,
+        on_reject: OnReject = STOP,
     ) -> None:
         self._channel = channel
         self._key = key
         self._payload = payload
+        self.on_reject = on_reject
 
-    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
+    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
+        return await sift(tx.connection, values, lambda part: self._put(tx, part), self.on_reject)
+
+    async def _put(self, tx: Transaction, values: Sequence[Any]) -> None:
         keys = [self._key(value) if self._key else None for value in values]
         payloads = [self._payload(value) if self._payload else value for value in values]
         await tx.run(outbox.put_many(self._channel, payloads, keys=keys))

@@ -15,76 +15,87 @@ from psycopg import sql
 from psycopg.errors import UndefinedObject
 
 from fencepost.flows.errors import FlowError, StartRefused
+from fencepost.flows.sinks.elsewhere import make_table
 from fencepost.flows.sinks.kinds import TwoPhaseCommitSink
-from fencepost.flows.sinks.postgres import RowOf, as_row
-from fencepost.flows.sinks.sink import CheckpointId, Workplace
+from fencepost.flows.sinks.pool import CONNECTIONS, SinkPool
+from fencepost.flows.sinks.postgres import Append, RowOf, as_row, sift
+from fencepost.flows.sinks.rejecting import STOP, OnReject, Rejections
+from fencepost.flows.sinks.sink import CheckpointId, Prepared, Workplace
+from fencepost.flows.sinks.table import Table
+from fencepost.kernel.call import Json
 
 Connection = psycopg.AsyncConnection[Any]
 MARKERS = sql.Identifier("fencepost_prepared")
-_MAKE = sql.SQL("create table if not exists {} (gid text primary key, at timestamptz default now())").format(
-    MARKERS
-)
+_MAKE = "create table if not exists fencepost_prepared (gid text primary key, at timestamptz default now())"
 _FORGET = sql.SQL("delete from {} where starts_with(gid, %s) and gid <> %s").format(MARKERS)
 
 
 class PreparedRows(TwoPhaseCommitSink[Any, dict[str, Any]]):
     """Appends rows with COPY. The login must be allowed to make the table fencepost_prepared, or it is
-    there."""
+    there. All tasks of a worker share at most `connections` connections."""
 
     def __init__(
-        self, url: str, table: str, columns: Sequence[str], *, row: RowOf = as_row, schema: str = "public"
+        self,
+        url: str,
+        table: str,
+        columns: Sequence[str],
+        *,
+        row: RowOf = as_row,
+        schema: str = "public",
+        connections: int = CONNECTIONS,
+        on_reject: OnReject = STOP,
     ) -> None:
-        self._url = url
-        self._row = row
-        self._copy = sql.SQL("copy {table} ({columns}) from stdin").format(
-            table=sql.Identifier(schema, table),
-            columns=sql.SQL(", ").join(sql.Identifier(column) for column in columns),
-        )
+        self._table = Table(schema, table, columns)
+        self._append = Append(self._table, row)
+        self._pool = SinkPool(type(self).__name__, url, connections)
         self._sessions: dict[str, Connection] = {}
+        self.on_reject = on_reject
 
     async def open(self, place: Workplace) -> None:
-        async with await self._connect() as connection:
+        await self._pool.examine()
+        async with self._pool.connection() as connection:
             [[allowed]] = await _answers(
                 connection, sql.SQL("select current_setting('max_prepared_transactions')::int")
             )
-            if allowed == 0:
+            if allowed < place.tasks:
                 raise StartRefused(
-                    "max_prepared_transactions of the sink's PostgreSQL is 0, so nothing can be "
-                    "prepared there. Set "
-                    "it to at least the number of tasks and restart that server, or use "
-                    "PostgresElsewhere, which prepares nothing."
+                    f"max_prepared_transactions of the sink's PostgreSQL is {allowed}, and the flow has "
+                    f"{place.tasks} tasks, each of which prepares one. Set it to at least {place.tasks} and "
+                    "restart that server, or use PostgresElsewhere, which prepares nothing."
                 )
-            # Whoever may not make tables may not say "if not exists" either.
-            [[made]] = await _answers(
-                connection, sql.SQL("select to_regclass('fencepost_prepared') is not null")
-            )
-            if not made:
-                await connection.execute(_MAKE)
+            await make_table(connection, "fencepost_prepared", _MAKE, "select, insert, delete")
+            await self._table.examine(connection, type(self).__name__)
 
     async def close(self) -> None:
-        while self._sessions:
-            await self._sessions.popitem()[1].close()
+        for gid in list(self._sessions):
+            await self._part(gid)
+        await self._pool.close()
 
     async def begin_transaction(self, checkpoint: CheckpointId) -> dict[str, Any]:
         return {"gid": f"{_prefix(checkpoint.resource)}{checkpoint.number}.{checkpoint.token}"}
 
-    async def invoke(self, value: Any, txn: dict[str, Any]) -> None:
-        await self.invoke_many([value], txn)
+    async def prepare(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Prepared:
+        try:
+            return await super().prepare(checkpoint, handle, values)
+        finally:
+            # Whatever went wrong, nobody may wait for its connection.
+            await self._part(handle["gid"])
 
-    async def invoke_many(self, values: Sequence[Any], txn: dict[str, Any]) -> None:
+    async def invoke(self, value: Any, txn: dict[str, Any]) -> None:
+        await self._append.write(await self._session(txn["gid"]), [value])
+
+    async def invoke_many(self, values: Sequence[Any], txn: dict[str, Any]) -> Rejections:
         session = await self._session(txn["gid"])
-        async with session.cursor() as cursor, cursor.copy(self._copy) as copy:
-            for value in values:
-                await copy.write_row(self._row(value))
+        return await sift(session, values, lambda part: self._append.write(session, part), self.on_reject)
 
     async def pre_commit(self, txn: dict[str, Any]) -> None:
         session = await self._session(txn["gid"])
         await session.execute(sql.SQL("insert into {} (gid) values (%s)").format(MARKERS), (txn["gid"],))
         await session.execute(sql.SQL("prepare transaction {}").format(sql.Literal(txn["gid"])))
-        await self._sessions.pop(txn["gid"]).close()
+        await self._part(txn["gid"])
 
     async def commit(self, txn: dict[str, Any]) -> None:
-        async with await self._connect() as connection:
+        async with self._pool.connection() as connection:
             try:
                 await connection.execute(sql.SQL("commit prepared {}").format(sql.Literal(txn["gid"])))
                 # Of the checkpoints before this one nobody will ask any more: they are flagged.
@@ -100,14 +111,12 @@ class PreparedRows(TwoPhaseCommitSink[Any, dict[str, Any]]):
                     ) from None
 
     async def abort(self, txn: dict[str, Any]) -> None:
-        session = self._sessions.pop(txn["gid"], None)
-        if session is not None:
-            await session.close()
+        await self._part(txn["gid"])
         await self._roll_back(txn["gid"])
 
     async def restored(self, resource: str, number: int) -> None:
         """What is prepared for this task now is of a zombie: everything durable has been committed."""
-        async with await self._connect() as connection:
+        async with self._pool.connection() as connection:
             left = await _answers(
                 connection,
                 sql.SQL(
@@ -120,7 +129,7 @@ class PreparedRows(TwoPhaseCommitSink[Any, dict[str, Any]]):
             await self._roll_back(gid)
 
     async def _roll_back(self, gid: str) -> None:
-        async with await self._connect() as connection:
+        async with self._pool.connection() as connection:
             try:
                 await connection.execute(sql.SQL("rollback prepared {}").format(sql.Literal(gid)))
             except UndefinedObject:
@@ -128,13 +137,20 @@ class PreparedRows(TwoPhaseCommitSink[Any, dict[str, Any]]):
 
     async def _session(self, gid: str) -> Connection:
         if gid not in self._sessions:
-            session = await self._connect()
-            await session.execute("begin")
+            session = await self._pool.take()
+            try:
+                await session.execute("begin")
+            except BaseException:
+                await self._pool.give_back(session)
+                raise
             self._sessions[gid] = session
         return self._sessions[gid]
 
-    async def _connect(self) -> Connection:
-        return await psycopg.AsyncConnection.connect(self._url, autocommit=True, prepare_threshold=None)
+    async def _part(self, gid: str) -> None:
+        """A session that is prepared is free again; one within its transaction is closed."""
+        session = self._sessions.pop(gid, None)
+        if session is not None:
+            await self._pool.give_back(session)
 
 
 async def _answers(

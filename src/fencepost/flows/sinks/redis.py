@@ -21,6 +21,7 @@ from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.record import IdempotentRecord, Offset
 from fencepost.flows.redis_link import connect_bytes
 from fencepost.flows.sinks.kinds import StagedSink
+from fencepost.flows.sinks.rejecting import STOP, OnReject, Rejections, converted
 from fencepost.flows.sinks.sink import CheckpointId, Workplace
 from fencepost.flows.sources.redis_streams import RedisStreams
 
@@ -42,21 +43,39 @@ class RedisScriptSink(StagedSink):
     numbered = True
     script: ClassVar[str]
 
-    def __init__(self, key: str, frontier_key: str | None, url: str | None) -> None:
+    def __init__(self, key: str, frontier_key: str | None, url: str | None, on_reject: OnReject) -> None:
+        self.on_reject = on_reject
         self._key = key
         self._frontier_key = frontier_key or beside("frontier", key)
         self._url = url
         self._redis: Any = None
+        self._users = 0
         self._take: Any = None
         self._seen: dict[str, int] = {}
 
+    @property
+    def kind(self) -> Kind:
+        """What lies under the key."""
+        return "list"
+
     async def open(self, place: Workplace) -> None:
-        self._redis = connect_bytes(self._url or place.redis_url, f"The sink {self._key}")
+        self._users += 1
+        if self._redis is None:
+            self._redis = connect_bytes(self._url or place.redis_url, f"The sink {self._key}")
         self._take = self._redis.register_script((_FOLDER / self.script).read_text(encoding="utf-8"))
+        found = (await self._redis.type(self._key)).decode()
+        if found not in ("none", self.kind):
+            raise StartRefused(
+                f"The sink {self._key} writes a {self.kind}, and that key holds a {found}. Name another key, "
+                f"or remove it: redis-cli del {self._key}"
+            )
 
     async def close(self) -> None:
-        if self._redis is not None:
-            await self._redis.aclose()
+        """When nobody uses it any more: two workers of one process may share a sink."""
+        self._users = max(0, self._users - 1)
+        if self._redis is not None and self._users == 0:
+            client, self._redis = self._redis, None
+            await client.aclose()
 
     async def position(self, resource: str) -> int | None:
         held = await self._redis.hget(self._frontier_key, resource)
@@ -88,11 +107,16 @@ class RedisSink(RedisScriptSink):
         frontier_key: str | None = None,
         acknowledges: RedisStreams | None = None,
         url: str | None = None,
+        on_reject: OnReject = STOP,
     ) -> None:
-        super().__init__(key, frontier_key, url)
-        self._kind = kind
+        super().__init__(key, frontier_key, url, on_reject)
+        self._kind: Kind = kind
         self._source = acknowledges
         self._encode = encode
+
+    @property
+    def kind(self) -> Kind:
+        return self._kind
 
     @property
     def keyed(self) -> bool:  # type: ignore[override]
@@ -109,15 +133,12 @@ class RedisSink(RedisScriptSink):
             )
         await super().open(place)
 
-    async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
-        if self._kind == "hash":
-            cells = [
-                as_bytes(field) if i == 0 else self._encode(field)
-                for v in values
-                for i, field in enumerate(v)
-            ]
-        else:
-            cells = [self._encode(value) for value in values]
+    async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
+        # Before Redis is asked, so that a repeat, which Redis passes over, answers the same.
+        made, rejected = converted(values, self._cells)
+        if rejected and self.on_reject == STOP:
+            return rejected
+        cells = [cell for of_one in made for cell in of_one]
         acknowledged = self._acknowledged(checkpoint)
         group = "" if self._source is None else self._source.group or ""
         await self._take(
@@ -134,6 +155,13 @@ class RedisSink(RedisScriptSink):
             ],
         )
         self._seen[checkpoint.resource] = checkpoint.number
+        return rejected
+
+    def _cells(self, value: Any) -> Sequence[bytes]:
+        if self._kind != "hash":
+            return (self._encode(value),)
+        name, content = value
+        return as_bytes(name), self._encode(content)
 
     def _acknowledged(self, checkpoint: CheckpointId) -> dict[str, Offset]:
         """How far each stream is taken with this checkpoint."""
@@ -162,8 +190,9 @@ class RedisIdempotentList(RedisScriptSink):
         seen_key: str | None = None,
         frontier_key: str | None = None,
         url: str | None = None,
+        on_reject: OnReject = STOP,
     ) -> None:
-        super().__init__(key, frontier_key, url)
+        super().__init__(key, frontier_key, url, on_reject)
         self._seen_key = seen_key or beside("seen", key)
         self._ttl_seconds = ttl_seconds
         self._encode = encode
@@ -179,11 +208,17 @@ class RedisIdempotentList(RedisScriptSink):
             )
         await super().open(place)
 
-    async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
-        cells: list[Any] = []
-        for place, value in enumerate(values):
-            record = as_record(value, checkpoint, place)
-            cells += [record.id, self._encode(record.value)]
+    async def deliver(self, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
+        places = iter(range(len(values)))
+
+        def of_one(value: Any) -> tuple[str, bytes]:
+            record = as_record(value, checkpoint, next(places))
+            return record.id, self._encode(record.value)
+
+        made, rejected = converted(values, of_one)
+        if rejected and self.on_reject == STOP:
+            return rejected
+        cells = [cell for pair in made for cell in pair]
         await self._take(
             keys=[self._key, self._frontier_key, self._seen_key],
             args=[
@@ -195,6 +230,7 @@ class RedisIdempotentList(RedisScriptSink):
             ],
         )
         self._seen[checkpoint.resource] = checkpoint.number
+        return rejected
 
 
 def as_record(value: Any, checkpoint: CheckpointId, place: int) -> IdempotentRecord[Any]:

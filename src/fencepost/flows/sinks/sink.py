@@ -7,17 +7,20 @@ One commit of one task goes through them in this order. Every hook may be repeat
     write      inside the transaction of PostgreSQL that stores state, frontier and handles
     finish     after that transaction is durable, also in recovery
     cancel     for a transaction that was begun and never became durable
+
+A hook that takes values may answer those that the sink will never take (`rejecting.Rejection`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from fencepost.client import Fencepost
 from fencepost.flows.guarantee import Promise
 from fencepost.flows.record import Offset
+from fencepost.flows.sinks.rejecting import STOP, OnReject, Rejection, Rejections
 from fencepost.kernel.call import Json
 from fencepost.kernel.lease import Lease
 from fencepost.transaction import Transaction
@@ -38,6 +41,13 @@ class CheckpointId:
         return f"{self.resource}#{self.number}.{self.token}"
 
 
+class Prepared(NamedTuple):
+    """The handle of a transaction that holds the values, but for those that were rejected."""
+
+    handle: Json
+    rejections: Sequence[Rejection] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Workplace:
     """What sources and sinks are opened with."""
@@ -51,6 +61,8 @@ class Workplace:
     drain_seconds: float
     lease: Lease | None = None
     """Under which the unit works that a source is opened for."""
+    tasks: int = 1
+    """How many tasks of the flow commit: a worker that is alone has all of them."""
     bounded: bool = False
     """Whether the flow is run until its sources have ended: then what waits for people does not wait."""
 
@@ -66,6 +78,8 @@ class Sink:
     two_phase: ClassVar[bool] = False
     numbered: ClassVar[bool] = False
     """Whether the sink remembers the last checkpoint that it took, and skips what is not newer."""
+    on_reject: OnReject = STOP
+    """What becomes of a value that the sink will never take."""
 
     async def open(self, place: Workplace) -> None:
         """Connect, and refuse what cannot work, with the remedy."""
@@ -76,18 +90,21 @@ class Sink:
     async def begin(self, checkpoint: CheckpointId) -> Json:
         return None
 
-    async def prepare(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Json:
-        return handle
+    async def prepare(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Prepared:
+        return Prepared(handle)
 
-    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> None:
+    async def write(self, tx: Transaction, checkpoint: CheckpointId, values: Sequence[Any]) -> Rejections:
         """Write within the commit."""
+        return None
 
-    async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> None:
-        """The checkpoint is durable: make its effects visible. A repeat changes nothing."""
+    async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Rejections:
+        """The checkpoint is durable: make its effects visible. A repeat changes nothing, and answers the
+        same rejections unless the sink has changed its mind."""
+        return None
 
-    async def recover(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> None:
+    async def recover(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Rejections:
         """As `finish`, by a task that has only what the checkpoint holds."""
-        await self.finish(checkpoint, handle, values)
+        return await self.finish(checkpoint, handle, values)
 
     async def cancel(self, checkpoint: CheckpointId, handle: Json) -> None:
         """The checkpoint never became durable: undo what was prepared. A repeat changes nothing."""

@@ -25,7 +25,8 @@ from fencepost.flows.sinks.elsewhere import PostgresElsewhere
 from fencepost.flows.sinks.files import JsonLines
 from fencepost.flows.sinks.kinds import TwoPhaseCommitSink
 from fencepost.flows.sinks.prepared import PreparedRows
-from fencepost.flows.sinks.sink import CheckpointId
+from fencepost.flows.sinks.rejecting import Rejections
+from fencepost.flows.sinks.sink import CheckpointId, Prepared
 from fencepost.flows.sources.postgres import PostgresTable
 from fencepost.flows.worker import FlowWorker
 from fencepost.kernel.call import Json
@@ -182,15 +183,15 @@ class Moody(TwoPhaseCommitSink[Any, Any]):
 
     mood: Mood
 
-    async def prepare(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Json:
+    async def prepare(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Prepared:
         prepared = await super().prepare(checkpoint, handle, values)
         self.mood.change()
         self.mood.fail_if("preparing")
         return prepared
 
-    async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> None:
+    async def finish(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Rejections:
         self.mood.fail_if("finishing")
-        await super().finish(checkpoint, handle, values)
+        return await super().finish(checkpoint, handle, values)
 
 
 class MoodyFiles(Moody, JsonLines):

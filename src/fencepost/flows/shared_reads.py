@@ -1,0 +1,107 @@
+"""XREAD for all key groups of a worker, over a few connections.
+
+A read that waits keeps its connection for as long as it waits. With one for each group, a worker of many
+groups would take all connections that its client, or Redis, allows. So groups share lanes: a lane waits for
+the streams of all its groups with one command, and gives each group what came for it. XREAD takes nothing
+away: what came for a group that has left meanwhile lies there still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fencepost.flows.redis_link import entries_of
+
+COUNT = 4
+SHARED_SECONDS = 0.1
+"""The longest wait of a lane that several groups share: one that comes meanwhile is not waited for yet."""
+Found = dict[bytes, Any]
+
+
+@dataclass(eq=False, slots=True)
+class _Wait:
+    streams: Mapping[str, str]
+    """Each with the last id that the group has."""
+    until: float
+    found: asyncio.Future[Found]
+
+
+class SharedReads:
+    """At most `lanes` connections wait at once, for however many groups."""
+
+    def __init__(self, redis: Any, groups: int, lanes: int) -> None:
+        count = max(1, min(groups, lanes))
+        self._lanes = [_Lane(redis, shared=groups > lanes) for _ in range(count)]
+
+    async def read(self, group: int, streams: Mapping[str, str], wait_seconds: float) -> Found:
+        """Entries by stream, a few of each; none when nothing came in time."""
+        return await self._lanes[group % len(self._lanes)].read(streams, wait_seconds)
+
+    async def close(self) -> None:
+        for lane in self._lanes:
+            await lane.close()
+
+
+class _Lane:
+    def __init__(self, redis: Any, *, shared: bool) -> None:
+        self._redis = redis
+        self._shared = shared
+        self._waits: list[_Wait] = []
+        self._running: asyncio.Task[None] | None = None
+
+    async def read(self, streams: Mapping[str, str], wait_seconds: float) -> Found:
+        if self._shared and self._running is not None and not self._running.done():
+            # The lane waits for others: what is there already needs no waiting.
+            found = await self._ask(streams, None)
+            if found:
+                return found
+        loop = asyncio.get_running_loop()
+        wait = _Wait(streams, loop.time() + wait_seconds, loop.create_future())
+        self._waits.append(wait)
+        if self._running is None or self._running.done():
+            self._running = asyncio.create_task(self._run(), name="fencepost-flow-reads")
+        try:
+            return await wait.found
+        finally:
+            if wait in self._waits:
+                self._waits.remove(wait)
+
+    async def close(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waits:
+            waits = list(self._waits)
+            patience = max(0.001, min(wait.until for wait in waits) - loop.time())
+            streams = {stream: last for wait in waits for stream, last in wait.streams.items()}
+            try:
+                answer = await self._ask(streams, min(patience, SHARED_SECONDS) if self._shared else patience)
+            except Exception as error:
+                for wait in waits:
+                    self._end(wait, error=error)
+                continue
+            for wait in waits:
+                found = {name: answer[name] for name in map(str.encode, wait.streams) if name in answer}
+                if found or loop.time() >= wait.until:
+                    self._end(wait, found)
+
+    def _end(self, wait: _Wait, found: Found | None = None, error: Exception | None = None) -> None:
+        if wait in self._waits:
+            self._waits.remove(wait)
+        if wait.found.done():
+            return
+        if error is not None:
+            wait.found.set_exception(error)
+        else:
+            wait.found.set_result(found or {})
+
+    async def _ask(self, streams: Mapping[str, str], wait_seconds: float | None) -> Found:
+        waiting = () if wait_seconds is None else ("BLOCK", max(1, round(wait_seconds * 1000)))
+        command = ("XREAD", "COUNT", COUNT, *waiting, "STREAMS", *streams, *streams.values())
+        return entries_of(await self._redis.execute_command(*command))
