@@ -15,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from fencepost.errors import (
     Backpressure,
@@ -29,7 +30,7 @@ from fencepost.errors import (
     ServerUnavailable,
     TooOld,
 )
-from fencepost.logs import get_logger
+from fencepost.logs import FloodGate, get_logger
 
 RETRY_SECONDS = 1
 STATUSES: Sequence[tuple[type[FencepostError], int, str]] = (
@@ -98,7 +99,8 @@ def answer_errors_of(app: FastAPI) -> None:
     app.add_exception_handler(FencepostError, _of_ours)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_http)
-    app.add_exception_handler(Exception, _of_a_bug)
+    app.add_exception_handler(ClientDisconnect, _of_a_client_that_left)
+    app.add_exception_handler(Exception, _BugAnswers())
 
 
 async def _of_ours(request: Request, error: Exception) -> JSONResponse:
@@ -124,6 +126,18 @@ async def _of_http(request: Request, error: Exception) -> JSONResponse:
     return failure(error.status_code, code, str(error.detail), headers=error.headers)
 
 
-async def _of_a_bug(request: Request, error: Exception) -> JSONResponse:
-    get_logger(__name__).error("request_failed", path=request.url.path, exc_info=error)
-    return failure(500, "failed", "Failed; the reason is in the log.")
+async def _of_a_client_that_left(request: Request, error: Exception) -> JSONResponse:
+    """It left before its body was whole, or was too slow: no failure of ours, and nobody reads the answer."""
+    return failure(400, "incomplete", "The request was not complete.")
+
+
+class _BugAnswers:
+    """A failure that nobody expected: its reason is in the log, a few times in ten seconds."""
+
+    def __init__(self) -> None:
+        self._floods = FloodGate()
+
+    async def __call__(self, request: Request, error: Exception) -> JSONResponse:
+        log, kind = get_logger(__name__), type(error).__name__
+        self._floods.log(log.error, "request_failed", kind=kind, path=request.url.path, exc_info=error)
+        return failure(500, "failed", "Failed; the reason is in the log.")
