@@ -97,6 +97,10 @@ def has_admin() -> Call[bool]:
     return Call("select fencepost.console_has_admin()", (), scalar)
 
 
+def has_users() -> Call[bool]:
+    return Call("select fencepost.console_has_users()", (), scalar)
+
+
 def set_user(name: str, role: Role, password: str | None, actor: str) -> Call[None]:
     """Make or change a user; a password of None keeps the old one. `password` is a hash."""
     return Call(

@@ -81,8 +81,8 @@ class ConnectionTable:
         return Ending.TOTAL_FULL, None if self._has_its_share(source) else self.oldest()
 
     def oldest(self, source: str | None = None) -> Waiting | None:
-        among = self._waiting if source is None else self._waiting_by_source.get(source, {})
-        return next(iter(among), None)
+        among = self._waiting if source is None else self._waiting_by_source.get(source)
+        return next(iter(among), None) if among else None
 
     def opened(self, source: str) -> None:
         self.total += 1

@@ -86,4 +86,9 @@ class WebSettings(LayeredSettings):
                 f"HTTP_ADDRESS is {self.address!r}, which others can reach, and there is no HTTP_TOKEN; "
                 "allowed: a loopback address, or a token of at least 16 characters for every request"
             )
+        if self.token is None and self.proxies:
+            raise ValueError(
+                f"HTTP_PROXIES is {self.proxies!r}, so that others reach us through a proxy, and there is no "
+                "HTTP_TOKEN; allowed: a token of at least 16 characters for every request"
+            )
         return self

@@ -17,7 +17,7 @@ PROXY = Networks.read("10.0.0.7")
 
 
 def table(**limits: int) -> ConnectionTable:
-    return ConnectionTable(Limits(**{"total_max": 4, "per_address_max": 3, **limits}, proxies=PROXY))  # type: ignore[arg-type]
+    return ConnectionTable(Limits(**{"total_max": 4, "per_address_max": 3, **limits}, proxies=PROXY))
 
 
 def fill(table: ConnectionTable, *sources: str, wait: bool = True) -> list[Waiting]:
