@@ -1,4 +1,4 @@
-"""A real nginx in front of a real server, as docs/how-to/proxies.md configures it, and as people forget to."""
+"""A real nginx in front of a real server: as docs/how-to/proxies.md says, and misconfigured."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_as_documented_but_not_named_it_is_refused(database: Database, folder: P
 
 @pytest.mark.parametrize("bare", [True, False])
 def test_without_a_token_nothing_is_local_behind_it(database: Database, folder: Path, bare: bool) -> None:
-    """Also where nginx says nothing of itself: its requests look like those of a local program, but for one thing."""
+    """Also where nginx says nothing of itself: only the version of HTTP tells it from a local program."""
     with behind(database, folder, WebSettings(), bare=bare) as (stage, browser):
         assert httpx.get(f"{stage.url}/openapi.json").status_code == 200
         for path in ("/openapi.json", "/console/login", "/api/overview"):

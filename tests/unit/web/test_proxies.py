@@ -123,7 +123,7 @@ async def test_accounts_are_asked_about_once_a_second() -> None:
 
 @pytest.mark.parametrize("named", ["127.0.0.1", "10.0.0.0/8, ::1"])
 def test_proxies_need_a_token(named: str) -> None:
-    with pytest.raises(SettingsError, match="HTTP_PROXIES is .* there is no HTTP_TOKEN"):
+    with pytest.raises(SettingsError, match=r"HTTP_PROXIES is .* there is no HTTP_TOKEN"):
         WebSettings.load({"HTTP_PROXIES": named})
     assert WebSettings.load({"HTTP_PROXIES": named, "HTTP_TOKEN": TOKEN}).proxy_networks
 
