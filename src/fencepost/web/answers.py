@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,6 +49,9 @@ STATUSES: Sequence[tuple[type[FencepostError], int, str]] = (
 )
 """The first that fits speaks. A refusal's code is its reason."""
 
+ECHO_MAX = 200
+MESSAGE_MAX = 600
+_LONG = re.compile(rf"\S{{{ECHO_MAX + 1},}}|'[^']{{{ECHO_MAX},}}'|\"[^\"]{{{ECHO_MAX},}}\"")
 _RETRIED = (InFlight, Backpressure, IndeterminateCommit, ServerUnavailable)
 _HTTP_CODES = {
     401: "unauthorized",
@@ -78,6 +82,13 @@ def status_of(error: FencepostError) -> tuple[int, str]:
     return status, code or getattr(error, "reason", "refused")
 
 
+def brief(message: str) -> str:
+    """A message without what a caller has sent at length: no word and no quoted piece is longer than 200
+    characters, and the whole is a few sentences."""
+    short = _LONG.sub(lambda found: found[0][:ECHO_MAX] + "…", message)
+    return short if len(short) <= MESSAGE_MAX else short[:MESSAGE_MAX] + "…"
+
+
 def failure(
     status: int,
     code: str,
@@ -86,7 +97,7 @@ def failure(
     field: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    body = {"code": code, "message": message, "field": field}
+    body = {"code": code, "message": brief(message), "field": None if field is None else brief(field)}
     return JSONResponse(
         {name: value for name, value in body.items() if value is not None},
         status,

@@ -21,12 +21,19 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fencepost.web.connections import ConnectionTable, Ending, Waiting, source_of
 
-TIMED_OUT = (
-    b"HTTP/1.1 408 Request Timeout\r\n"
-    b"content-type: application/json\r\ncontent-length: 67\r\n"
-    b"cache-control: no-store\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\r\n"
-    b'{"code":"timeout","message":"The request was not complete in time"}'
+
+def _said(status: bytes, body: bytes) -> bytes:
+    """An answer from before there is a request that a route could answer. The connection ends with it."""
+    return (
+        b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\ncache-control: no-store\r\n"
+        b"x-content-type-options: nosniff\r\nconnection: close\r\n\r\n%b" % (status, len(body), body)
+    )
+
+
+TIMED_OUT = _said(
+    b"408 Request Timeout", b'{"code":"timeout","message":"The request was not complete in time."}'
 )
+NOT_HTTP = _said(b"400 Bad Request", b'{"code":"invalid_input","message":"This is no HTTP request."}')
 
 
 class _Phase(Enum):
@@ -81,6 +88,11 @@ class BoundedProtocol(H11Protocol):
         self._received_bytes += len(data)
         super().data_received(data)
         self._look()
+
+    def send_400_response(self, msg: str) -> None:
+        """What was sent is no HTTP. Said as every other refusal is."""
+        self.transport.write(NOT_HTTP)
+        self.transport.close()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

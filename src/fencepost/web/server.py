@@ -18,6 +18,7 @@ from fencepost.endpoint import reachable
 from fencepost.errors import ServerUnavailable
 from fencepost.logs import FloodGate, get_logger
 from fencepost.metrics import Metrics
+from fencepost.web.answer_headers import AnswerHeaders
 from fencepost.web.bounded_protocol import BoundedProtocol
 from fencepost.web.connections import ConnectionTable, Ending, Limits
 from fencepost.web.listener import ACCEPTED_AT_ONCE, BoundedListener, connections_within
@@ -58,7 +59,7 @@ class WebServer:
         self._keep_failure_of(app)
         self._server = uvicorn.Server(
             uvicorn.Config(
-                app,
+                AnswerHeaders(app),
                 lifespan="on",
                 log_config=None,
                 # What it would say is said by us: a failed start is raised, a failed request is logged.

@@ -1,7 +1,8 @@
 -- The ways in: password, one-time link, session and API token. VOLATILE throughout, as in console_people.sql.
 
 -- Begin a login by password: the attempt is counted before the password is looked at. Answers the hash, or how long to
--- wait. Ten attempts for a name, fifty for an address, in p_window. One name's attempts take turns, so that none slips by.
+-- wait. Ten attempts for a name, fifty for an address, in p_window. One user's attempts take turns, so that none slips by: by
+-- the row, which the read-only role cannot lock, as it could an advisory lock. A name that nobody has has no password to guess.
 create or replace function fencepost.console_login_begin(p_name text, p_address text, p_window interval)
 returns table (password text, role text, wait_seconds double precision)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -15,7 +16,7 @@ begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('name', p_name, 64);
   perform fencepost._check_text('address', p_address, 256);
-  perform pg_advisory_xact_lock(hashtextextended('console-login:' || p_name, 0));
+  perform from fencepost.console_user u where u.name = p_name for no key update;
   v_now := fencepost.clock();
   delete from fencepost.console_attempt a where a.attempt_id = any (array(
     select o.attempt_id from fencepost.console_attempt o where o.at < v_now - p_window order by o.at limit 1000
