@@ -137,6 +137,16 @@ def begin_login(name: str, address: str, *, window_seconds: float) -> Call[Attem
     )
 
 
+def begin_login_known(name: str, known: str, *, window_seconds: float) -> Call[Attempt]:
+    """From a browser that was let in as this user before: `known` is which."""
+    return Call(
+        "select password, role, wait_seconds"
+        " from fencepost.console_login_begin_known(%s::text, %s::text, %s::interval)",
+        (text("name", name), text("known", known), duration("window", window_seconds)),
+        one(Attempt),
+    )
+
+
 def end_login(name: str, address: str, *, right: bool, rehashed: str | None) -> Call[None]:
     return Call(
         "select fencepost.console_login_end(%s::text, %s::text, %s::boolean, %s::text)",

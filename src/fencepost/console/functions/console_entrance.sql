@@ -33,6 +33,34 @@ begin
   return next;
 end $$;
 
+-- Begin a login from a browser that has been let in as p_name before. Strangers' wrong passwords do not count against it: each
+-- of its own, from the third on, makes it wait twice as long, a minute at most. So nobody can lock its user out.
+create or replace function fencepost.console_login_begin_known(p_name text, p_known text, p_window interval)
+returns table (password text, role text, wait_seconds double precision)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_now   timestamptz;
+  v_tries bigint;
+  v_last  timestamptz;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('name', p_name, 64);
+  perform fencepost._check_text('known', p_known, 128);
+  perform from fencepost.console_user u where u.name = p_name for no key update;
+  v_now := fencepost.clock();
+  select count(*), max(a.at) into v_tries, v_last from fencepost.console_attempt a
+  where a.address = 'known:' || p_known and a.at > v_now - p_window;
+  if v_tries >= 3 and v_last + make_interval(secs => least(60, 2 ^ (v_tries - 2))) > v_now then
+    wait_seconds := extract(epoch from v_last + make_interval(secs => least(60, 2 ^ (v_tries - 2))) - v_now);
+  else
+    insert into fencepost.console_attempt (at, name, address) values (v_now, p_name, 'known:' || p_known);
+    select u.password, u.role into password, role from fencepost.console_user u where u.name = p_name and u.disabled_at is null;
+  end if;
+  return next;
+end $$;
+
 -- The password was right: its attempts are forgotten, and a better hash is kept when one was made. Or it was wrong.
 create or replace function fencepost.console_login_end(p_name text, p_address text, p_right boolean, p_rehashed text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
