@@ -68,7 +68,7 @@ async def _open(openings: Iterable[Opening]) -> AsyncGenerator[None]:
 def _page(route: Route, glance: Glance | None, rules: Rules) -> Callable[[Request], Response]:
     # Not a coroutine: it reads from the database, and so it runs in a thread.
     def serve(request: Request) -> Response:
-        version = request.scope["http_version"]
+        version = request.scope.get("http_version", "1.1")
         page = route() if glance is None or rules.trusts(request.headers, version) else glance.page()
         return Response(
             page.body,

@@ -103,17 +103,19 @@ class Accounts:
 class Guard:
     """The rules in front of an application."""
 
-    def __init__(self, app: ASGIApp, rules: Rules, accounts: Accounts) -> None:
+    def __init__(self, app: ASGIApp, rules: Rules, accounts: Accounts | None = None) -> None:
         self._app = app
         self._rules = rules
-        self._accounts = accounts
+        self._accounts = accounts or Accounts(())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        refusal = self._rules.refusal(scope["method"], scope["path"], headers, scope["http_version"])
+        refusal = self._rules.refusal(
+            scope["method"], scope["path"], headers, scope.get("http_version", "1.1")
+        )
         if refusal is None and scope["path"] not in OPEN_PATHS and is_forwarded(headers):
             # A login would be counted as the proxy's, or as that of whatever address the client invents.
             refusal = failure(403, "forbidden", UNNAMED_PROXY) if await self._accounts.exist() else None

@@ -34,9 +34,9 @@ class Crowd:
     port: int
     first_address: int
     poll: select.epoll = field(default_factory=select.epoll)
-    open: dict[int, tuple[socket.socket, int]] = field(default_factory=dict)
-    due: list[tuple[float, int, int]] = field(default_factory=list)
-    connected: set[int] = field(default_factory=set)
+    open: dict[int, tuple[socket.socket, int]] = field(default_factory=dict[int, tuple[socket.socket, int]])
+    due: list[tuple[float, int, int]] = field(default_factory=list[tuple[float, int, int]])
+    connected: set[int] = field(default_factory=set[int])
 
     def connect(self, number: int) -> None:
         client = socket.socket(socket.AF_INET, socket.SOCK_STREAM)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ def words() -> Part:
 
 
 @contextmanager
-def served(limits: Limits) -> Iterator[Served]:
+def served(limits: Limits) -> Generator[Served]:
     metrics = Metrics()
     server = WebServer(
         make_app([words()], WebSettings()), address="127.0.0.1", port=0, limits=limits, metrics=metrics
@@ -263,8 +263,15 @@ def test_where_even_that_fails_asyncio_pauses_and_is_not_told_twice(monkeypatch:
 
 def test_descriptors_are_left_for_the_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = [(1024, 1024)]
-    monkeypatch.setattr(resource, "getrlimit", lambda _: limits[-1])
-    monkeypatch.setattr(resource, "setrlimit", lambda _, pair: limits.append(pair))
+
+    def get_limit(_: int) -> tuple[int, int]:
+        return limits[-1]
+
+    def set_limit(_: int, pair: tuple[int, int]) -> None:
+        limits.append(pair)
+
+    monkeypatch.setattr(resource, "getrlimit", get_limit)
+    monkeypatch.setattr(resource, "setrlimit", set_limit)
     assert connections_within(4096, 300) == 724
     limits.append((1024, 1_000_000))
     assert connections_within(4096, 300) == 4096

@@ -6,7 +6,7 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -86,7 +86,7 @@ def folder(tmp_path: Path) -> Path:
 @contextmanager
 def behind(
     database: Database, folder: Path, web: WebSettings, *, bare: bool = False
-) -> Iterator[tuple[Stage, httpx.Client]]:
+) -> Generator[tuple[Stage, httpx.Client]]:
     with ExitStack() as stack:
         stage = stack.enter_context(console(database, web=web))
         port = free_port()

@@ -10,7 +10,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,7 +90,7 @@ def served(database: Database, folder: Path, **settings: str) -> Generator[Serve
 @contextmanager
 def slow_clients(
     url: str, count: int, *, per_second: float, first_address: int
-) -> Iterator[subprocess.Popen[str]]:
+) -> Generator[subprocess.Popen[str]]:
     port = urlsplit(url).port
     command = [sys.executable, "-m", "tests.integration.web.slow_clients"]
     with subprocess.Popen(
