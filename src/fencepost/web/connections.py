@@ -68,9 +68,11 @@ class ConnectionTable:
 
     limits: Limits
     total: int = 0
-    _by_source: dict[str, int] = field(default_factory=dict)
-    _waiting: OrderedDict[Waiting, None] = field(default_factory=OrderedDict)
-    _waiting_by_source: dict[str, OrderedDict[Waiting, None]] = field(default_factory=dict)
+    _by_source: dict[str, int] = field(default_factory=dict[str, int])
+    _waiting: OrderedDict[Waiting, None] = field(default_factory=OrderedDict[Waiting, None])
+    _waiting_by_source: dict[str, OrderedDict[Waiting, None]] = field(
+        default_factory=dict[str, OrderedDict[Waiting, None]]
+    )
 
     def decide(self, source: str) -> tuple[Ending | None, Waiting | None]:
         """What a new connection from `source` meets: nothing, or a bound, and who makes room for it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import Annotated, Self
+from typing import Annotated, Self, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -15,7 +15,7 @@ from fencepost.web.networks import Networks
 
 def _joined(value: object) -> object:
     """A list in the file; commas in the environment."""
-    return ",".join(map(str, value)) if isinstance(value, list) else value
+    return ",".join(map(str, cast("list[object]", value))) if isinstance(value, list) else value
 
 
 def _networks(value: str) -> str:
