@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fencepost.errors import ServerUnavailable
+from fencepost.private_folder import make_private
 from fencepost.settings import Settings
 
 NOTE = "running.json"
@@ -71,7 +72,7 @@ def read_note(directory: Path) -> Whereabouts | None:
 def noted(directory: Path, whereabouts: Whereabouts) -> Generator[None]:
     """The note exists inside the block. Only its owner may read it."""
     note = directory / NOTE
-    directory.mkdir(parents=True, exist_ok=True)
+    make_private(directory)
     fresh = note.with_suffix(".new")
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _OWNER_ONLY), "w") as file:
         json.dump(asdict(whereabouts), file)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from fencepost import whereabouts
 from fencepost.cli.findings import Finding
+from fencepost.cli.probes.folders import probe_folders
 from fencepost.cli.probes.machine import Machine, ThisMachine
 from fencepost.cli.probes.postgres import probe_postgres
 from fencepost.cli.probes.programs import probe_programs
 from fencepost.cli.probes.redis import probe_redis
 from fencepost.cli.probes.sandbox import probe_sandbox
 from fencepost.cli.probes.servers import probe_binaries, probe_python
+from fencepost.judge.settings import JudgeSettings
 from fencepost.settings import Settings
 
 
@@ -20,6 +24,7 @@ def examine(settings: Settings | None = None, machine: Machine | None = None) ->
         *probe_binaries(
             machine, postgres_needed=settings.database_url is None, redis_needed=settings.redis_url is None
         ),
+        *probe_folders({"data directory": settings.data_directory, "judge's store": _judge_store()}),
         *examine_servers(settings),
         *probe_programs(machine),
         *probe_sandbox(machine),
@@ -34,3 +39,9 @@ def examine_servers(settings: Settings) -> list[Finding]:
         *(probe_postgres(running, seconds=settings.connect_seconds) if running else ()),
         *(probe_redis(redis_url, seconds=settings.connect_seconds) if redis_url else ()),
     ]
+
+
+def _judge_store() -> Path | None:
+    """The folder of the judge's test data, unless a bucket has them."""
+    place = str(JudgeSettings.load().store)
+    return None if "://" in place else Path(place)

@@ -94,6 +94,7 @@ def torture(
     \b
     Exit codes: 0 nothing was broken; 1 something was; 8 the run was too easy to prove anything.
     """
+    from fencepost.private_folder import make_private  # noqa: PLC0415
     from fencepost.settings import Settings  # noqa: PLC0415
     from fencepost.torture.report import facts_of, keep, keep_score, write  # noqa: PLC0415 - Loads every system.
     from fencepost.torture.schedule import unavailable  # noqa: PLC0415
@@ -127,6 +128,7 @@ def torture(
             plan = replace(plan, enough=score.enough())
     outcome = _run(plan, disk, faketime)
     facts = facts_of(outcome, unavailable(plan.kinds), goal)
+    make_private(Settings.load().data_directory)
     page = write(facts, Settings.load().data_directory / "torture", report)
     if result is not None and score and is_part:
         keep_score(score.with_run(facts), result)

@@ -21,6 +21,8 @@ from fencepost.web.settings import WebSettings
 from fencepost.whereabouts import Whereabouts
 
 CONSOLE = "console"
+# For files, outgoing connections and pipes. Each part may have a pool beside the one of DATABASE_POOL_MAX.
+RESERVED_DESCRIPTORS = 256
 PARTS: Mapping[str, str] = {
     "judge": "fencepost.judge.part",
     "nonces": "fencepost.nonces.part",
@@ -52,7 +54,13 @@ def web_service(
     routes = {path: page for path, page in pages.routes.items() if path != "/" or console is None}
     parts += [console] if console else []
     app = make_app(parts, web_settings, pages=routes, ground=lambda: fp)
-    return WebServer(app, address=web_settings.address, port=web_settings.port)
+    return WebServer(
+        app,
+        address=web_settings.address,
+        port=web_settings.port,
+        limits=web_settings.limits(reserved_descriptors=RESERVED_DESCRIPTORS + 2 * settings.pool_max),
+        metrics=metrics,
+    )
 
 
 def _parts(fp: Fencepost, only: Collection[str]) -> list[Part]:

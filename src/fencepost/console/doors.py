@@ -18,6 +18,7 @@ from fencepost.web.seal import Seal, digest_of, new_secret
 SESSION_COOKIE = "fencepost_session"
 NOTICE_COOKIE = "fencepost_notice"
 ERRAND_COOKIE = "fencepost_errand"
+KNOWN_COOKIE = "fencepost_known"
 ERRAND_SECONDS = 600.0
 TOKEN_PREFIX = "fpc_"  # noqa: S105 - So that a scanner for leaked secrets knows one.
 
@@ -87,6 +88,7 @@ class Doors:
         )
         signed = self.seal.signed(session, purpose="session")
         self.cookies.set(request, response, SESSION_COOKIE, signed, lifetime_seconds)
+        self.cookies.remember(request, response, KNOWN_COOKIE, name)
 
     async def end_session(self, request: Request, response: Response) -> None:
         session = self._session_of(request)

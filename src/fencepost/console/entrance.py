@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from math import ceil
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request, Response
@@ -10,7 +11,7 @@ from fastapi.responses import RedirectResponse
 
 from fencepost.console import people
 from fencepost.console.desk import PAGES
-from fencepost.console.doors import ERRAND_COOKIE
+from fencepost.console.doors import ERRAND_COOKIE, KNOWN_COOKIE
 from fencepost.console.place import Place
 from fencepost.console.provider import Errand, NotVouched, Provider
 from fencepost.console.role import Role
@@ -20,7 +21,7 @@ from fencepost.web.forms import address_of, fields_of, local_path
 from fencepost.web.passwords import Passwords
 from fencepost.web.seal import digest_of
 from fencepost.web.stationery import HEADERS
-from fencepost.web.wording import link
+from fencepost.web.wording import duration, link
 
 _log = get_logger(__name__)
 
@@ -87,9 +88,15 @@ def _add_login(place: Place, passwords: Passwords) -> None:
 
         if not name:
             return again("Who are you?", 400)
-        attempt = await place.fp.run(people.begin_login(name, address, window_seconds=WINDOW_SECONDS))
+        # A stranger who guesses at a name locks out other strangers, not the browser of its owner.
+        known = desk.doors.cookies.known(request, KNOWN_COOKIE, name)
+        if known is None:
+            begin = people.begin_login(name, address, window_seconds=WINDOW_SECONDS)
+        else:
+            begin = people.begin_login_known(name, known, window_seconds=WINDOW_SECONDS)
+        attempt = await place.fp.run(begin)
         if attempt.wait_seconds is not None:
-            return again(f"Too many attempts. Wait {max(1, round(attempt.wait_seconds / 60))} min.", 429)
+            return again(f"Too many attempts. Wait {duration(ceil(attempt.wait_seconds))}.", 429)
         verdict = await passwords.judge(fields.get("password", ""), attempt.password)
         await place.fp.run(people.end_login(name, address, right=verdict.right, rehashed=verdict.rehashed))
         if not verdict.right:

@@ -48,7 +48,13 @@ def make_part(
     """`viewer_url` is a login of the read-only role; `loopback` says that nobody else can reach us."""
     settings = settings or ConsoleSettings.load()
     place = make_place(fp, viewer_url, settings)
-    return Part("console", make_router(place), lambda: running(place, loopback=loopback), own_doors=DOORS)
+    return Part(
+        "console",
+        make_router(place),
+        lambda: running(place, loopback=loopback),
+        own_doors=DOORS,
+        has_accounts=lambda: fp.run(people.has_users()),
+    )
 
 
 def make_place(fp: Fencepost, viewer_url: str, settings: ConsoleSettings) -> Place:

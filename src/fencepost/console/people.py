@@ -97,6 +97,10 @@ def has_admin() -> Call[bool]:
     return Call("select fencepost.console_has_admin()", (), scalar)
 
 
+def has_users() -> Call[bool]:
+    return Call("select fencepost.console_has_users()", (), scalar)
+
+
 def set_user(name: str, role: Role, password: str | None, actor: str) -> Call[None]:
     """Make or change a user; a password of None keeps the old one. `password` is a hash."""
     return Call(
@@ -129,6 +133,16 @@ def begin_login(name: str, address: str, *, window_seconds: float) -> Call[Attem
         "select password, role, wait_seconds"
         " from fencepost.console_login_begin(%s::text, %s::text, %s::interval)",
         (text("name", name), text("address", address), duration("window", window_seconds)),
+        one(Attempt),
+    )
+
+
+def begin_login_known(name: str, known: str, *, window_seconds: float) -> Call[Attempt]:
+    """From a browser that was let in as this user before: `known` is which."""
+    return Call(
+        "select password, role, wait_seconds"
+        " from fencepost.console_login_begin_known(%s::text, %s::text, %s::interval)",
+        (text("name", name), text("known", known), duration("window", window_seconds)),
         one(Attempt),
     )
 

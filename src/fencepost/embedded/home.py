@@ -10,10 +10,10 @@ from pathlib import Path
 from fencepost.embedded.deadline import Deadline
 from fencepost.embedded.errors import DirectoryInUseError
 from fencepost.embedded.keeper import GRACE_SECONDS, process_table
+from fencepost.private_folder import make_private
 
 # The kernel's limit is 108 bytes with the final zero, 104 on macOS.
 SOCKET_PATH_BYTES_MAX = 100
-PRIVATE = 0o700
 # As long as a keeper needs to end a server that does not listen.
 LAST_BREATH_SECONDS = 3 * GRACE_SECONDS
 
@@ -54,7 +54,7 @@ class Home:
 
     def open(self) -> None:
         """Create what is missing and take the lock, or say which process has it."""
-        self.directory.mkdir(mode=PRIVATE, parents=True, exist_ok=True)
+        make_private(self.directory)
         self._lock = _take_lock(self.directory / "lock")
         self.sign(os.getpid())
         # The previous log explains the previous end.
@@ -94,7 +94,7 @@ class Home:
     def _make_sockets(self) -> Path:
         near = self.directory / "run"
         if len(os.fsencode(near / self._socket_name)) <= SOCKET_PATH_BYTES_MAX:
-            near.mkdir(mode=PRIVATE, exist_ok=True)
+            make_private(near)
             return near
         return Path(tempfile.mkdtemp(prefix="fencepost-"))
 

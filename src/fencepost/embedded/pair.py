@@ -9,6 +9,7 @@ from typing import Self
 from fencepost.embedded.database import Database
 from fencepost.embedded.postgres import PostgresServer
 from fencepost.embedded.valkey import ValkeyServer
+from fencepost.private_folder import make_private, tighten
 
 DATABASE = "fencepost"
 
@@ -27,6 +28,7 @@ class Pair:
         append_only: bool = False,
         ephemeral: bool = False,
     ) -> None:
+        self._directory = directory
         self.postgres = PostgresServer(directory / "postgres", settings=settings, ephemeral=ephemeral)
         self.valkey = ValkeyServer(directory / "valkey", append_only=append_only, ephemeral=ephemeral)
         self.database = Database(self.postgres, DATABASE)
@@ -49,6 +51,10 @@ class Pair:
 
     def start(self) -> Self:
         """Start both at once. When one fails, the other does not stay."""
+        make_private(self._directory)
+        if (self._directory / "postgres").exists():
+            # It is ours, and not a folder of somebody's that a setting names by mistake.
+            tighten(self._directory)
         try:
             _both(self._start_postgres, self.valkey.start)
         except BaseException:

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field
 
 from fencepost.judge import contest_api, people_api, rejudge_api, trial_api, viewing, worker_api
 from fencepost.judge import doors as entrance
 from fencepost.judge.access import ACCESS
 from fencepost.judge.doors import Doors, Who, author_of
+from fencepost.judge.onlookers import EventStream
 from fencepost.judge.problem import Slug
 from fencepost.judge.program_request import ProgramRequest
 from fencepost.judge.records import PastSubmission, ProblemTitle
@@ -64,14 +64,11 @@ def _add_submissions(router: APIRouter, judging: Judging) -> None:
         return as_json(await viewing.standing(judging, who, job_id), who)
 
     @router.get("/status/{job_id}/events")
-    async def events(job_id: Id, who: Who) -> StreamingResponse:
+    async def events(job_id: Id, who: Who) -> EventStream:
         """The same as server-sent events: one at once, one for each change, the last with the verdict."""
         await viewing.standing(judging, who, job_id)
-        return StreamingResponse(
-            viewing.events(judging, who, job_id),
-            media_type="text/event-stream",
-            headers={"Cache-Control": "no-store"},
-        )
+        end = judging.streams.begin(who.name if who.is_user else "")
+        return EventStream(viewing.events(judging, who, job_id), end, {"Cache-Control": "no-store"})
 
     @router.get("/submissions")
     async def history(

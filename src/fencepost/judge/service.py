@@ -23,7 +23,7 @@ from fencepost.judge.grading import CaseResult
 from fencepost.judge.judging import DataAway, Judge, JudgeFault, Judgement
 from fencepost.judge.language import read_specs
 from fencepost.judge.metrics import JudgeMetrics
-from fencepost.judge.onlookers import Onlookers, no_submission
+from fencepost.judge.onlookers import Onlookers, Streams, no_submission
 from fencepost.judge.packages.reading import read_problem
 from fencepost.judge.passing_on import pass_on, wait_for_store
 from fencepost.judge.rejudging import Filter, Opened
@@ -62,6 +62,7 @@ class Judging:
         self.store = open_store(settings)
         self.fp = fp
         self.onlookers = Onlookers(fp)
+        self.streams = Streams(total_max=settings.streams_max, per_user_max=settings.streams_per_user)
         self._metrics = metrics or JudgeMetrics.on(fp.metrics)
         self._judge: Judge | None = None
         self._elsewhere: frozenset[str] = frozenset()

@@ -38,6 +38,16 @@ def begin_login(name: str, address: str, *, window_seconds: float) -> Call[Attem
     )
 
 
+def begin_login_known(name: str, known: str, *, window_seconds: float) -> Call[Attempt]:
+    """From a browser that was let in as this user before, or is: `known` is which."""
+    return Call(
+        "select password, wait_seconds"
+        " from fencepost.judge_login_begin_known(%s::text, %s::text, %s::interval)",
+        (text("name", name), text("known", known), duration("window", window_seconds)),
+        one(Attempt),
+    )
+
+
 def end_login(name: str, *, rehashed: str | None) -> Call[None]:
     """It was right."""
     return Call(

@@ -60,6 +60,12 @@ class JudgeSettings(LayeredSettings):
     idle_minutes: Annotated[
         float, Field(ge=1, le=43_200), From("JUDGE_IDLE_MINUTES", "judge.idle_minutes")
     ] = 240.0
+    streams_max: Annotated[int, Field(ge=1, le=100_000), From("JUDGE_STREAMS_MAX", "judge.streams_max")] = (
+        2000
+    )
+    streams_per_user: Annotated[
+        int, Field(ge=1, le=100_000), From("JUDGE_STREAMS_PER_USER", "judge.streams_per_user")
+    ] = 20
     secure_cookies: Annotated[bool, From("JUDGE_SECURE_COOKIES", "judge.secure_cookies")] = False
     store: Annotated[str | Path, From("JUDGE_STORE", "judge.store")] = ".fencepost/judge"
     s3_endpoint: Annotated[

@@ -7,6 +7,7 @@ processes may use it at once: two that write one name write the same.
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -19,10 +20,12 @@ from obstore.exceptions import BaseError
 from obstore.store import LocalStore, ObjectStore, S3Store
 
 from fencepost.errors import InvalidInput, ServerUnavailable
+from fencepost.private_folder import make_private, tighten
 from fencepost.redaction import redact_text, redact_words
 
 REASON_MAX = 300
 S3 = "s3://"
+_OBJECTS = re.compile("[0-9a-f]{2}")
 
 
 class CorruptData(Exception):
@@ -99,7 +102,7 @@ class Store:
 
 def open_objects(place: str, keys: Keys) -> ObjectStore:
     if not place.startswith(S3):
-        return LocalStore(Path(place).absolute(), mkdir=True)
+        return LocalStore(_private(Path(place).absolute()))
     given = {
         "endpoint": keys.endpoint,
         "region": keys.region,
@@ -115,6 +118,14 @@ def open_objects(place: str, keys: Keys) -> ObjectStore:
         },
         retry_config={"max_retries": 3, "retry_timeout": timedelta(seconds=keys.timeout_seconds)},
     )
+
+
+def _private(folder: Path) -> Path:
+    """The folder of a store. One that holds nothing but objects of ours is closed where it was open."""
+    make_private(folder)
+    if all(_OBJECTS.fullmatch(one.name) for one in folder.iterdir()):
+        tighten(folder)
+    return folder
 
 
 def _name(digest: str) -> str:

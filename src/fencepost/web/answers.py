@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from fencepost.errors import (
     Backpressure,
@@ -29,7 +31,7 @@ from fencepost.errors import (
     ServerUnavailable,
     TooOld,
 )
-from fencepost.logs import get_logger
+from fencepost.logs import FloodGate, get_logger
 
 RETRY_SECONDS = 1
 STATUSES: Sequence[tuple[type[FencepostError], int, str]] = (
@@ -47,6 +49,9 @@ STATUSES: Sequence[tuple[type[FencepostError], int, str]] = (
 )
 """The first that fits speaks. A refusal's code is its reason."""
 
+ECHO_MAX = 200
+MESSAGE_MAX = 600
+_LONG = re.compile(rf"\S{{{ECHO_MAX + 1},}}|'[^']{{{ECHO_MAX},}}'|\"[^\"]{{{ECHO_MAX},}}\"")
 _RETRIED = (InFlight, Backpressure, IndeterminateCommit, ServerUnavailable)
 _HTTP_CODES = {
     401: "unauthorized",
@@ -77,6 +82,13 @@ def status_of(error: FencepostError) -> tuple[int, str]:
     return status, code or getattr(error, "reason", "refused")
 
 
+def brief(message: str) -> str:
+    """A message without what a caller has sent at length: no word and no quoted piece is longer than 200
+    characters, and the whole is a few sentences."""
+    short = _LONG.sub(lambda found: found[0][:ECHO_MAX] + "…", message)
+    return short if len(short) <= MESSAGE_MAX else short[:MESSAGE_MAX] + "…"
+
+
 def failure(
     status: int,
     code: str,
@@ -85,7 +97,7 @@ def failure(
     field: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> JSONResponse:
-    body = {"code": code, "message": message, "field": field}
+    body = {"code": code, "message": brief(message), "field": None if field is None else brief(field)}
     return JSONResponse(
         {name: value for name, value in body.items() if value is not None},
         status,
@@ -98,7 +110,8 @@ def answer_errors_of(app: FastAPI) -> None:
     app.add_exception_handler(FencepostError, _of_ours)
     app.add_exception_handler(RequestValidationError, _of_validation)
     app.add_exception_handler(HTTPException, _of_http)
-    app.add_exception_handler(Exception, _of_a_bug)
+    app.add_exception_handler(ClientDisconnect, _of_a_client_that_left)
+    app.add_exception_handler(Exception, _BugAnswers())
 
 
 async def _of_ours(request: Request, error: Exception) -> JSONResponse:
@@ -124,6 +137,18 @@ async def _of_http(request: Request, error: Exception) -> JSONResponse:
     return failure(error.status_code, code, str(error.detail), headers=error.headers)
 
 
-async def _of_a_bug(request: Request, error: Exception) -> JSONResponse:
-    get_logger(__name__).error("request_failed", path=request.url.path, exc_info=error)
-    return failure(500, "failed", "Failed; the reason is in the log.")
+async def _of_a_client_that_left(request: Request, error: Exception) -> JSONResponse:
+    """It left before its body was whole, or was too slow: no failure of ours, and nobody reads the answer."""
+    return failure(400, "incomplete", "The request was not complete.")
+
+
+class _BugAnswers:
+    """A failure that nobody expected: its reason is in the log, a few times in ten seconds."""
+
+    def __init__(self) -> None:
+        self._floods = FloodGate()
+
+    async def __call__(self, request: Request, error: Exception) -> JSONResponse:
+        log, kind = get_logger(__name__), type(error).__name__
+        self._floods.log(log.error, "request_failed", kind=kind, path=request.url.path, exc_info=error)
+        return failure(500, "failed", "Failed; the reason is in the log.")

@@ -11,8 +11,9 @@ from fastapi import FastAPI, Request, Response
 from fencepost.endpoint import Route
 from fencepost.web.answers import DESCRIBED, answer_errors_of
 from fencepost.web.glance import Glance
-from fencepost.web.guard import OPEN_PATHS, Guard, Rules
+from fencepost.web.guard import OPEN_PATHS, Accounts, Guard, Rules
 from fencepost.web.part import Part
+from fencepost.web.proxies import Proxied
 from fencepost.web.settings import WebSettings
 from fencepost.web.traced import Traced
 
@@ -47,9 +48,12 @@ def make_app(
         served = _page(route, Glance(route) if path in OPEN_PATHS else None, rules)
         app.add_api_route(path, served, methods=["GET", "HEAD"], include_in_schema=False)
     answer_errors_of(app)
-    app.add_middleware(Guard, rules=rules)
-    # The outermost: a request that the guard refuses has a trace too.
+    accounts = Accounts(part.has_accounts for part in parts if part.has_accounts is not None)
+    app.add_middleware(Guard, rules=rules, accounts=accounts)
+    # A request that the guard refuses has a trace too.
     app.add_middleware(Traced)
+    # The outermost: everybody else sees the client, and not the proxy.
+    app.add_middleware(Proxied, proxies=settings.proxy_networks)
     return app
 
 
@@ -64,7 +68,8 @@ async def _open(openings: Iterable[Opening]) -> AsyncGenerator[None]:
 def _page(route: Route, glance: Glance | None, rules: Rules) -> Callable[[Request], Response]:
     # Not a coroutine: it reads from the database, and so it runs in a thread.
     def serve(request: Request) -> Response:
-        page = route() if glance is None or rules.trusts(request.headers) else glance.page()
+        version = request.scope.get("http_version", "1.1")
+        page = route() if glance is None or rules.trusts(request.headers, version) else glance.page()
         return Response(
             page.body,
             page.status,

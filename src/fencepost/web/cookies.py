@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from fastapi import Request, Response
 
 from fencepost.web.forms import readable
-from fencepost.web.seal import Seal
+from fencepost.web.seal import Seal, new_secret
 
 NOTICE_SECONDS = 60.0
 NOTICE_MAX = 500
+KNOWN_SECONDS = 90 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,16 @@ class Cookies:
     def kept(self, request: Request, name: str) -> str | None:
         value = self.seal.opened(request.cookies.get(name, ""), purpose=name)
         return None if value is None else bytes.fromhex(value).decode()
+
+    def remember(self, request: Request, response: Response, cookie: str, user: str) -> None:
+        """This browser was let in as the user. It stays one that is known when the session has ended."""
+        known = self.known(request, cookie, user) or new_secret()
+        self.keep(request, response, cookie, f"{known} {user}", KNOWN_SECONDS)
+
+    def known(self, request: Request, cookie: str, user: str) -> str | None:
+        """Which of the browsers it is that were let in as this user; None when it is none of them."""
+        known, _, name = (self.kept(request, cookie) or "").partition(" ")
+        return known if name == user and known else None
 
     def leave_notice(self, request: Request, response: Response, text: str) -> None:
         """One sentence for the next page. Signed, or a link could put words into our mouth."""

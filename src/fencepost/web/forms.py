@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Annotated, Any, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from fastapi import Request
 from pydantic import BaseModel, Field, ValidationError
@@ -58,4 +58,7 @@ def local_path(path: str | None, home: str) -> str:
     if path is None or "\\" in path or "//" in path or not path.isprintable():
         return home
     bare = path.partition("?")[0]
+    if any(unquote(part) in {".", ".."} for part in bare.split("/")):
+        # A browser walks up by these before it asks.
+        return home
     return path if bare == home or bare.startswith(f"{home}/") else home

@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
 from fencepost.errors import FencepostError
-from fencepost.web.answers import status_of
+from fencepost.web.answers import brief, status_of
 from fencepost.web.forms import first_complaint
 from fencepost.web.stationery import HEADERS
 from fencepost.web.wording import link
@@ -25,11 +25,11 @@ async def as_page(handle: Handler, request: Request, refuse: Refuse) -> Response
     try:
         return await handle(request)
     except HTTPException as error:
-        return refuse(request, error.status_code, str(error.detail))
+        return refuse(request, error.status_code, brief(str(error.detail)))
     except RequestValidationError as error:
-        return refuse(request, 400, first_complaint(error.errors()))
+        return refuse(request, 400, brief(first_complaint(error.errors())))
     except FencepostError as error:
-        return refuse(request, status_of(error)[0], str(error))
+        return refuse(request, status_of(error)[0], brief(str(error)))
 
 
 def title_of(status: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
@@ -24,6 +24,8 @@ class Part:
     running: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
     own_doors: tuple[str, ...] = ()
     """Below these paths the part asks itself who is there: a browser cannot send the house's token."""
+    has_accounts: Callable[[], Awaitable[bool]] | None = None
+    """Whether people have accounts in this part, who log in from somewhere."""
 
 
 def has_part(request: Request, name: str) -> bool:

@@ -97,5 +97,4 @@ class Stationery:
         path = self._files.get(name)
         if path is None:
             return None
-        headers = {**HEADERS, "Cache-Control": "no-cache"}
-        return Response(path.read_bytes(), media_type=_TYPES[path.suffix], headers=headers)
+        return Response(path.read_bytes(), media_type=_TYPES[path.suffix], headers=dict(HEADERS))

@@ -106,6 +106,7 @@ def console(
         make_router(place),
         lambda: running(place, loopback=web.is_loopback),
         ("/", "/console", "/api"),
+        has_accounts=lambda: fp.run(people.has_users()),
     )
     server = WebServer(make_app([part], web, ground=lambda: fp), address="127.0.0.1", port=0)
     try:

@@ -69,6 +69,39 @@ def test_the_eleventh_attempt_waits_though_its_password_is_right(stage: Stage) -
     assert [deed.outcome for deed in deeds if deed.action == "login"] == ["wrong password"] * 10
 
 
+def test_a_stranger_who_guesses_locks_no_known_browser_out(stage: Stage) -> None:
+    stage.user(Role.VIEWER)
+    right = {"name": "viewer", "password": PASSWORD}
+    with stage.stranger() as owner:
+        assert owner.post("/console/login", data=right).status_code == 303
+        owner.cookies.delete("fencepost_session")
+        for _ in range(10):
+            stage.call(people.begin_login("viewer", "192.0.2.1", window_seconds=WINDOW_SECONDS))
+        with stage.stranger() as another:
+            assert another.post("/console/login", data=right).status_code == 429
+            # Its cookie is of one user, and cannot be made up.
+            another.cookies.set("fencepost_known", "6120766965776572.AAAA")
+            assert another.post("/console/login", data=right).status_code == 429
+        assert owner.post("/console/login", data=right).status_code == 303
+        assert owner.get("/console").status_code == 200
+
+
+def test_wrong_passwords_from_a_known_browser_wait_longer_each_time(stage: Stage, clock: Clock) -> None:
+    stage.user(Role.VIEWER)
+
+    def attempt() -> float | None:
+        call = people.begin_login_known("viewer", "browser", window_seconds=WINDOW_SECONDS)
+        return stage.call(call).wait_seconds
+
+    assert [attempt() for _ in range(3)] == [None] * 3
+    for seconds in (2, 4, 8, 16, 32, 60, 60):
+        assert attempt() == seconds
+        clock.advance(seconds)
+        assert attempt() is None
+    stage.call(people.end_login("viewer", "192.0.2.1", right=True, rehashed=None))
+    assert attempt() is None
+
+
 def test_the_fifty_first_attempt_from_an_address_waits_whatever_its_name_until_the_window_has_passed(
     stage: Stage, clock: Clock
 ) -> None:

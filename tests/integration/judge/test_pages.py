@@ -13,7 +13,7 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.errors import NotFound
-from fencepost.judge import people, records
+from fencepost.judge import people, records, sessions
 from fencepost.judge.grading import CaseResult
 from fencepost.judge.judging import Judgement
 from fencepost.judge.pages import submissions
@@ -360,6 +360,46 @@ async def test_who_changes_the_password_stays_and_his_other_sessions_end(
     assert (stays.status_code, gone.status_code) == (200, 303)
     assert [page.status_code for page in locked] == [303, 303]
     assert refused.status_code == 403
+
+
+async def test_a_stranger_who_guesses_locks_nobody_out_who_is_in_or_was(
+    database: Database, tmp_path: Path
+) -> None:
+    async with open_office(database, tmp_path) as office:
+        await people_of(office)
+        async with office.browser("con") as here, office.browser() as stranger:
+            with database.connect() as connection:
+                for _ in range(10):
+                    run(connection, sessions.begin_login("con", "192.0.2.1", window_seconds=900))
+                connection.commit()
+            refused = await stranger.log_in("con", office.tokens["con"])
+            place_of(await here.send("/court/account/password", old=office.tokens["con"], password=PASSWORD))
+            wrong = [await here.send("/court/account/password", old="guess", password="x") for _ in range(4)]
+            place_of(await here.send("/court/logout"))
+            place_of(await here.log_in("con", PASSWORD))
+
+    assert refused.status_code == 429
+    assert ["Too many attempts" in one.text for one in wrong] == [False, False, False, True]
+
+
+async def test_one_user_has_so_many_streams_open(database: Database, tmp_path: Path) -> None:
+    async with open_office(database, tmp_path) as office:
+        await people_of(office)
+        async with office.browser("con") as con:
+            place = place_of(await con.send("/court/submissions", **PROGRAM))
+            ends = [
+                office.judging.streams.begin("con") for _ in range(office.judging.settings.streams_per_user)
+            ]
+            job = place.rpartition("/")[2]
+            refused = [
+                await con.get(f"{place}/events"),
+                await office.ask(office.tokens["con"], "GET", f"/status/{job}/events"),
+            ]
+            for end in ends:
+                end()
+
+    assert [one.status_code for one in refused] == [429, 429]
+    assert "JUDGE_STREAMS_PER_USER" in refused[1].text
 
 
 async def test_an_admin_makes_and_revokes_tokens_and_locks_out(database: Database, tmp_path: Path) -> None:

@@ -144,3 +144,29 @@ def test_what_is_not_there_is_told_in_the_same_shape(http: httpx.Client) -> None
     assert http.get("/nothing").json()["code"] == "not_found"
     assert http.put("/first").json()["code"] == "method_not_allowed"
     assert "/second" in http.get("/openapi.json").json()["paths"]
+
+
+def test_every_answer_says_that_it_is_not_kept_and_not_guessed_at(http: httpx.Client) -> None:
+    """Also those of the guard, the router, the one for bugs, and the server before there is a request."""
+    answers = [
+        http.get("/openapi.json"),
+        http.post("/first", json={"count": 3}),
+        http.post("/first", json={"count": 0}),
+        http.get("/first/bug"),
+        http.get("/nothing"),
+        http.put("/first"),
+        http.get("/first/input", headers={"host": "evil.example"}),
+        http.get("/openapi.json", headers={"x-forwarded-for": "203.0.113.9"}),
+    ]
+    assert [answer.status_code for answer in answers] == [200, 200, 400, 500, 404, 405, 403, 403]
+    with socket.create_connection((http.base_url.host, http.base_url.port or 0)) as client:
+        client.sendall(b"this is no HTTP\r\n\r\n")
+        said = b""
+        while piece := client.recv(4096):
+            said += piece
+    head, _, body = said.decode().partition("\r\n\r\n")
+    assert head.startswith("HTTP/1.1 400 ")
+    assert body == '{"code":"invalid_input","message":"This is no HTTP request."}'
+    told = dict(line.split(": ", 1) for line in head.splitlines()[1:])
+    for headers in [*(answer.headers for answer in answers), told]:
+        assert (headers["cache-control"], headers["x-content-type-options"]) == ("no-store", "nosniff")

@@ -1,7 +1,8 @@
 -- The ways in: password, one-time link, session and API token. VOLATILE throughout, as in console_people.sql.
 
 -- Begin a login by password: the attempt is counted before the password is looked at. Answers the hash, or how long to
--- wait. Ten attempts for a name, fifty for an address, in p_window. One name's attempts take turns, so that none slips by.
+-- wait. Ten attempts for a name, fifty for an address, in p_window. One user's attempts take turns, so that none slips by: by
+-- the row, which the read-only role cannot lock, as it could an advisory lock. A name that nobody has has no password to guess.
 create or replace function fencepost.console_login_begin(p_name text, p_address text, p_window interval)
 returns table (password text, role text, wait_seconds double precision)
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -15,7 +16,7 @@ begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('name', p_name, 64);
   perform fencepost._check_text('address', p_address, 256);
-  perform pg_advisory_xact_lock(hashtextextended('console-login:' || p_name, 0));
+  perform from fencepost.console_user u where u.name = p_name for no key update;
   v_now := fencepost.clock();
   delete from fencepost.console_attempt a where a.attempt_id = any (array(
     select o.attempt_id from fencepost.console_attempt o where o.at < v_now - p_window order by o.at limit 1000
@@ -27,6 +28,34 @@ begin
   wait_seconds := extract(epoch from greatest(v_tenth, v_fiftieth) + p_window - v_now);
   if wait_seconds is null then
     insert into fencepost.console_attempt (at, name, address) values (v_now, p_name, p_address);
+    select u.password, u.role into password, role from fencepost.console_user u where u.name = p_name and u.disabled_at is null;
+  end if;
+  return next;
+end $$;
+
+-- Begin a login from a browser that has been let in as p_name before. Strangers' wrong passwords do not count against it: each
+-- of its own, from the third on, makes it wait twice as long, a minute at most. So nobody can lock its user out.
+create or replace function fencepost.console_login_begin_known(p_name text, p_known text, p_window interval)
+returns table (password text, role text, wait_seconds double precision)
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_now   timestamptz;
+  v_tries bigint;
+  v_last  timestamptz;
+begin
+  perform fencepost._require_read_committed();
+  perform fencepost._check_text('name', p_name, 64);
+  perform fencepost._check_text('known', p_known, 128);
+  perform from fencepost.console_user u where u.name = p_name for no key update;
+  v_now := fencepost.clock();
+  select count(*), max(a.at) into v_tries, v_last from fencepost.console_attempt a
+  where a.address = 'known:' || p_known and a.at > v_now - p_window;
+  if v_tries >= 3 and v_last + make_interval(secs => least(60, 2 ^ (v_tries - 2))) > v_now then
+    wait_seconds := extract(epoch from v_last + make_interval(secs => least(60, 2 ^ (v_tries - 2))) - v_now);
+  else
+    insert into fencepost.console_attempt (at, name, address) values (v_now, p_name, 'known:' || p_known);
     select u.password, u.role into password, role from fencepost.console_user u where u.name = p_name and u.disabled_at is null;
   end if;
   return next;

@@ -44,7 +44,8 @@ declare
   v_gap    timestamptz;
 begin
   perform fencepost._check_limit(p_missing);
-  if not pg_try_advisory_xact_lock(hashtextextended('fencepost.console_roll', 0)) then
+  perform from fencepost.console_key k where k.only_row for no key update skip locked;
+  if not found then
     return 0;
   end if;
   perform fencepost._console_count_minute(v_minute - interval '1 minute');

@@ -43,6 +43,14 @@ begin
                  where u.role = 'admin' and u.password is not null and u.disabled_at is null);
 end $$;
 
+-- Whether anybody may log in: then an address counts in the limit of logins and in the audit.
+create or replace function fencepost.console_has_users() returns boolean
+language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+begin
+  return exists (select 1 from fencepost.console_user u where u.disabled_at is null);
+end $$;
+
 -- Make a user, or change one. A null password keeps the old one. The user's sessions end.
 create or replace function fencepost.console_user_set(p_name text, p_role text, p_password text, p_actor text) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp

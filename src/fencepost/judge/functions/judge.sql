@@ -36,8 +36,8 @@ as $$
                    from fencepost.judge_ended e where e.job_id = p_job_id), '{}')
 $$;
 
--- Import a problem: its next version, unless the newest one is the same. Answers the version. Two imports of one slug
--- take turns by an advisory lock, as a row to lock may not exist yet.
+-- Import a problem: its next version, unless the newest one is the same. Answers the version. Imports take turns by a
+-- lock on the table, as a row to lock may not exist yet: the read-only role cannot take it, as it could an advisory lock.
 create or replace function fencepost.judge_problem_put(p_slug text, p_title text, p_spec jsonb) returns integer
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
@@ -48,7 +48,7 @@ begin
   perform fencepost._check_text('slug', p_slug, 64);
   perform fencepost._check_text('title', p_title, 800);
   perform fencepost._check_json('spec', p_spec, 16777216);
-  perform pg_advisory_xact_lock(hashtextextended('judge_problem:' || p_slug, 0));
+  lock table fencepost.judge_problem in share row exclusive mode;
   select * into v_newest from fencepost.judge_problem p where p.slug = p_slug order by p.version desc limit 1;
   if v_newest.spec = p_spec then
     return v_newest.version;

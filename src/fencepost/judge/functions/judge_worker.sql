@@ -6,8 +6,8 @@ create or replace function fencepost._judge_worker_resource(p_place integer) ret
 language sql immutable parallel safe
 as $$ select 'judge-worker:' || p_place $$;
 
--- Take the first free place, or stay on one's own. Those who enter take turns by an advisory lock: two of them would look at
--- the same place. Served by primary keys; walks past as many places as workers live.
+-- Take the first free place, or stay on one's own. Those who enter take turns, by a row that the read-only role cannot
+-- lock: two of them would look at the same place. Served by primary keys; walks past as many places as workers live.
 create or replace function fencepost.judge_worker_enter(
   p_owner text, p_host text, p_version text, p_languages jsonb, p_slots integer, p_processors integer, p_sandbox text,
   p_degraded jsonb, p_ttl interval
@@ -25,7 +25,7 @@ begin
   perform fencepost._check_text('sandbox', p_sandbox, 64);
   perform fencepost._check_json('languages', p_languages, 16384);
   perform fencepost._check_json('degraded', p_degraded, 16384);
-  perform pg_advisory_xact_lock(hashtextextended('judge_worker', 0));
+  perform from fencepost.judge_key k where k.only_row for no key update;
   select w.place into v_place from fencepost.judge_worker w where w.owner = p_owner order by w.place limit 1;
   v_place := coalesce(v_place, 1);
   loop

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import ceil
 from typing import Annotated
 
 from fastapi import Query, Request, Response
@@ -13,10 +14,12 @@ from fencepost.judge import people, sessions
 from fencepost.judge.access import COURT
 from fencepost.judge.doors import Who
 from fencepost.judge.pages.desk import LOGIN, Desk
-from fencepost.judge.pages.reception import form_of
+from fencepost.judge.pages.reception import KNOWN_COOKIE, form_of
 from fencepost.web.forms import address_of, local_path, readable
 from fencepost.web.passwords import Passwords
+from fencepost.web.seal import digest_of
 from fencepost.web.stationery import HEADERS
+from fencepost.web.wording import duration
 
 WINDOW_SECONDS = 900.0
 NAME_MAX = 64
@@ -58,11 +61,16 @@ def _add_login(desk: Desk, passwords: Passwords) -> None:
         name, wanted = readable(fields.get("name", ""))[:NAME_MAX], local_path(fields.get("next"), COURT)
         if not name:
             return form(request, wanted, "Who are you?", 400)
-        call = sessions.begin_login(name, address_of(request), window_seconds=WINDOW_SECONDS)
-        attempt = await desk.fp.run(call)
+        # A stranger who guesses at a name locks out other strangers, not the browser of its owner.
+        known = desk.reception.cookies.known(request, KNOWN_COOKIE, name)
+        if known is None:
+            begin = sessions.begin_login(name, address_of(request), window_seconds=WINDOW_SECONDS)
+        else:
+            begin = sessions.begin_login_known(name, known, window_seconds=WINDOW_SECONDS)
+        attempt = await desk.fp.run(begin)
         if attempt.wait_seconds is not None:
-            minutes = max(1, round(attempt.wait_seconds / 60))
-            return form(request, wanted, f"Too many attempts. Wait {minutes} min.", 429)
+            wait = duration(ceil(attempt.wait_seconds))
+            return form(request, wanted, f"Too many attempts. Wait {wait}.", 429)
         if not await _is_right(desk, passwords, name, fields.get("password", ""), attempt.password):
             return form(request, wanted, WRONG, 403)
         response = RedirectResponse(wanted, 303, headers=dict(HEADERS))
@@ -94,11 +102,13 @@ def _add_account(desk: Desk, passwords: Passwords) -> None:
         if not who.is_user:
             raise InvalidInput("The operator has no password: he is known by where he is.", field="password")
         fields = await form_of(request)
-        call = sessions.begin_login(who.name, address_of(request), window_seconds=WINDOW_SECONDS)
-        attempt = await desk.fp.run(call)
-        if attempt.wait_seconds is not None or not await _is_right(
-            desk, passwords, who.name, fields.get("old", ""), attempt.password
-        ):
+        known = digest_of(who.session).hex()
+        begin = sessions.begin_login_known(who.name, known, window_seconds=WINDOW_SECONDS)
+        attempt = await desk.fp.run(begin)
+        if attempt.wait_seconds is not None:
+            wait = duration(ceil(attempt.wait_seconds))
+            raise InvalidInput(f"Too many attempts. Wait {wait}. Nothing was changed.", field="old")
+        if not await _is_right(desk, passwords, who.name, fields.get("old", ""), attempt.password):
             raise InvalidInput("The old password or token is wrong. Nothing was changed.", field="old")
         hashed = await asyncio.to_thread(passwords.hashed, fields.get("password", ""))
         await desk.fp.run(sessions.set_password(who.name, hashed, who.name))

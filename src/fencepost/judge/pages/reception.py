@@ -22,6 +22,7 @@ from fencepost.web.seal import Seal, digest_of, new_secret
 SESSION_COOKIE = "fencepost_judge_session"
 VISIT_COOKIE = "fencepost_judge_visit"
 NOTICE_COOKIE = "fencepost_judge_notice"
+KNOWN_COOKIE = "fencepost_judge_known"
 FILES_MAX = 1
 FIELDS_MAX = 20
 
@@ -79,6 +80,7 @@ class Reception:
         await self._fp.run(sessions.begin(digest_of(session), name, lifetime_seconds=self._lifetime_seconds))
         signed = self.cookies.seal.signed(session, purpose="session")
         self.cookies.set(request, response, SESSION_COOKIE, signed, self._lifetime_seconds)
+        self.cookies.remember(request, response, KNOWN_COOKIE, name)
 
     async def end_session(self, request: Request, response: Response) -> None:
         session = self._session_of(request)

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
-from fastapi.responses import StreamingResponse
 
 from fencepost.errors import FencepostError
 from fencepost.judge import records, viewing
 from fencepost.judge.access import COURT
 from fencepost.judge.api import SubmitRequest, submit_as
 from fencepost.judge.doors import Who, author_of
+from fencepost.judge.onlookers import EventStream
 from fencepost.judge.pages.desk import Desk
 from fencepost.judge.pages.problems import show_problem
 from fencepost.judge.pages.reception import form_of
@@ -89,11 +89,9 @@ def _add_reading(desk: Desk) -> None:
     @desk.router.get(f"{COURT}/submissions/{{job_id}}/events")
     async def events(who: Who, job_id: Id) -> Response:
         await viewing.standing(judging, who, job_id)
-        return StreamingResponse(
-            viewing.events(judging, who, job_id, lifetime_seconds=STREAM_SECONDS),
-            media_type="text/event-stream",
-            headers={**HEADERS, "X-Accel-Buffering": "no"},
-        )
+        end = judging.streams.begin(who.name if who.is_user else "")
+        events = viewing.events(judging, who, job_id, lifetime_seconds=STREAM_SECONDS)
+        return EventStream(events, end, {**HEADERS, "X-Accel-Buffering": "no"})
 
 
 def _key(fields: Mapping[str, str]) -> str | None:

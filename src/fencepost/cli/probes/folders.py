@@ -1,0 +1,27 @@
+"""Folders that hold data: only their owner may open them."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from fencepost.cli.findings import Finding, State
+from fencepost.private_folder import is_open
+
+AREA = "files"
+
+
+def probe_folders(folders: Mapping[str, Path | None]) -> list[Finding]:
+    """What is not there yet is made private when it is made."""
+    return [
+        _probe(name, folder) for name, folder in folders.items() if folder is not None and folder.is_dir()
+    ]
+
+
+def _probe(name: str, folder: Path) -> Finding:
+    mode = f"{stat.S_IMODE(folder.stat().st_mode):04o}"
+    if is_open(folder):
+        detail = f"{folder} is {mode}: other accounts of this machine may open it"
+        return Finding(AREA, name, State.LACKING, detail, f"chmod 700 {folder}", required=True)
+    return Finding(AREA, name, State.OK, f"{folder} is {mode}", required=True)

@@ -1,0 +1,64 @@
+"""What errors repeat of a request, and where a login leads."""
+
+import json
+
+import pytest
+
+from fencepost.web.answers import ECHO_MAX, MESSAGE_MAX, brief, failure
+from fencepost.web.forms import local_path
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"There is no problem {'a' * 5000}.",
+        f"There is no order '{'a b ' * 5000}'.",
+        f'name is "{"a b " * 5000}"; allowed: a name.',
+        f"{'/' * 201}: unknown.",
+    ],
+)
+def test_nothing_long_is_repeated(message: str) -> None:
+    said = brief(message)
+    assert len(said) < 2 * ECHO_MAX
+    assert "…" in said
+    assert json.loads(bytes(failure(400, "invalid_input", message).body))["message"] == said
+
+
+def test_a_message_is_a_few_sentences() -> None:
+    assert len(brief("word " * 1000)) == MESSAGE_MAX + 1
+    assert brief(f"'{'a' * 100}' is unknown. Known: {', '.join('abc')}.").endswith("Known: a, b, c.")
+
+
+def test_a_field_is_a_name_and_no_novel() -> None:
+    assert len(json.loads(bytes(failure(400, "x", "y", field="z" * 1000).body))["field"]) == ECHO_MAX + 1
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/console", "/console/jobs?state=dead", "/console/leases/a%2Fb", "/console/a..b", "/console?next=.."],
+)
+def test_a_page_of_ours_is_gone_to(path: str) -> None:
+    assert local_path(path, "/console") == path
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        None,
+        "",
+        "/consoles",
+        "//evil.example",
+        "https://evil.example/console",
+        "/console//evil.example",
+        "/console/\\evil.example",
+        "/console/../orders",
+        "/console/..",
+        "/console/./jobs",
+        "/console/%2e%2e/orders",
+        "/console/%2E./orders",
+        "/console/.%2e/..%2f",
+        "/console/jobs\r\nset-cookie: a=b",
+    ],
+)
+def test_another_place_is_not(path: str | None) -> None:
+    assert local_path(path, "/console") == "/console"
