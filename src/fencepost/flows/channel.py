@@ -24,10 +24,11 @@ from fencepost.flows.intake import Arrival
 from fencepost.flows.program import Head, Program
 from fencepost.flows.record import END, Offset, is_after, order
 from fencepost.flows.redis_link import entries_of
-from fencepost.flows.state import as_key, pack
+from fencepost.flows.state import as_key
 from fencepost.flows.steps import Batch
 from fencepost.flows.trail import Traces
 from fencepost.flows.units import Sender
+from fencepost.flows.value_codec import UnknownClass, decoder, flat, marked, marked_wide
 from fencepost.logs import get_logger
 
 _log = get_logger(__name__)
@@ -42,7 +43,7 @@ Parts = list[tuple[int, list[tuple[Any, Any, Any, Offset]]]]
 """By entrance: values with their keys, moments and offsets."""
 Places = list[tuple[Offset, str]]
 _read_head = msgspec.msgpack.Decoder(EntryHead).decode
-_read_parts = msgspec.msgpack.Decoder(Parts).decode
+_read_parts = decoder(Parts, found_only=True)
 _read_places = msgspec.msgpack.Decoder(Places).decode
 M = TypeVar("M", bound=tuple[Any, ...])
 
@@ -57,7 +58,7 @@ class ChannelLost(Exception):
 
 def group_of(key: Any, groups: int) -> int:
     """The same in every process and for ever: Python's own hash is neither."""
-    return zlib.crc32(key.encode() if isinstance(key, str) else pack(key)) % groups
+    return zlib.crc32(key.encode() if isinstance(key, str) else flat(key)) % groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,28 +153,74 @@ def entries_for(
     mark: Mark,
     watermark: float | None,
     traces: Traces = (),
+    declared: Sequence[bool] = (),
 ) -> dict[int, list[Any]]:
-    """The entry for each group: also those that get no record learn how far the sender has come."""
-    parts: list[list[tuple[int, list[Any]]]] = [[] for _ in range(groups)]
+    """The entry for each group: also those that get no record learn how far the sender has come.
+
+    Through an entrance with a declared type records go as plain data, and are made again by it.
+    """
+    placed = _spread(runs, offsets, groups)
     traced: list[list[tuple[Offset, str]]] = [[] for _ in range(groups)]
+    if traces:
+        for group, part in enumerate(placed):
+            places = [(offsets[at], traces[at]) for _, members in part for _, _, _, at in members]
+            traced[group] = [(offset, place) for offset, place in places if place is not None]
+    head = flat([after, mark.at, watermark, mark.ended, mark.watermark, mark.count])
+    return {
+        group: [
+            b"h",
+            head,
+            b"d",
+            _written(part, offsets, declared),
+            *([b"t", flat(traced[group])] if traced[group] else ()),
+        ]
+        for group, part in enumerate(placed)
+    }
+
+
+def _spread(runs: Runs, offsets: Sequence[Offset], groups: int) -> list[list[tuple[int, Batch]]]:
+    """By group, and by entrance within it."""
+    parts: list[list[tuple[int, Batch]]] = [[] for _ in range(groups)]
     for entrance, records in runs:
-        by_group: dict[int, list[Any]] = {}
+        by_group: dict[int, Batch] = {}
         places: dict[Any, int] = {}
-        for value, key, moment, at in records:
-            spread = key if key is not None else str(offsets[at])
+        for record in records:
+            key = record[1]
+            spread = key if key is not None else str(offsets[record[3]])
             group = places.get(spread)
             if group is None:
                 group = places[spread] = group_of(spread, groups)
-            by_group.setdefault(group, []).append((value, key, moment, offsets[at]))
-            if traces and (place := traces[at]) is not None:
-                traced[group].append((offsets[at], place))
+            by_group.setdefault(group, []).append(record)
         for group, members in by_group.items():
             parts[group].append((entrance, members))
-    head = [after, mark.at, watermark, mark.ended, mark.watermark, mark.count]
-    return {
-        group: [b"h", pack(head), b"d", pack(part), *([b"t", pack(traced[group])] if traced[group] else ())]
-        for group, part in enumerate(parts)
-    }
+    return parts
+
+
+def _written(part: list[tuple[int, Batch]], offsets: Sequence[Offset], declared: Sequence[bool]) -> bytes:
+    """Values, keys, moments and offsets by entrance. Integers beyond 64 bits are rare, and walked for alone."""
+    try:
+        return _written_by(marked, part, offsets, declared)
+    except OverflowError:
+        return _written_by(marked_wide, part, offsets, declared)
+
+
+def _written_by(
+    mark: Callable[[Any], Any],
+    part: list[tuple[int, Batch]],
+    offsets: Sequence[Offset],
+    declared: Sequence[bool],
+) -> bytes:
+    return flat(
+        [
+            (
+                entrance,
+                [(v, mark(k), t, offsets[at]) for v, k, t, at in members]
+                if declared and declared[entrance]
+                else [(mark(v), mark(k), t, offsets[at]) for v, k, t, at in members],
+            )
+            for entrance, members in part
+        ]
+    )
 
 
 class ChannelIntake:
@@ -244,6 +291,10 @@ class ChannelIntake:
                 except NoEntry:
                     await self._remove(name, entry_id.decode())
                     continue
+                except UnknownClass:
+                    # Told, and sent again: what a stranger wrote must not be met for ever.
+                    await self._remove(name, entry_id.decode())
+                    raise
                 if arrival is not None:
                     arrivals.append(arrival)
                 repeated = repeated or arrival is None
@@ -317,6 +368,14 @@ def _records(members: Sequence[Any], after: Offset | None, mark: Mark, revive: C
     overlaps = mark.at is not None and after != mark.at
     kept = _behind(members, mark.at, 3) if overlaps else members
     return [(revive(value), as_key(key), moment, 0) for value, key, moment, _ in kept]
+
+
+def exchanged(program: Program, entrance: int, records: Batch) -> Batch:
+    """The records as a receiver gets them, without a Redis: for tests."""
+    places = range(1 + max((at for _, _, _, at in records), default=0))
+    [(_, members)] = _read_parts(_written([(entrance, records)], places, program.declared()))
+    revive = program.revivers()[entrance]
+    return [(revive(value), as_key(key), moment, at) for value, key, moment, at in members]
 
 
 def _behind(members: Sequence[M], at: Offset | None, place: int) -> Sequence[M]:

@@ -141,7 +141,9 @@ class Forwarder:
         at = chunk.offsets[-1] if chunk.values else after
         mark = Mark(at, head.watermark, chunk.ended, self._count)
         watermark = END if head.watermark is not None and chunk.ended else head.watermark
-        left = entries_for(runs, chunk.offsets, self._groups, after, mark, watermark, chunk.traces)
+        left = entries_for(
+            runs, chunk.offsets, self._groups, after, mark, watermark, chunk.traces, self._program.declared()
+        )
         crash_point("flows.forward.before_send")
         while left and not stopping.is_set():
             full = await channel.send(left)

@@ -11,6 +11,7 @@ from typing import Any
 
 from fencepost.flows.state import as_key
 from fencepost.flows.steps import Batch
+from fencepost.flows.value_codec import stored
 
 Waiting = tuple[float, str, int, int, Any]
 """Time, sender, place among the sender's records, entrance, and the record."""
@@ -46,12 +47,25 @@ class TimeMerge:
             runs[-1][1].append(record)
         return runs
 
-    def dump(self) -> list[Any]:
-        return [self._places, self._waiting]
+    def dump(self, declared: Sequence[bool]) -> list[Any]:
+        """Ready for MessagePack. What came through an entrance with a declared type is plain data."""
+        return [
+            self._places,
+            [
+                [
+                    time,
+                    sender,
+                    place,
+                    entrance,
+                    [stored(value, plain=declared[entrance]), stored(key), moment, at],
+                ]
+                for time, sender, place, entrance, (value, key, moment, at) in self._waiting
+            ],
+        ]
 
-    def load(self, stored: list[Any], revive: Sequence[Callable[[Any], Any]]) -> None:
-        self._places = dict(stored[0])
+    def load(self, dumped: list[Any], revive: Sequence[Callable[[Any], Any]]) -> None:
+        self._places = dict(dumped[0])
         self._waiting = [
             (time, sender, place, entrance, (revive[entrance](value), as_key(key), moment, at))
-            for time, sender, place, entrance, (value, key, moment, at) in stored[1]
+            for time, sender, place, entrance, (value, key, moment, at) in dumped[1]
         ]

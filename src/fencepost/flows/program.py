@@ -67,8 +67,12 @@ class Program:
         return any(node.kind == "event_time" for node in self.nodes)
 
     def revivers(self) -> list[Callable[[Any], Any]]:
-        """For each entrance: from plain data, as it was stored or sent, to what the steps know."""
+        """For each entrance: from what was stored or sent to what the steps know."""
         return [reviver(border.value) for border in self.borders]
+
+    def declared(self) -> list[bool]:
+        """For each entrance: whether the type of its values is declared."""
+        return [border.value is not None for border in self.borders]
 
     def must_merge(self, senders: int) -> bool:
         """Whether records must be put in order before the body: it depends on it, and nobody else does it."""
@@ -322,7 +326,8 @@ class Body:
             if step not in today or stored == today[step]:
                 yield name, pieces(pairs)
             elif step in migrations:
-                yield name, [migrations[step](stored, list(chain.from_iterable(pieces(pairs))))]
+                plain = chain.from_iterable(pieces(pairs, plain=True))
+                yield name, [migrations[step](stored, list(plain))]
             else:
                 raise StateMismatch(
                     f"The state of {step} was stored by version {stored} and the graph has version "
@@ -338,7 +343,8 @@ class Body:
             "versions": self._program.versions(),
             "steps": {name: pairs for name, pairs in states.items() if pairs},
             "watermark": self._watermark,
-            "merge": self._merge.dump() if self._merge is not None else None,
+            "merge": self._merge.dump(self._program.declared()) if self._merge is not None else None,
+            "declared": {name for name, state in self._states().items() if state.declared},
         }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from fencepost.flows.record import Record, WindowResult
-from fencepost.flows.state import KeyedState, reviver
+from fencepost.flows.state import KeyedState, state_of
 from fencepost.flows.steps import Batch, Step
 from fencepost.flows.windows import Session, Sliding, Tumbling
 
@@ -26,7 +26,7 @@ class WindowFold(Step):
         self._window = window
         self._initial = initial
         self._function = function
-        self._state = KeyedState(reviver(kind))
+        self._state = state_of(kind)
         self._open: dict[float, list[Any]] = {}
 
     @property
