@@ -36,6 +36,7 @@ def show_one(name: str, *, as_json: bool) -> None:
                 f"There is no flow {name} here. `fencepost flows list` names them.", ExitCode.NOT_FOUND
             )
         tasks = _tasks(connection, name)
+        lates = run(connection, ledger.lates(name))
         rows = connection.execute(_SAVEPOINTS, (name,)).fetchall()
     kept: list[dict[str, Any]] = [dict(zip(_SAVEPOINT_COLUMNS, row, strict=True)) for row in rows]
     if as_json:
@@ -44,9 +45,11 @@ def show_one(name: str, *, as_json: bool) -> None:
     for task in tasks:
         marks: dict[str, Any] = task["frontier"] or {}
         task["frontier"] = ", ".join(f"{sender} {mark['at']}" for sender, mark in marks.items())
-    _table(name, tasks, ("task", "owner", "checkpoint", "status", "state_bytes", "frontier"))
+    _table(name, tasks, ("task", "owner", "checkpoint", "status", "state_bytes", "late", "frontier"))
     if kept:
         _table("savepoints", kept, _SAVEPOINT_COLUMNS)
+    if lates:
+        _table("late records", [_late(late) for late in lates], ("task", "records", "last_at", "newest"))
 
 
 def save(name: str, savepoint: str, *, within: float) -> None:
@@ -138,6 +141,7 @@ def _summary(connection: Reader, name: str, draining: Any, savepoints: int) -> d
 def _tasks(connection: Reader, name: str) -> list[dict[str, Any]]:
     frontiers = {each.resource: each for each in run(connection, ledger.frontiers(name))}
     holders = {h.resource: h for h in run(connection, ledger.holders(name)) if "/seat/" not in h.resource}
+    late = {each.resource: each.records for each in run(connection, ledger.lates(name))}
     tasks: list[dict[str, Any]] = []
     for resource in sorted({*frontiers, *holders}):
         holder, frontier = holders.get(resource), frontiers.get(resource)
@@ -149,10 +153,20 @@ def _tasks(connection: Reader, name: str) -> list[dict[str, Any]]:
                 "status": frontier and frontier.status,
                 "state_bytes": frontier and frontier.state_bytes,
                 "stored_at": frontier and frontier.stored_at,
+                "late": late.get(resource),
                 "frontier": frontier and frontier.frontier,
             }
         )
     return tasks
+
+
+def _late(late: ledger.Late) -> dict[str, Any]:
+    return {
+        "task": late.resource.partition("/")[2],
+        "records": late.records,
+        "last_at": late.last_at,
+        "newest": ", ".join(sample["record"] for sample in late.samples),
+    }
 
 
 def _table(title: str, rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:

@@ -214,9 +214,9 @@ def _written_by(
         [
             (
                 entrance,
-                [(v, mark(k), t, offsets[at]) for v, k, t, at in members]
+                [(v, mark(k), mark(t), offsets[at]) for v, k, t, at in members]
                 if declared and declared[entrance]
-                else [(mark(v), mark(k), t, offsets[at]) for v, k, t, at in members],
+                else [(mark(v), mark(k), mark(t), offsets[at]) for v, k, t, at in members],
             )
             for entrance, members in part
         ]

@@ -151,9 +151,10 @@ class Stream(Generic[T]):
     def event_time(
         self, moment: Callable[[T], float | datetime], *, allowed_lateness: float = 0
     ) -> Stream[T]:
-        """Say when each record happened. One that comes when its windows are closed goes to `.late`.
+        """Say when each record happened. One that comes when all its windows are closed goes to `.late`.
 
-        Within one source partition, windows close `allowed_lateness` seconds behind the highest time seen.
+        Within one source partition, windows close `allowed_lateness` seconds behind the highest time seen. Without a
+        window or a join behind it, a record is late that lies behind that.
         """
         if self._node.is_behind("key_by"):
             raise GraphRefused(
@@ -176,7 +177,7 @@ class Stream(Generic[T]):
 
     @property
     def late(self) -> Stream[Any]:
-        """Records that came after their windows had closed."""
+        """Records that came when all their windows were closed, as `event_time` saw them."""
         clock = next((n for n in reversed(list(self._node.ancestors())) if n.kind == "event_time"), None)
         if clock is None:
             raise GraphRefused("Nothing is late without event_time before it.")
@@ -319,7 +320,11 @@ class KeyedStream(Stream[T], Generic[K, T]):
     ) -> KeyedStream[K, V]:
         """Pairs of one key within a window of event time."""
         node = self._keyed(
-            "join", lambda: window_steps.WindowJoin(window, join), needs_time=True, ordered=False
+            "join",
+            lambda: window_steps.WindowJoin(window, join),
+            needs_time=True,
+            ordered=False,
+            window=window,
         )
         return KeyedStream(self._flow, replace(node, parents=(self._node, other._node)))
 
@@ -357,7 +362,7 @@ class Windowed(Generic[K, T]):
             return window_steps.WindowFold(window, initial, function, state)
 
         node = self._stream._keyed(  # pyright: ignore[reportPrivateUsage]
-            "window", make, needs_time=True, name=name, version=version, ordered=ordered
+            "window", make, needs_time=True, name=name, version=version, ordered=ordered, window=window
         )
         return Stream(self._stream._flow, node)  # pyright: ignore[reportPrivateUsage]
 

@@ -55,6 +55,16 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
+class Late:
+    """How many records of a task came too late, and the newest of them in words."""
+
+    resource: str
+    records: int
+    last_at: datetime
+    samples: Json
+
+
+@dataclass(frozen=True, slots=True)
 class Orders:
     """What operators want of a flow: to let go of it, and commits, the newest of which was asked for then."""
 
@@ -158,6 +168,23 @@ def store(
     )
 
 
+def count_late(resource: str, token: int, records: int, samples: Sequence[Json]) -> Call[None]:
+    """Count records that came too late, within the commit that passes them by."""
+    return Call(
+        "select fencepost.flow_count_late(%s::text, %s::bigint, %s::bigint, %s::jsonb)",
+        (text("resource", resource), token, records, document("samples", list(samples))),
+        nothing,
+    )
+
+
+def lates(name: str) -> Call[list[Late]]:
+    return Call(
+        "select resource, records, last_at, samples::text from fencepost.flow_lates(%s::text)",
+        (text("name", name),),
+        each(_late),
+    )
+
+
 def number(resource: str) -> Call[int]:
     return Call("select fencepost.flow_number(%s::text)", (text("resource", resource),), scalar)
 
@@ -238,6 +265,10 @@ def edges(name: str) -> Call[list[Edge]]:
         (text("name", name),),
         each(Edge),
     )
+
+
+def _late(resource: str, records: int, last_at: datetime, samples: str) -> Late:
+    return Late(resource, records, last_at, parsed(samples))
 
 
 def _task_frontier(

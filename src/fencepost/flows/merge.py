@@ -31,7 +31,7 @@ class TimeMerge:
         place = self._places.get(sender, 0)
         for number, record in enumerate(records, place):
             # A record without a time of its own (from a side stream) waits for nobody.
-            time = record[2] if record[2] is not None else float("-inf")
+            time = float(record[2]) if record[2] is not None else float("-inf")
             self._waiting.append((time, sender, number, entrance, record))
         self._places[sender] = place + len(records)
 
@@ -57,7 +57,7 @@ class TimeMerge:
                     sender,
                     place,
                     entrance,
-                    [stored(value, plain=declared[entrance]), stored(key), moment, at],
+                    [stored(value, plain=declared[entrance]), stored(key), stored(moment), at],
                 ]
                 for time, sender, place, entrance, (value, key, moment, at) in self._waiting
             ],

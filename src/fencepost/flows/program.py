@@ -18,12 +18,13 @@ from fencepost.flows.graph import Flow
 from fencepost.flows.merge import TimeMerge
 from fencepost.flows.node import Node
 from fencepost.flows.pace import Pace, push
-from fencepost.flows.record import END
+from fencepost.flows.record import END, Behind, Record
 from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.sources.source import is_timeless
 from fencepost.flows.state import reviver
 from fencepost.flows.steps import Batch, Collect, EventTime, Pass, Step
 from fencepost.flows.stored import Document, pieces
+from fencepost.flows.windows import Session, Window
 
 HEAD, BORDER, BODY = "head", "border", "body"
 
@@ -68,11 +69,35 @@ class Program:
 
     def revivers(self) -> list[Callable[[Any], Any]]:
         """For each entrance: from what was stored or sent to what the steps know."""
-        return [reviver(border.value) for border in self.borders]
+        return [*(reviver(border.value) for border in self.borders), reviver(None)]
 
     def declared(self) -> list[bool]:
-        """For each entrance: whether the type of its values is declared."""
-        return [border.value is not None for border in self.borders]
+        """For each entrance, and for that of late records: whether the type of its values is declared."""
+        return [*(border.value is not None for border in self.borders), False]
+
+    @property
+    def late_entrance(self) -> int:
+        """Where late records come in to be counted: behind the borders."""
+        return len(self.borders)
+
+    def windows_behind(self, clock: Node) -> list[Window]:
+        """The windows that records of an event_time come to."""
+        return [node.window for node in self.nodes if node.window is not None and clock in node.ancestors()]
+
+    def windows_decide(self, clock: Node) -> bool:
+        """Whether the windows alone know what is late: sessions are open by key, and several must agree."""
+        windows = self.windows_behind(clock)
+        return len(windows) > 1 or any(isinstance(window, Session) for window in windows)
+
+    def is_late(self, clock: Node) -> Callable[[float, float], bool]:
+        """Whether a time behind a watermark is late, as far as the two alone tell. Without windows it is."""
+        windows = self.windows_behind(clock)
+        if self.windows_decide(clock):
+            return lambda time, watermark: False
+        [window] = windows or [None]
+        if window is None or isinstance(window, Session):
+            return lambda time, watermark: True
+        return lambda time, watermark: window.last_end(time) <= watermark
 
     def must_merge(self, senders: int) -> bool:
         """Whether records must be put in order before the body: it depends on it, and nobody else does it."""
@@ -98,7 +123,9 @@ class Program:
         sections: dict[Node, str] = {}
         for node in self.nodes:
             above = {sections[parent] for parent in node.parents}
-            if node.kind in ("key_by", "sink") and above == {HEAD}:
+            if node.side == "late" and self.windows_decide(node.parents[0]):
+                sections[node] = BODY
+            elif node.kind in ("key_by", "sink") and above == {HEAD}:
                 sections[node] = BORDER
             elif (node.side == "errors" and sections[node.parents[0]] == BORDER) or above <= {HEAD}:
                 sections[node] = HEAD
@@ -193,6 +220,12 @@ class Head:
                 self._ends.append((number, self._end_of(border)))
         self.steps: Mapping[Node, Step] = self._wiring.steps
         self._clocks = [step for step in self._wiring.steps.values() if isinstance(step, EventTime)]
+        self._late = Collect()
+        for node, step in self._wiring.steps.items():
+            if isinstance(step, EventTime):
+                step.is_late = program.is_late(node)
+                step.late.append((self._late, 0))
+        self._late_entrance = program.late_entrance
         self._pace = Pace.of(self.steps.values()) if paced else None
 
     @property
@@ -208,7 +241,9 @@ class Head:
     async def feed(self, values: Sequence[Any]) -> list[tuple[int, Batch]]:
         """Records by the number of their border, in the order in which they came."""
         await push(self._entry, [(value, None, None, at) for at, value in enumerate(values)], self._pace)
-        return [(number, end.take()) for number, end in self._ends]
+        runs = [(number, end.take()) for number, end in self._ends]
+        late = self._late.take()
+        return [*runs, (self._late_entrance, late)] if late else runs
 
     def _end_of(self, border: Node) -> Collect:
         step = self._wiring.steps[border]
@@ -234,6 +269,15 @@ class Body:
         self._merge = TimeMerge() if program.must_merge(senders) else None
         self._watermark = float("-inf")
         self._pace = Pace.of(self._steps) if paced else None
+        self._sides = {
+            program.names[clock]: [
+                step for node, step in wiring.steps.items() if node.side == "late" and node.parents == (clock,)
+            ]
+            for clock in program.nodes
+            if clock.kind == "event_time"
+        }
+        self.late: Batch = []
+        """Records that no window took, since the last commit."""
 
     @staticmethod
     def _entrance(wiring: Wiring, border: Node) -> Step:
@@ -247,10 +291,21 @@ class Body:
         return entrance
 
     async def push(self, sender: str, entrance: int, records: Batch) -> None:
-        if self._merge is not None:
+        if entrance == self._program.late_entrance:
+            self.late += records
+        elif self._merge is not None:
             self._merge.add(sender, entrance, records)
         elif records:
-            await push(self._entrances[entrance], records, self._pace)
+            await self._enter(entrance, records)
+
+    async def _enter(self, entrance: int, records: Batch) -> None:
+        await push(self._entrances[entrance], records, self._pace)
+        late = {id(time): time for _, _, time, _ in records if type(time) is Behind and time.is_late}
+        for time in late.values():
+            record: Record = (time.value, None, float(time), 0)
+            self.late.append(record)
+            for side in self._sides[time.clock]:
+                await side.push([record], 0)
 
     async def advance(self, watermark: float | None) -> None:
         """The least watermark of all senders; None when nothing is in event time."""
@@ -259,7 +314,7 @@ class Body:
         self._watermark = watermark
         if self._merge is not None:
             for entrance, records in self._merge.release(watermark):
-                await push(self._entrances[entrance], records, self._pace)
+                await self._enter(entrance, records)
         for step in self._steps:
             await step.advance(watermark)
 
@@ -284,6 +339,11 @@ class Body:
     def take(self) -> list[list[Any]]:
         """What each sink is to get, in the order of the graph's sinks."""
         return [[record[0] for record in sink.take()] for sink in self._sinks if isinstance(sink, Collect)]
+
+    def take_late(self) -> Batch:
+        """Records that no window took, since they were taken last."""
+        late, self.late = self.late, []
+        return late
 
     def changed(self) -> dict[str, Any]:
         """What changed since the last `clean`, as plain data."""

@@ -10,6 +10,7 @@ from fencepost.crashpoints import crash_point
 from fencepost.flows.committer import Committer
 from fencepost.flows.frontier import Frontier
 from fencepost.flows.intake import Arrival, Intake
+from fencepost.flows.late_records import LateLog
 from fencepost.flows.metrics import FlowMetrics
 from fencepost.flows.program import Body, Program, least
 from fencepost.flows.settings import FlowSettings
@@ -44,6 +45,7 @@ class Task:
         self._metrics = metrics
         self._uncommitted = 0
         self._trail = Trail(self._flow, committer.resource)
+        self._late_log = LateLog(self._flow, committer.resource)
         self._moved = False
         self._last_commit = time.monotonic()
         self._asked = asyncio.Event()
@@ -146,9 +148,11 @@ class Task:
         began = time.monotonic()
         self._asked.clear()
         await self._body.flush()
-        outputs = self._body.take()
+        outputs, late = self._body.take(), self._body.take_late()
         with self._trail.commit(self._uncommitted):
-            size = await self._committer.commit(self._body, outputs, self._frontier)
+            size = await self._committer.commit(self._body, outputs, self._frontier, late)
+        self._metrics.late.labels(flow=self._flow).inc(len(late))
+        self._late_log.saw(late)
         records, self._uncommitted, self._moved = self._uncommitted, 0, False
         self._last_commit = time.monotonic()
         crash_point("flows.ack.before")
