@@ -34,6 +34,8 @@ from fencepost.logs import get_logger
 _log = get_logger(__name__)
 _SEND = (Path(__file__).parent / "channel.lua").read_text(encoding="utf-8")
 LOOK_AGAIN_SECONDS = 1.0
+EDITIONS_CLEANED = 5
+"""Of how many editions before its own a sender removes what is left in Redis."""
 Runs = Sequence[tuple[int, Batch]]
 
 
@@ -68,9 +70,12 @@ class ChannelKeys:
     flow: str
     group: int
     sender: str
+    edition: int = 1
+    """Of the flow: entries name the graph's entrances by number, so those of another graph are not for this one."""
 
     def _key(self, what: str) -> str:
-        return f"fencepost:{{flow:{self.flow}/{self.group}}}:{what}:{self.sender}"
+        edition = "" if self.edition == 1 else f".{self.edition}"
+        return f"fencepost:{{flow:{self.flow}/{self.group}}}:{what}{edition}:{self.sender}"
 
     @property
     def stream(self) -> str:
@@ -88,9 +93,16 @@ class ChannelKeys:
 class ChannelSender:
     """The side of one source partition: one channel to each group."""
 
-    def __init__(self, redis: Any, flow: str, sender: str, groups: int, length: int) -> None:
+    def __init__(
+        self, redis: Any, flow: str, sender: str, groups: int, length: int, edition: int = 1
+    ) -> None:
         self._redis = redis
-        self._keys = [ChannelKeys(flow, group, sender) for group in range(groups)]
+        self._keys = [ChannelKeys(flow, group, sender, edition) for group in range(groups)]
+        self._before = [
+            ChannelKeys(flow, group, sender, older)
+            for group in range(groups)
+            for older in range(max(1, edition - EDITIONS_CLEANED), edition)
+        ]
         self._length = length
         self._incarnation = secrets.token_hex(8)
         self._script = redis.register_script(_SEND)
@@ -98,6 +110,8 @@ class ChannelSender:
     async def begin(self) -> None:
         """Empty the channels and make them ours. Trimmed, not deleted, so that entry ids go on growing."""
         pipe = self._redis.pipeline(transaction=False)
+        for keys in self._before:
+            pipe.unlink(keys.stream, keys.incarnation, keys.rewind)
         for keys in self._keys:
             pipe.xtrim(keys.stream, maxlen=0, approximate=False)
             pipe.delete(keys.rewind)
@@ -226,10 +240,12 @@ def _written_by(
 class ChannelIntake:
     """The side of one key group: reads the channels of all senders."""
 
-    def __init__(self, redis: Any, program: Program, senders: Sequence[Sender], group: int) -> None:
+    def __init__(
+        self, redis: Any, program: Program, senders: Sequence[Sender], group: int, edition: int = 1
+    ) -> None:
         self._redis = redis
         flow = program.flow.name
-        self._keys = {sender.name: ChannelKeys(flow, group, sender.name) for sender in senders}
+        self._keys = {sender.name: ChannelKeys(flow, group, sender.name, edition) for sender in senders}
         self._timed = {
             s.name: not s.timeless and Head(program, s.node).watermark is not None for s in senders
         }

@@ -44,6 +44,7 @@ class Forwarder:
         redis: Any,
         settings: FlowSettings,
         metrics: FlowMetrics,
+        edition: int,
     ) -> None:
         assert program.groups is not None, "records are forwarded to key groups"
         self._program = program
@@ -54,6 +55,7 @@ class Forwarder:
         self._redis = redis
         self._settings = settings
         self._metrics = metrics
+        self._edition = edition
         self.ended = False
         self.reader: Reader | None = None
         self.head: Head | None = None
@@ -94,6 +96,7 @@ class Forwarder:
             self._sender.name,
             self._groups,
             self._settings.channel_length,
+            self._edition,
         )
         await channel.begin()
         crash_point("flows.forward.after_begin")
@@ -154,8 +157,10 @@ class Forwarder:
         crash_point("flows.forward.after_send")
 
     async def _taken(self) -> list[Mark]:
-        """How far each group has committed this sender."""
+        """How far each group has committed this sender. Raises mismatch when another edition of the flow runs: the
+        groups of that one do not listen here."""
         flow = self._program.flow.name
+        await self._place.fp.run(ledger.check_edition(flow, self._edition))
         found = {each.resource: each for each in await self._place.fp.run(ledger.frontiers(flow))}
         resources = [f"flow:{flow}/group/{group:04}" for group in range(self._groups)]
         return [

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
+from fencepost.flows.layout import Layout, LayoutChange
 from fencepost.kernel.call import (
     Call,
     Json,
@@ -78,6 +80,22 @@ def register(name: str, plan: Json, by: str) -> Call[int]:
         "select fencepost.flow_register(%s::text, %s::jsonb, %s::text)",
         (text("name", name), document("plan", plan), text("by", by)),
         scalar,
+    )
+
+
+def check_edition(name: str, edition: int) -> Call[None]:
+    """Raises mismatch when the flow has another edition now: for a task that commits nothing."""
+    return Call(
+        "select fencepost.flow_check_edition(%s::text, %s::bigint)", (text("name", name), edition), nothing
+    )
+
+
+def layout(name: str) -> Call[Layout]:
+    """The layout of a flow's stateful steps, and those that led to it."""
+    return Call(
+        "select layout, origin, renamed::text, dropped::text from fencepost.flow_layouts(%s::text)",
+        (text("name", name),),
+        _layout,
     )
 
 
@@ -264,6 +282,16 @@ def edges(name: str) -> Call[list[Edge]]:
         "select parent, child, per_second, lag, backpressure from fencepost.flow_edges(%s::text)",
         (text("name", name),),
         each(Edge),
+    )
+
+
+def _layout(rows: Sequence[Sequence[Any]]) -> Layout:
+    changes = [
+        LayoutChange(layout, origin, parsed(renamed), parsed(dropped))
+        for layout, origin, renamed, dropped in rows
+    ]
+    return Layout(
+        max((change.layout for change in changes), default=0), {change.layout: change for change in changes}
     )
 
 

@@ -6,7 +6,7 @@ run, whoever was faster. Waiting records are part of the task's state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fencepost.flows.state import as_key
@@ -63,9 +63,13 @@ class TimeMerge:
             ],
         ]
 
-    def load(self, dumped: list[Any], revive: Sequence[Callable[[Any], Any]]) -> None:
+    def load(
+        self, dumped: list[Any], revive: Sequence[Callable[[Any], Any]], numbers: Mapping[int, int]
+    ) -> None:
+        """`numbers` are the entrances of today by those of when it was stored; others are gone."""
         self._places = dict(dumped[0])
         self._waiting = [
-            (time, sender, place, entrance, (revive[entrance](value), as_key(key), moment, at))
+            (time, sender, place, numbers[entrance], (revive[numbers[entrance]](value), as_key(key), moment, at))
             for time, sender, place, entrance, (value, key, moment, at) in dumped[1]
+            if entrance in numbers
         ]

@@ -32,6 +32,8 @@ class Node:
     at_commit: bool = False
     """Whether it speaks at commits only, so that how often depends on when they were."""
     version: int = 1
+    functions: tuple[Callable[..., Any], ...] = ()
+    """What a user gave it: a part of who it is from one release to the next."""
     window: Window | None = None
     """What it gathers records in."""
     groups: int | None = None

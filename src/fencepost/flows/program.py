@@ -15,6 +15,7 @@ from typing import Any
 
 from fencepost.flows.errors import GraphRefused, StateMismatch
 from fencepost.flows.graph import Flow
+from fencepost.flows.layout import Layout
 from fencepost.flows.merge import TimeMerge
 from fencepost.flows.node import Node
 from fencepost.flows.pace import Pace, push
@@ -23,6 +24,7 @@ from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.sources.source import is_timeless
 from fencepost.flows.state import reviver
 from fencepost.flows.steps import Batch, Collect, EventTime, Pass, Step
+from fencepost.flows.step_identity import PYTHON, derived_name, fingerprint
 from fencepost.flows.stored import Document, pieces
 from fencepost.flows.windows import Session, Window
 
@@ -38,6 +40,7 @@ class Program:
         self.flow = flow
         self.nodes = flow.nodes()
         self.sections = self._divide()
+        self.places = self._places()
         self.names = self._names()
         self.sources = [node for node in self.nodes if node.source is not None]
         self.borders = [node for node in self.nodes if self.sections[node] == BORDER]
@@ -114,7 +117,13 @@ class Program:
         numbers = {node: number for number, node in enumerate(self.nodes)}
         return {
             "nodes": [
-                {"name": self.names[n], "kind": n.kind, "section": self.sections[n]} for n in self.nodes
+                {
+                    "name": self.names[n],
+                    "kind": n.kind,
+                    "section": self.sections[n],
+                    "place": self.places[n],
+                }
+                for n in self.nodes
             ],
             "edges": [[numbers[p], numbers[n]] for n in self.nodes for p in n.parents],
         }
@@ -138,14 +147,51 @@ class Program:
         return sections
 
     def _names(self) -> dict[Node, str]:
-        """Given, or the kind and its number in the graph. State is found by it."""
-        names: dict[Node, str] = {}
-        for node in self.nodes:
-            number = 1 + sum(1 for other in names if other.kind == node.kind)
-            names[node] = node.name or f"{node.kind}-{number}"
-        if len(set(names.values())) < len(names):
-            raise GraphRefused(f"Two steps have one name: {sorted(names.values())}. Name them with name=.")
+        """Given, or for a step with state derived from its place, so that it stays; for others the kind and its
+        number."""
+        names = {
+            node: derived_name(node) if node.needs_key and not node.name else self.places[node]
+            for node in self.nodes
+        }
+        several = sorted({name for name in names.values() if list(names.values()).count(name) > 1})
+        if several:
+            raise GraphRefused(
+                f"Two steps of {self.flow.name} have one name: {', '.join(several)}. Steps with state that do the same "
+                "in the same place cannot be told apart by themselves: give each a name= of its own."
+            )
         return names
+
+    def _places(self) -> dict[Node, str]:
+        """Given, or the kind and its number in the graph."""
+        places: dict[Node, str] = {}
+        for node in self.nodes:
+            number = 1 + sum(1 for other in places if other.kind == node.kind)
+            places[node] = node.name or f"{node.kind}-{number}"
+        return places
+
+    def steps(self) -> dict[str, Any]:
+        """The steps with state, by name: what the database compares with those that it knows."""
+        return {
+            self.names[node]: {
+                "kind": node.kind,
+                "version": node.version,
+                "window": None if node.window is None else repr(node.window),
+                "given": bool(node.name),
+                "place": self.places[node],
+                "print": fingerprint(node),
+                "python": PYTHON,
+            }
+            for node in self.nodes
+            if node.needs_key
+        }
+
+    def entrances(self) -> list[str]:
+        """The borders by names that stay. Of two with one name each gets the same records."""
+        found: list[str] = []
+        for border in self.borders:
+            name = derived_name(border)
+            found.append(f"{name}-{found.count(name)}" if name in found else name)
+        return found
 
     def _check(self) -> None:
         groups = self.groups
@@ -257,7 +303,10 @@ class Head:
 class Body:
     """The keyed side, with its states and what its sinks are to get. `paced` is as for a head."""
 
-    def __init__(self, program: Program, *, senders: int, paced: bool = False) -> None:
+    def __init__(
+        self, program: Program, *, senders: int, paced: bool = False, layout: Layout | None = None
+    ) -> None:
+        self._layout = layout or Layout()
         nodes = [node for node in program.nodes if program.sections[node] != HEAD]
         wiring = Wiring(program, [node for node in nodes if program.sections[node] == BODY])
         self._program = program
@@ -372,7 +421,8 @@ class Body:
                     await asyncio.sleep(0)
             self._watermark = document.watermark
             if self._merge is not None and document.merge is not None:
-                self._merge.load(document.merge, self._program.revivers())
+                numbers = self._numbers(document.entrances)
+                self._merge.load(document.merge, self._program.revivers(), numbers)
         for step in self._steps:
             step.loaded()
 
@@ -380,9 +430,13 @@ class Body:
         """The pairs of each step, piece by piece; a migration gets all of them at once."""
         today = self._program.versions()
         migrations = self._program.flow.migrations
-        for name, pairs in document.steps.items():
-            step = name.partition("/")[0]
-            stored = document.versions.get(step, 1)
+        for stored_name, pairs in document.steps.items():
+            stored_step, _, part = stored_name.partition("/")
+            step = self._layout.name_of(stored_step, document.layout)
+            if step is None:
+                continue
+            name = f"{step}/{part}"
+            stored = document.versions.get(stored_step, 1)
             if step not in today or stored == today[step]:
                 yield name, pieces(pairs)
             elif step in migrations:
@@ -395,12 +449,25 @@ class Body:
                     f"Give the flow migrations={{{step!r}: function}}, or the step version={stored}."
                 )
 
+    def _numbers(self, before: Sequence[str]) -> dict[int, int]:
+        """From the entrances as they were numbered when it was stored to those of today. What waits for one that is
+        gone is dropped with it; the only one that changed goes on as what it became."""
+        today = self._program.entrances()
+        if not before:
+            return {number: number for number in range(len(today))}
+        found = {number: today.index(name) for number, name in enumerate(before) if name in today}
+        gone = [number for number, name in enumerate(before) if name not in today]
+        added = [number for number, name in enumerate(today) if name not in before]
+        return {**found, **(dict(zip(gone, added, strict=True)) if len(gone) == len(added) else {})}
+
     def _states(self) -> dict[str, Any]:
         return {f"{step.name}/{name}": state for step in self._steps for name, state in step.states.items()}
 
     def _document(self, states: dict[str, Any]) -> dict[str, Any]:
         return {
             "versions": self._program.versions(),
+            "layout": self._layout.number,
+            "entrances": self._program.entrances() if self._merge is not None else [],
             "steps": {name: pairs for name, pairs in states.items() if pairs},
             "watermark": self._watermark,
             "merge": self._merge.dump(self._program.declared()) if self._merge is not None else None,

@@ -26,6 +26,10 @@ class Document(msgspec.Struct, frozen=True):
     steps: dict[str, msgspec.Raw]
     watermark: float
     merge: Any = None
+    layout: int = 0
+    """Of the flow's stateful steps, under whose names it was stored."""
+    entrances: list[str] = []
+    """By which what waits in the merge came."""
 
 
 class Stored(msgspec.Struct, frozen=True):

@@ -25,6 +25,7 @@ from fencepost.flows.errors import StartRefused, unfit
 from fencepost.flows.forwarder import Forwarder
 from fencepost.flows.graph import Flow
 from fencepost.flows.intake import SourceIntake, opened
+from fencepost.flows.layout import Layout
 from fencepost.flows.leasing import Leasing
 from fencepost.flows.metrics import FlowMetrics
 from fencepost.flows.post import Post
@@ -79,6 +80,7 @@ class FlowWorker:
             self.settings.drain_seconds,
         )
         self._edition = 0
+        self._layout = Layout()
         self._posts: dict[str, Post] = {}
         self._done: set[str] = set()
         self._seat: str | None = None
@@ -152,9 +154,10 @@ class FlowWorker:
         self._leasing.start()
 
     async def _register(self) -> None:
-        plan = {**self.program.picture(), "shape": units.shape(self.program)}
+        flow = self.program.flow.name
         try:
-            self._edition = await self._fp.run(ledger.register(self.program.flow.name, plan, self.owner))
+            self._edition = await self._fp.run(ledger.register(flow, units.plan(self.program), self.owner))
+            self._layout = await self._fp.run(ledger.layout(flow))
         except Mismatch as refusal:
             raise StartRefused(unfit(self.program.flow.name, refusal.seen)) from None
 
@@ -340,6 +343,7 @@ class FlowWorker:
                 self._redis,
                 self.settings,
                 self._metrics,
+                self._edition,
             )
             post.work = forwarder
             await forwarder.run(post.stopping)
@@ -349,7 +353,7 @@ class FlowWorker:
 
     async def _run_task(self, post: Post) -> None:
         unit = post.unit
-        body = Body(self.program, senders=len(unit.senders), paced=True)
+        body = Body(self.program, senders=len(unit.senders), paced=True, layout=self._layout)
         committer = Committer(
             self._fp, post.lease, self.program.sinks, self.settings.keep_checkpoints, self._edition
         )
@@ -358,7 +362,7 @@ class FlowWorker:
         announce("flows.restored")
         intake: SourceIntake | ChannelIntake
         if unit.kind == "group":
-            intake = ChannelIntake(self._redis, self.program, unit.senders, unit.group)
+            intake = ChannelIntake(self._redis, self.program, unit.senders, unit.group, self._edition)
             intake.open(frontier)
         else:
             place = replace(self._place, lease=post.lease)

@@ -61,7 +61,7 @@ def test_a_merge_comes_back_as_it_was_stored_and_goes_on_counting() -> None:
     assert [waiting[:4] for waiting in stored[1]] == [[5, "a", 0, 0], [5, "a", 1, 0], [5, "b", 0, 1]]
 
     again = TimeMerge()
-    again.load(stored, [str.upper, str.title])
+    again.load(stored, [str.upper, str.title], {0: 0, 1: 1})
     again.add("a", 0, [record("a2", 5)])
 
     assert released(again, 6) == [(0, ["A0", "A1", "a2"]), (1, ["B0"])]
