@@ -113,7 +113,8 @@ def add_pages(place: Place) -> None:
             query.limit,
         )
         late = await place.reading.rows(
-            "select resource, records, last_at, samples from fencepost.flow_lates(%s) order by resource limit %s",
+            "select resource, records, last_at, samples from fencepost.flow_lates(%s) order by resource "
+            "limit %s",
             name,
             query.limit,
         )

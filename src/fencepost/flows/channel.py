@@ -71,7 +71,8 @@ class ChannelKeys:
     group: int
     sender: str
     edition: int = 1
-    """Of the flow: entries name the graph's entrances by number, so those of another graph are not for this one."""
+    """Of the flow: entries name the graph's entrances by number, so those of another graph are not for
+    this one."""
 
     def _key(self, what: str) -> str:
         edition = "" if self.edition == 1 else f".{self.edition}"
@@ -211,7 +212,8 @@ def _spread(runs: Runs, offsets: Sequence[Offset], groups: int) -> list[list[tup
 
 
 def _written(part: list[tuple[int, Batch]], offsets: Sequence[Offset], declared: Sequence[bool]) -> bytes:
-    """Values, keys, moments and offsets by entrance. Integers beyond 64 bits are rare, and walked for alone."""
+    """Values, keys, moments and offsets by entrance. Integers beyond 64 bits are rare, and walked for
+    alone."""
     try:
         return _written_by(marked, part, offsets, declared)
     except OverflowError:

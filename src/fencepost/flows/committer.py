@@ -107,7 +107,8 @@ class Committer:
     async def commit(
         self, body: Body, outputs: Sequence[Sequence[Any]], frontier: Frontier, late: Batch | None = None
     ) -> int:
-        """Make the state, the frontier and the outputs durable; answers how many bytes of state it wrote. Late
+        """Make the state, the frontier and the outputs durable; answers how many bytes of state it
+        wrote. Late
         records are counted with them."""
         self._late = late or []
         if any(sink.staged or sink.two_phase for sink in self._sinks):

@@ -114,7 +114,8 @@ class DeadLetterReader:
 
 
 def _as_it_was(record: bytes) -> Any:
-    """The key and the value. A letter of a class that is gone comes as plain data: it must not stop the flow."""
+    """The key and the value. A letter of a class that is gone comes as plain data: it must not stop the
+    flow."""
     try:
         return unpack(record)
     except UnknownClass:

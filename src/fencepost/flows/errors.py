@@ -64,7 +64,8 @@ def unfit(flow: str, seen: Mapping[str, Any]) -> str:
             words = _lost_steps(flow, seen, anew)
         case _:
             words = (
-                f"Another graph of the flow {flow} was registered while this one ran, or a savepoint of another one was "
+                f"Another graph of the flow {flow} was registered while this one ran, or a savepoint of "
+                f"another one was "
                 f"restored. Start the worker again with the graph that is to run, {anew}"
             )
     holder = seen.get("held_by")
@@ -86,9 +87,14 @@ def _lost_steps(flow: str, seen: Mapping[str, Any], anew: str) -> str:
     if renames:
         remedies.append(f"say that it has another name now: Flow({flow!r}, rename={renames})")
     remedies.append(f"have the state forgotten: Flow({flow!r}, drop_state={names})")
-    begun = f" New steps with state: {', '.join(f'{name} ({kind})' for name, kind in new.items())}." if new else ""
+    begun = (
+        f" New steps with state: {', '.join(f'{name} ({kind})' for name, kind in new.items())}."
+        if new
+        else ""
+    )
     return (
-        f"The flow {flow} has stored state that this graph does not account for: {told}.{begun} Going on would lose it or "
+        f"The flow {flow} has stored state that this graph does not account for: {told}.{begun} Going on "
+        f"would lose it or "
         f"give it to another step. Either {', or '.join(remedies)}, {anew}"
     )
 

@@ -157,7 +157,8 @@ class Forwarder:
         crash_point("flows.forward.after_send")
 
     async def _taken(self) -> list[Mark]:
-        """How far each group has committed this sender. Raises mismatch when another edition of the flow runs: the
+        """How far each group has committed this sender. Raises mismatch when another edition of the flow
+        runs: the
         groups of that one do not listen here."""
         flow = self._program.flow.name
         await self._place.fp.run(ledger.check_edition(flow, self._edition))

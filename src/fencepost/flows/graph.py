@@ -120,7 +120,9 @@ class Stream(Generic[T]):
         return Stream(self._flow, self._next("filter", lambda: steps.Filter(function), functions=(function,)))
 
     def flat_map(self, function: Callable[[T], Iterable[U]]) -> Stream[U]:
-        return Stream(self._flow, self._next("flat_map", lambda: steps.FlatMap(function), functions=(function,)))
+        return Stream(
+            self._flow, self._next("flat_map", lambda: steps.FlatMap(function), functions=(function,))
+        )
 
     def json(self, kind: Any = Any) -> Stream[Any]:
         """Read each value, bytes or text, as JSON; with a type, checked and converted.
@@ -132,7 +134,10 @@ class Stream(Generic[T]):
 
     def enrich(self, function: Callable[[T], Awaitable[U]], *, concurrency: int = 64) -> Stream[U]:
         """Await a function for each record, so many at once; the order stays."""
-        return Stream(self._flow, self._next("enrich", lambda: steps.Enrich(function, concurrency), functions=(function,)))
+        return Stream(
+            self._flow,
+            self._next("enrich", lambda: steps.Enrich(function, concurrency), functions=(function,)),
+        )
 
     def branch(self, *conditions: Callable[[T], bool]) -> tuple[Stream[T], ...]:
         """One stream for each condition, and one for what meets none; a record goes to the first it meets."""
@@ -146,7 +151,10 @@ class Stream(Generic[T]):
 
         # Which of them a branch is belongs to who its steps are.
         streams = [self.filter(chooses(i)) for i in range(len(conditions) + 1)]
-        mine = [(*conditions[i : i + 1], *(() if i < len(conditions) else conditions)) for i in range(len(streams))]
+        mine = [
+            (*conditions[i : i + 1], *(() if i < len(conditions) else conditions))
+            for i in range(len(streams))
+        ]
         return tuple(
             Stream(self._flow, replace(stream._node, functions=functions))
             for stream, functions in zip(streams, mine, strict=True)
@@ -163,7 +171,8 @@ class Stream(Generic[T]):
     ) -> Stream[T]:
         """Say when each record happened. One that comes when all its windows are closed goes to `.late`.
 
-        Within one source partition, windows close `allowed_lateness` seconds behind the highest time seen. Without a
+        Within one source partition, windows close `allowed_lateness` seconds behind the highest time
+        seen. Without a
         window or a join behind it, a record is late that lies behind that.
         """
         if self._node.is_behind("key_by"):
@@ -171,7 +180,10 @@ class Stream(Generic[T]):
                 "Event time stands before key_by: lateness is decided for each source partition, so that a "
                 "replay decides as the first run did."
             )
-        return Stream(self._flow, self._next("event_time", lambda: steps.EventTime(moment, allowed_lateness), functions=(moment,)))
+        return Stream(
+            self._flow,
+            self._next("event_time", lambda: steps.EventTime(moment, allowed_lateness), functions=(moment,)),
+        )
 
     def key_by(
         self, function: Callable[[T], K], *, groups: int | None = None, value: type[T] | None = None

@@ -20,7 +20,8 @@ def late_samples(late: Batch) -> list[Json]:
 
 
 class LateLog:
-    """At most a line a minute for a task, however many records are late: the line says how many there were."""
+    """At most a line a minute for a task, however many records are late: the line says how many there
+    were."""
 
     def __init__(self, flow: str, task: str) -> None:
         self._flow = flow

@@ -1,6 +1,7 @@
 """The stateful steps of a flow, as the database has accepted them one after the other.
 
-A state is stored under the layout that its worker ran with. Under a later one its steps are found by what was renamed
+A state is stored under the layout that its worker ran with. Under a later one its steps are found by
+what was renamed
 and dropped on the way.
 """
 
@@ -50,7 +51,8 @@ class Layout:
             number = change.origin
         if number != since:
             raise StateMismatch(
-                f"A checkpoint was stored by layout {since} of the flow's stateful steps, and nothing leads from it to "
+                f"A checkpoint was stored by layout {since} of the flow's stateful steps, and nothing "
+                f"leads from it to "
                 f"layout {self.number}. Restore a savepoint (fencepost flows restore)."
             )
         return way[::-1]

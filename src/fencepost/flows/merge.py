@@ -69,7 +69,13 @@ class TimeMerge:
         """`numbers` are the entrances of today by those of when it was stored; others are gone."""
         self._places = dict(dumped[0])
         self._waiting = [
-            (time, sender, place, numbers[entrance], (revive[numbers[entrance]](value), as_key(key), moment, at))
+            (
+                time,
+                sender,
+                place,
+                numbers[entrance],
+                (revive[numbers[entrance]](value), as_key(key), moment, at),
+            )
             for time, sender, place, entrance, (value, key, moment, at) in dumped[1]
             if entrance in numbers
         ]

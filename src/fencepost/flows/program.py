@@ -23,8 +23,8 @@ from fencepost.flows.record import END, Behind, Record
 from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.sources.source import is_timeless
 from fencepost.flows.state import reviver
-from fencepost.flows.steps import Batch, Collect, EventTime, Pass, Step
 from fencepost.flows.step_identity import PYTHON, derived_name, fingerprint
+from fencepost.flows.steps import Batch, Collect, EventTime, Pass, Step
 from fencepost.flows.stored import Document, pieces
 from fencepost.flows.windows import Session, Window
 
@@ -147,7 +147,8 @@ class Program:
         return sections
 
     def _names(self) -> dict[Node, str]:
-        """Given, or for a step with state derived from its place, so that it stays; for others the kind and its
+        """Given, or for a step with state derived from its place, so that it stays; for others the kind
+        and its
         number."""
         names = {
             node: derived_name(node) if node.needs_key and not node.name else self.places[node]
@@ -156,7 +157,8 @@ class Program:
         several = sorted({name for name in names.values() if list(names.values()).count(name) > 1})
         if several:
             raise GraphRefused(
-                f"Two steps of {self.flow.name} have one name: {', '.join(several)}. Steps with state that do the same "
+                f"Two steps of {self.flow.name} have one name: {', '.join(several)}. Steps with state "
+                f"that do the same "
                 "in the same place cannot be told apart by themselves: give each a name= of its own."
             )
         return names
@@ -320,7 +322,9 @@ class Body:
         self._pace = Pace.of(self._steps) if paced else None
         self._sides = {
             program.names[clock]: [
-                step for node, step in wiring.steps.items() if node.side == "late" and node.parents == (clock,)
+                step
+                for node, step in wiring.steps.items()
+                if node.side == "late" and node.parents == (clock,)
             ]
             for clock in program.nodes
             if clock.kind == "event_time"
@@ -450,7 +454,8 @@ class Body:
                 )
 
     def _numbers(self, before: Sequence[str]) -> dict[int, int]:
-        """From the entrances as they were numbered when it was stored to those of today. What waits for one that is
+        """From the entrances as they were numbered when it was stored to those of today. What waits for
+        one that is
         gone is dropped with it; the only one that changed goes on as what it became."""
         today = self._program.entrances()
         if not before:

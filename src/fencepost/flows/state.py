@@ -11,7 +11,8 @@ from fencepost.flows.record import IdempotentRecord
 
 
 def as_key(value: Any) -> Any:
-    """A key that was stored. Lists were tuples: no key is a list, and older checkpoints have no mark for them."""
+    """A key that was stored. Lists were tuples: no key is a list, and older checkpoints have no mark for
+    them."""
     return tuple(as_key(part) for part in value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
 
 

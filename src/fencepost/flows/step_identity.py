@@ -1,8 +1,11 @@
 """Who a step is, from one release to the next: its name, and a fingerprint of its place and its functions.
 
-A name that is given (`name=`) is the step's for ever. A derived one is the kind with a digest of the place: the sources
-and every step on the way, with their functions. It does not change with Python or the order of branches, so numbers in
-a lambda are not in it. They are in the fingerprint, which is compared where both were taken by one Python: a lambda
+A name that is given (`name=`) is the step's for ever. A derived one is the kind with a digest of the
+place: the sources
+and every step on the way, with their functions. It does not change with Python or the order of branches,
+so numbers in
+a lambda are not in it. They are in the fingerprint, which is compared where both were taken by one
+Python: a lambda
 has no name, and another one in its place is another step until somebody says that it is the same.
 """
 
@@ -35,7 +38,8 @@ def fingerprint(node: Node) -> str:
 
 
 def _place(node: Node) -> list[Any]:
-    """Everything that leads to it. What brings dead letters back is no part of it: they may be kept or not."""
+    """Everything that leads to it. What brings dead letters back is no part of it: they may be kept or
+    not."""
     parents = [_place(parent) for parent in node.parents if not _is_replay(parent)]
     if node.kind == "union" and len(parents) == 1:
         return list[Any](parents[0])

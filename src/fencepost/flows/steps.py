@@ -184,7 +184,8 @@ class KeyBy(Step):
 class EventTime(Step):
     """Gives each record its time, and sends those to `late` whose windows are closed.
 
-    `is_late` tells of a time and the watermark before it. What it does not call late may still be: then the windows
+    `is_late` tells of a time and the watermark before it. What it does not call late may still be: then
+    the windows
     tell, which know what is open. Without windows a moment is over when the watermark has passed it.
 
     The watermark follows the highest time that was seen, `lateness_seconds` behind it, and nothing else: no

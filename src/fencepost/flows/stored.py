@@ -46,7 +46,8 @@ _apart = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 
 
 def encode(body: Mapping[str, Any] | None, **more: Any) -> bytes:
-    """The document of a body, and what else a checkpoint holds. `declared` in it names the states that are plain
+    """The document of a body, and what else a checkpoint holds. `declared` in it names the states that
+    are plain
     data: their types are declared, which makes them again."""
     if body is not None:
         declared = body.get("declared", ())
@@ -57,7 +58,8 @@ def encode(body: Mapping[str, Any] | None, **more: Any) -> bytes:
 
 
 def decode(data: bytes) -> Stored:
-    return _stored(data)
+    found: Stored = _stored(data)
+    return found
 
 
 def pieces(pairs: msgspec.Raw, *, plain: bool = False) -> Iterator[list[Any]]:

@@ -1,11 +1,13 @@
-"""Values as bytes, and back as what they were: MessagePack, with a mark on everything that it has no word for.
+"""Values as bytes, and back as what they were: MessagePack, with a mark on everything that it has no
+word for.
 
 Plain data (what JSON has, bytes, moments in UTC) is written as it is. Tuples, sets, decimals, named tuples,
 dataclasses, structs and enumerations are an extension that says what they are. A class is found again by its
 module and name, so it must stand at the top of a module, and nothing of it is called but a struct's
 constructor: the attributes are put back as they were.
 
-From PostgreSQL a class may be imported. From Redis (`found_only`) it must be loaded already: whoever can write
+From PostgreSQL a class may be imported. From Redis (`found_only`) it must be loaded already: whoever can
+write
 to Redis cannot make a worker import something.
 """
 
@@ -58,7 +60,8 @@ def pack(value: Any) -> bytes:
 
 
 def stored(value: Any, *, plain: bool = False) -> msgspec.Raw:
-    """A part of something larger that is written with `flat`; `plain` for what is made again by a declared type."""
+    """A part of something larger that is written with `flat`; `plain` for what is made again by a
+    declared type."""
     return msgspec.Raw(_encode(value) if plain else pack(value))
 
 
@@ -87,7 +90,7 @@ def marked_wide(value: Any) -> Any:
     return _marked(value, wide=True)
 
 
-def _marked(value: Any, *, wide: bool) -> Any:
+def _marked(value: Any, *, wide: bool) -> Any:  # noqa: PLR0911 - One way out for each kind, the usual ones first.
     kind = type(value)
     if kind in _SCALARS:
         return _wide(value) if wide and kind is int else value
@@ -123,7 +126,7 @@ Marker = Callable[[Any, bool], Any]
 
 
 @cache
-def _marker(kind: type[Any]) -> Marker:
+def _marker(kind: Any) -> Marker:
     """How values of a type are written. Found out once a type."""
     if kind in _BUILTIN:
         return _BUILTIN[kind]
@@ -144,7 +147,8 @@ def _marker(kind: type[Any]) -> Marker:
             "kind", where, [_marked(as_base(value), wide=wide), _attributes(value, (), wide)]
         )
     raise Unstorable(
-        f"A value is a {kind.__module__}.{kind.__qualname__}, which no checkpoint can hold. Use plain data, a "
+        f"A value is a {kind.__module__}.{kind.__qualname__}, which no checkpoint can hold. Use plain "
+        f"data, a "
         "dataclass, a named tuple or a msgspec.Struct."
     )
 
@@ -208,7 +212,8 @@ def _factory(made: Any) -> str | None:
         return None
     if not isinstance(made, type):
         raise Unstorable(
-            "The factory of a defaultdict is a function, which no checkpoint can hold. Use a class (list, int), or "
+            "The factory of a defaultdict is a function, which no checkpoint can hold. Use a class (list, "
+            "int), or "
             "a dict."
         )
     return _address(made)
@@ -234,17 +239,19 @@ def _attributes(value: Any, names: tuple[str, ...], wide: bool) -> dict[str, Any
 
 
 @cache
-def _address(kind: type[Any]) -> str:
+def _address(kind: Any) -> str:
     where = f"{kind.__module__}:{kind.__qualname__}"
     if "<locals>" in kind.__qualname__:
         raise Unstorable(
-            f"{kind.__name__} is defined inside a function, so no other process can find it, and a value of it "
+            f"{kind.__name__} is defined inside a function, so no other process can find it, and a value "
+            f"of it "
             "would not come back after a crash. Define it at the top of a module, or declare the type "
             "(state= of the step, value= of key_by), which makes plain data of it and back."
         )
     if _lookup(where, found_only=True) is not kind:
         raise Unstorable(
-            f"{where} is another thing than the class of a value, so it would not come back after a crash. Give "
+            f"{where} is another thing than the class of a value, so it would not come back after a "
+            f"crash. Give "
             "the class a name of its own at the top of its module."
         )
     return where
@@ -312,7 +319,8 @@ def _as_object(what: str, where: str, content: Any, *, found_only: bool) -> Any:
     if what == "object" and names is not None:
         return _rebuilt(known, names, content, where)
     raise UnknownClass(
-        f"A stored value is a {where} with {content!r:.200}, which that class does not take any more. Keep what it "
+        f"A stored value is a {where} with {content!r:.200}, which that class does not take any more. "
+        f"Keep what it "
         "had; for the state of a step give version= and migrations=, which get plain data."
     )
 
@@ -322,8 +330,10 @@ def _known(where: str, *, found_only: bool) -> type[Any]:
     if not isinstance(kind, type):
         seen = "is not loaded by this worker" if found_only else "is not there any more"
         raise UnknownClass(
-            f"A stored value is a {where}, and that class {seen}. Put it back where it was, or import its module "
-            "where the flow is made; for the state of a step give version= and migrations=, which get plain data."
+            f"A stored value is a {where}, and that class {seen}. Put it back where it was, or import its "
+            f"module "
+            "where the flow is made; for the state of a step give version= and migrations=, which get "
+            "plain data."
         )
     return cast("type[Any]", kind)
 
@@ -352,9 +362,11 @@ def _rebuilt(kind: type[Any], names: tuple[str, ...], content: Mapping[str, Any]
     unknown = [name for name in content if name not in names and not has_dict]
     if lacking or unknown:
         raise UnknownClass(
-            f"A stored value is a {where} without {lacking or 'anything lacking'} and with {unknown or 'nothing'} "
-            "that the class does not have. Give new fields a default; for the state of a step give version= and "
-            "migrations=, which get plain data."
+            f"A stored value is a {where} without {lacking}, and with {unknown} that the class does not "
+            f"have. "
+            "Give new fields a default; for the state of a step give version= and migrations=, which get "
+            "plain "
+            "data."
         )
     if issubclass(kind, msgspec.Struct):
         return kind(**{name: content[name] for name in names})
@@ -383,7 +395,7 @@ def _defaults(kind: type[Any]) -> dict[str, Any]:
     return found
 
 
-def _plain(code: int, data: memoryview) -> Any:
+def _plain(code: int, data: memoryview) -> Any:  # noqa: PLR0911
     """What `flat` would have made of it."""
     if code != CODE:
         return Ext(code, bytes(data))

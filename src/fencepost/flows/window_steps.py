@@ -137,7 +137,8 @@ class SessionFold(Step):
         start = last = float(time)
         closed = closed_until(time)
         for session in self._state.values.get(key, ()):
-            # One that is closed for this record may not have been told yet: how records were read together decides
+            # One that is closed for this record may not have been told yet: how records were read
+            # together decides
             # nothing.
             is_open = session[1] + self._gap > closed
             if is_open and session[0] - self._gap < time < session[1] + self._gap:

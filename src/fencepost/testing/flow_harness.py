@@ -113,7 +113,8 @@ class _Run:
         return self.body.take()
 
     def _exchanged(self, entrance: int, records: Batch) -> Batch:
-        """With key groups records go through the bytes of a channel: one that would not arrive is found here."""
+        """With key groups records go through the bytes of a channel: one that would not arrive is found
+        here."""
         return records if self.program.groups is None else exchanged(self.program, entrance, records)
 
     def stored(self, outputs: list[list[Any]]) -> list[list[Any]]:

@@ -7,7 +7,8 @@ sink takes over from the checkpoint, and what the sink has done in the end must 
 does.
 
 On their way the numbers are parts of values of every type that a flow has (`CARRIERS`): tuples, results of
-windows, failures, dataclasses and so on. Each must come to the sink as what it was, also out of a checkpoint; only
+windows, failures, dataclasses and so on. Each must come to the sink as what it was, also out of a
+checkpoint; only
 then its number is taken out and given to the sink.
 """
 

@@ -1,4 +1,5 @@
-"""A release that changes the graph: state stays with its step, or the flow does not start and says what to do."""
+"""A release that changes the graph: state stays with its step, or the flow does not start and says what
+to do."""
 
 import asyncio
 import json
@@ -189,6 +190,7 @@ async def test_with_another_graph_the_names_of_the_version_before_must_be_said(s
     await take(scene, counting(), {"count-u": 1})
     [[step]] = scene.rows("select jsonb_object_keys(steps) from fencepost.flow_layouts('orders')")
     _as_before(scene, step)
+
     def changed(**flow: Any) -> Flow:
         orders = keyed(Flow("orders", **flow))
         sums = orders.sum(_amount, name="sums").sink(totals("sum-"))

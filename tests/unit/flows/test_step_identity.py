@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from fencepost.flows import Flow, GraphRefused, IterableSource, ListSink, Sliding, StateMismatch, TableSink, Tumbling
+from fencepost.flows import (
+    Flow,
+    GraphRefused,
+    IterableSource,
+    ListSink,
+    Sliding,
+    StateMismatch,
+    TableSink,
+    Tumbling,
+)
 from fencepost.flows.graph import KeyedStream, Stream
 from fencepost.flows.layout import Layout, LayoutChange
 from fencepost.flows.program import Program

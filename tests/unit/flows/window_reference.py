@@ -1,8 +1,11 @@
 """Windows by their definition, record by record, without a line of the code under test.
 
-A record belongs to windows. It is late when every one of them was closed already when it came. A window is closed
-when the watermark of the record's partition (the highest time before it, less the allowed lateness) has reached
-its end. A session is the records of a key of which each follows another within the gap; its end is the gap behind
+A record belongs to windows. It is late when every one of them was closed already when it came. A window
+is closed
+when the watermark of the record's partition (the highest time before it, less the allowed lateness) has
+reached
+its end. A session is the records of a key of which each follows another within the gap; its end is the
+gap behind
 its last one.
 """
 
@@ -80,7 +83,10 @@ def of_join(
     """The pairs of one key and window, and which records came too late for theirs."""
     one, other = of_fixed(left, lateness, size, size), of_fixed(right, lateness, size, size)
     pairs = [
-        (a, b) for place, numbers in one.windows.items() for a in numbers for b in other.windows.get(place, [])
+        (a, b)
+        for place, numbers in one.windows.items()
+        for a in numbers
+        for b in other.windows.get(place, [])
     ]
     return sorted(pairs), sorted([*one.late, *other.late])
 
