@@ -40,6 +40,6 @@ class LateLog:
             flow=self._flow,
             task=self._task,
             records=self._untold,
-            samples=[sample["record"] for sample in late_samples(late)],  # type: ignore[index,call-overload]
+            samples=[sample["record"] for sample in late_samples(late)],
         )
         self._untold = 0

@@ -97,10 +97,8 @@ class Program:
         windows = self.windows_behind(clock)
         if self.windows_decide(clock):
             return lambda time, watermark: False
-        [window] = windows or [None]
-        if window is None or isinstance(window, Session):
-            return lambda time, watermark: True
-        return lambda time, watermark: window.last_end(time) <= watermark
+        fixed = [window for window in windows if not isinstance(window, Session)]
+        return lambda time, watermark: all(window.last_end(time) <= watermark for window in fixed)
 
     def must_merge(self, senders: int) -> bool:
         """Whether records must be put in order before the body: it depends on it, and nobody else does it."""

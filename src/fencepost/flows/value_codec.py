@@ -106,8 +106,8 @@ def _marked(value: Any, *, wide: bool) -> Any:  # noqa: PLR0911 - One way out fo
         return [_marked(part, wide=wide) for part in value]
     if kind is datetime and value.tzinfo is UTC:
         return value
-    mark = _marker(kind)
-    return mark(value, wide)
+    known: Any = kind
+    return _marker(known)(value, wide)
 
 
 def _wide(value: int) -> Any:

@@ -21,7 +21,7 @@ from fencepost.errors import Mismatch, Refusal
 from fencepost.flows import ledger, units
 from fencepost.flows.channel import ChannelIntake
 from fencepost.flows.committer import Committer
-from fencepost.flows.errors import StartRefused, unfit
+from fencepost.flows.errors import StartRefused, StateMismatch, unfit
 from fencepost.flows.forwarder import Forwarder
 from fencepost.flows.graph import Flow
 from fencepost.flows.intake import SourceIntake, opened
@@ -159,7 +159,8 @@ class FlowWorker:
             self._edition = await self._fp.run(ledger.register(flow, units.plan(self.program), self.owner))
             self._layout = await self._fp.run(ledger.layout(flow))
         except Mismatch as refusal:
-            raise StartRefused(unfit(self.program.flow.name, refusal.seen)) from None
+            kind = StateMismatch if refusal.seen.get("why") == "steps" else StartRefused
+            raise kind(unfit(flow, refusal.seen)) from None
 
     async def _close(self) -> None:
         for post in self._posts.values():

@@ -9,6 +9,7 @@ import pytest
 
 from fencepost.errors import Mismatch
 from fencepost.flows import Flow, StartRefused, TableSink, ledger, units
+from fencepost.flows.graph import KeyedStream
 from fencepost.flows.program import Program
 from fencepost.flows.sinks.postgres import PostgresUpsert
 from fencepost.flows.sources.redis_streams import RedisStreams
@@ -22,7 +23,7 @@ def totals(prefix: str) -> PostgresUpsert:
     return PostgresUpsert("total", ["key"], ["value"], row=lambda pair: (f"{prefix}{pair[0]}", pair[1]))
 
 
-def keyed(flow: Flow, groups: int | None = None) -> Any:
+def keyed(flow: Flow, groups: int | None = None) -> KeyedStream[str, Any]:
     return flow.source(RedisStreams("in")).json().key_by(_user, groups=groups)
 
 
