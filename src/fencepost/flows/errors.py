@@ -100,7 +100,8 @@ def _lost_steps(flow: str, seen: Mapping[str, Any], anew: str) -> str:
 
 
 def _lost_step(each: Mapping[str, Any]) -> str:
-    stored, given, name = each["stored"], each.get("given") or {}, each["step"]
+    stored, name = each["stored"], each["step"]
+    given: Mapping[str, Any] = each.get("given") or {}
     kind = stored.get("kind")
     match each["why"]:
         case "kind":

@@ -277,17 +277,23 @@ class KeyedStream(Stream[T], Generic[K, T]):
             return right if left is None else function(left, right)
 
         nothing: Any = None
-        return _known_by(self.fold(nothing, reducing, emit=emit, name=name), KeyedStream.reduce, function)
+        return _known_by(
+            self.fold(nothing, reducing, emit=emit, name=name), KeyedStream[Any, Any].reduce, function
+        )
 
     def sum(
         self, amount: Callable[[T], Any], *, emit: str = "commit", name: str = ""
     ) -> Stream[tuple[K, Any]]:
         node = self.fold(0, lambda total, value: total + amount(value), emit=emit, name=name)._node
-        return Stream(self._flow, replace(node, ordered=emit == "each", functions=(KeyedStream.sum, amount)))
+        return Stream(
+            self._flow, replace(node, ordered=emit == "each", functions=(KeyedStream[Any, Any].sum, amount))
+        )
 
     def count(self, *, emit: str = "commit", name: str = "") -> Stream[tuple[K, int]]:
         node = self.fold(0, lambda total, _: total + 1, emit=emit, name=name)._node
-        return Stream(self._flow, replace(node, ordered=emit == "each", functions=(KeyedStream.count,)))
+        return Stream(
+            self._flow, replace(node, ordered=emit == "each", functions=(KeyedStream[Any, Any].count,))
+        )
 
     def stateful(
         self,
@@ -416,27 +422,28 @@ class Windowed(Generic[K, T]):
 
     def count(self, *, name: str = "") -> Stream[WindowResult]:
         counts = self.fold(lambda: 0, lambda total, _: total + 1, ordered=False, name=name)
-        return _known_by(counts, Windowed.count)
+        return _known_by(counts, Windowed[Any, Any].count)
 
     def sum(self, amount: Callable[[T], Any], *, name: str = "") -> Stream[WindowResult]:
         sums = self.fold(lambda: 0, lambda total, value: total + amount(value), ordered=False, name=name)
-        return _known_by(sums, Windowed.sum, amount)
+        return _known_by(sums, Windowed[Any, Any].sum, amount)
 
     def max(self, amount: Callable[[T], Any], *, name: str = "") -> Stream[WindowResult]:
-        return _known_by(self._best(amount, lambda new, old: new > old, name), Windowed.max, amount)
+        return _known_by(self._best(amount, lambda new, old: new > old, name), Windowed[Any, Any].max, amount)
 
     def min(self, amount: Callable[[T], Any], *, name: str = "") -> Stream[WindowResult]:
-        return _known_by(self._best(amount, lambda new, old: new < old, name), Windowed.min, amount)
+        return _known_by(self._best(amount, lambda new, old: new < old, name), Windowed[Any, Any].min, amount)
 
     def reduce(self, function: Callable[[T, T], T], *, name: str = "") -> Stream[WindowResult]:
         reduced = self.fold(
             _nothing, lambda left, right: right if left is None else function(left, right), name=name
         )
-        return _known_by(reduced, Windowed.reduce, function)
+        return _known_by(reduced, Windowed[Any, Any].reduce, function)
 
     def collect(self, *, name: str = "") -> Stream[WindowResult]:
         return _known_by(
-            self.fold(_no_values, lambda values, value: [*values, value], name=name), Windowed.collect
+            self.fold(_no_values, lambda values, value: [*values, value], name=name),
+            Windowed[Any, Any].collect,
         )
 
     def _best(

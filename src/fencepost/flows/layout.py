@@ -32,9 +32,9 @@ class Layout:
 
     def name_of(self, step: str, since: int) -> str | None:
         """What a step of an earlier layout is called now; None if its state was dropped."""
-        name: str | None = step
+        name = step
         for change in self._since(since):
-            if name is None or name in change.dropped:
+            if name in change.dropped:
                 return None
             name = change.renamed.get(name, name)
         return name

@@ -38,16 +38,14 @@ class Behind(float):
     refused it, the record is late.
     """
 
-    def __init__(self, _: float) -> None:
-        super().__init__()
-        self.watermark = float("-inf")
-        """Of its partition, when it came: a window that ends there or before is closed for it."""
-        self.clock = ""
-        """The name of the step that gave it its time."""
-        self.value: Any = None
-        """The record as that step saw it."""
-        self.refused = False
-        self.taken = False
+    watermark: float = float("-inf")
+    """Of its partition, when it came: a window that ends there or before is closed for it."""
+    clock: str = ""
+    """The name of the step that gave it its time."""
+    value: Any = None
+    """The record as that step saw it."""
+    refused: bool = False
+    taken: bool = False
 
     @classmethod
     def of(cls, time: float, watermark: float, clock: str, value: Any) -> Behind:

@@ -54,8 +54,9 @@ def _is_replay(node: Node) -> bool:
 
 def _stable(function: Callable[..., Any]) -> Any:
     """The same in every version of Python."""
-    while isinstance(function, functools.partial):
-        function = function.func
+    if isinstance(function, functools.partial):
+        within: Callable[..., Any] = function.func
+        return _stable(within)
     if isinstance(function, _BY_REPR):
         return repr(function)
     code = getattr(function, "__code__", None)

@@ -11,6 +11,10 @@ write
 to Redis cannot make a worker import something.
 """
 
+# Values are of any type here, which is the point: pyright calls that unknown.
+# pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownLambdaType=false
+
 from __future__ import annotations
 
 import dataclasses

@@ -71,7 +71,8 @@ class CarrierKind(Enum):
     ONLY = "only"
 
 
-CARRIERS: tuple[tuple[Callable[[Any], Any], Callable[[Any], Any]], ...] = (
+Carrier = tuple[Callable[[Any], Any], Callable[[Any], Any]]
+CARRIERS: tuple[Carrier, ...] = (
     (lambda value: value, lambda carried: carried),
     (lambda value: (value, ("inner",)), lambda carried: carried[0]),
     (lambda value: [value, (1, 2)], lambda carried: carried[0]),
@@ -146,10 +147,11 @@ class _TakenOut(list[Any]):
     """Values without their carriers."""
 
 
-def _taken_out(values: Sequence[Any]) -> _TakenOut:
+def _taken_out(values: Sequence[tuple[int, Any]]) -> _TakenOut:
     taken = _TakenOut()
     for place, carried in values:
-        load, unload = CARRIERS[place]
+        carrier: Carrier = CARRIERS[place]
+        load, unload = carrier
         try:
             value = unload(carried)
         except (AttributeError, LookupError, TypeError) as error:

@@ -3,6 +3,7 @@ to do."""
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -108,7 +109,7 @@ async def test_a_renamed_step_is_refused_until_it_is_said(scene: Scene) -> None:
 
 
 async def test_another_function_under_a_derived_name_is_refused(scene: Scene) -> None:
-    def summed(amount: Any, **options: Any) -> Flow:
+    def summed(amount: Callable[[Any], Any], **options: Any) -> Flow:
         return keyed(Flow("orders")).sum(amount, **options).sink(totals("sum-"))
 
     await take(scene, summed(lambda order: 2 * order["amount"]), {"sum-u": 20})

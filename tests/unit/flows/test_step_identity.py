@@ -1,5 +1,6 @@
 """Who a step is from one release to the next."""
 
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
@@ -82,7 +83,7 @@ def test_keeping_dead_letters_changes_nobody() -> None:
 def test_a_number_in_a_lambda_is_in_the_fingerprint_and_not_in_the_name() -> None:
     """Versions of Python keep numbers in different places."""
 
-    def summed(amount: Any) -> dict[str, Any]:
+    def summed(amount: Callable[[Any], Any]) -> dict[str, Any]:
         return Program(keyed().sum(amount).sink(TableSink())).steps()
 
     once, twice, other = (
