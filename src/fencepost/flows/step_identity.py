@@ -58,7 +58,7 @@ def _stable(function: Callable[..., Any]) -> Any:
         within: Callable[..., Any] = function.func
         return _stable(within)
     if isinstance(function, _BY_REPR):
-        return repr(function)
+        return repr(function)  # pyright: ignore[reportUnknownArgumentType] - A getter of anything.
     code = getattr(function, "__code__", None)
     if code is None or code.co_name != "<lambda>":
         return getattr(function, "__qualname__", type(function).__qualname__)
