@@ -36,6 +36,7 @@ def show_one(name: str, *, as_json: bool) -> None:
                 f"There is no flow {name} here. `fencepost flows list` names them.", ExitCode.NOT_FOUND
             )
         tasks = _tasks(connection, name)
+        lates = run(connection, ledger.lates(name))
         rows = connection.execute(_SAVEPOINTS, (name,)).fetchall()
         failing = connection.execute(_FAILING, (name,)).fetchall()
     stopped: list[dict[str, Any]] = [dict(zip(_FAILING_COLUMNS, row, strict=True)) for row in failing]
@@ -48,11 +49,13 @@ def show_one(name: str, *, as_json: bool) -> None:
     for task in tasks:
         marks: dict[str, Any] = task["frontier"] or {}
         task["frontier"] = ", ".join(f"{sender} {mark['at']}" for sender, mark in marks.items())
-    _table(name, tasks, ("task", "owner", "checkpoint", "status", "state_bytes", "frontier"))
+    _table(name, tasks, ("task", "owner", "checkpoint", "status", "state_bytes", "late", "frontier"))
     for task in stopped:
         answer(_stop(task))
     if kept:
         _table("savepoints", kept, _SAVEPOINT_COLUMNS)
+    if lates:
+        _table("late records", [_late(late) for late in lates], ("task", "records", "last_at", "newest"))
 
 
 def save(name: str, savepoint: str, *, within: float) -> None:
@@ -148,6 +151,7 @@ def _summary(connection: Reader, name: str, draining: Any, savepoints: int) -> d
 def _tasks(connection: Reader, name: str) -> list[dict[str, Any]]:
     frontiers = {each.resource: each for each in run(connection, ledger.frontiers(name))}
     holders = {h.resource: h for h in run(connection, ledger.holders(name)) if "/seat/" not in h.resource}
+    late = {each.resource: each.records for each in run(connection, ledger.lates(name))}
     tasks: list[dict[str, Any]] = []
     for resource in sorted({*frontiers, *holders}):
         holder, frontier = holders.get(resource), frontiers.get(resource)
@@ -159,6 +163,7 @@ def _tasks(connection: Reader, name: str) -> list[dict[str, Any]]:
                 "status": frontier and frontier.status,
                 "state_bytes": frontier and frontier.state_bytes,
                 "stored_at": frontier and frontier.stored_at,
+                "late": late.get(resource),
                 "frontier": frontier and frontier.frontier,
             }
         )
@@ -170,6 +175,15 @@ def _stop(task: dict[str, Any]) -> str:
     since = f"{task['failed_at']:%Y-%m-%d %H:%M:%S}"
     facts = [f"  {name:<7} {task[name]}" for name in _FACTS if task[name]]
     return "\n".join([f"{task['task']} stands still. Last try: {since}, number {task['failures']}.", *facts])
+
+
+def _late(late: ledger.Late) -> dict[str, Any]:
+    return {
+        "task": late.resource.partition("/")[2],
+        "records": late.records,
+        "last_at": late.last_at,
+        "newest": ", ".join(sample["record"] for sample in late.samples),
+    }
 
 
 def _table(title: str, rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:

@@ -112,6 +112,12 @@ def add_pages(place: Place) -> None:
             query.dead_after or 0,
             query.limit,
         )
+        late = await place.reading.rows(
+            "select resource, records, last_at, samples from fencepost.flow_lates(%s) order by resource "
+            "limit %s",
+            name,
+            query.limit,
+        )
         picture = lay_out(row["plan"]) if request.url.path.startswith("/console") else None
         facts = {
             "title": name,
@@ -120,6 +126,7 @@ def add_pages(place: Place) -> None:
             "savepoints": savepoints,
             "edges": edges,
             "dead": dead,
+            "late": late,
             "graph": picture,
             "filters": {"limit": query.limit if query.limit != 100 else None},
             "next_after": following(tasks, "resource", query.limit),
@@ -127,7 +134,7 @@ def add_pages(place: Place) -> None:
             "next_saved_before": following(savepoints, "savepoint", query.limit),
         }
         walks = {"dead": "dead_after", "savepoints": "saved_before"}
-        return Sheet(facts, "tasks", ("edges", "dead", "savepoints"), walks)
+        return Sheet(facts, "tasks", ("edges", "dead", "late", "savepoints"), walks)
 
     @place.desk.page("/checkpoints", "checkpoints.html", "Checkpoints")
     async def checkpoints(request: Request, query: Annotated[CheckpointQuery, Query()]) -> Sheet:

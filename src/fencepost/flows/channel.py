@@ -24,15 +24,18 @@ from fencepost.flows.intake import Arrival
 from fencepost.flows.program import Head, Program
 from fencepost.flows.record import END, Offset, is_after, order
 from fencepost.flows.shared_reads import SharedReads
-from fencepost.flows.state import as_key, pack
+from fencepost.flows.state import as_key
 from fencepost.flows.steps import Batch
 from fencepost.flows.trail import Traces
 from fencepost.flows.units import Sender
+from fencepost.flows.value_codec import UnknownClass, decoder, flat, marked, marked_wide
 from fencepost.logs import get_logger
 
 _log = get_logger(__name__)
 _SEND = (Path(__file__).parent / "channel.lua").read_text(encoding="utf-8")
 LOOK_AGAIN_SECONDS = 1.0
+EDITIONS_CLEANED = 5
+"""Of how many editions before its own a sender removes what is left in Redis."""
 Runs = Sequence[tuple[int, Batch]]
 
 
@@ -42,7 +45,7 @@ Parts = list[tuple[int, list[tuple[Any, Any, Any, Offset]]]]
 """By entrance: values with their keys, moments and offsets."""
 Places = list[tuple[Offset, str]]
 _read_head = msgspec.msgpack.Decoder(EntryHead).decode
-_read_parts = msgspec.msgpack.Decoder(Parts).decode
+_read_parts = decoder(Parts, found_only=True)
 _read_places = msgspec.msgpack.Decoder(Places).decode
 M = TypeVar("M", bound=tuple[Any, ...])
 
@@ -57,7 +60,7 @@ class ChannelLost(Exception):
 
 def group_of(key: Any, groups: int) -> int:
     """The same in every process and for ever: Python's own hash is neither."""
-    return zlib.crc32(key.encode() if isinstance(key, str) else pack(key)) % groups
+    return zlib.crc32(key.encode() if isinstance(key, str) else flat(key)) % groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +70,13 @@ class ChannelKeys:
     flow: str
     group: int
     sender: str
+    edition: int = 1
+    """Of the flow: entries name the graph's entrances by number, so those of another graph are not for
+    this one."""
 
     def _key(self, what: str) -> str:
-        return f"fencepost:{{flow:{self.flow}/{self.group}}}:{what}:{self.sender}"
+        edition = "" if self.edition == 1 else f".{self.edition}"
+        return f"fencepost:{{flow:{self.flow}/{self.group}}}:{what}{edition}:{self.sender}"
 
     @property
     def stream(self) -> str:
@@ -87,9 +94,16 @@ class ChannelKeys:
 class ChannelSender:
     """The side of one source partition: one channel to each group."""
 
-    def __init__(self, redis: Any, flow: str, sender: str, groups: int, length: int) -> None:
+    def __init__(
+        self, redis: Any, flow: str, sender: str, groups: int, length: int, edition: int = 1
+    ) -> None:
         self._redis = redis
-        self._keys = [ChannelKeys(flow, group, sender) for group in range(groups)]
+        self._keys = [ChannelKeys(flow, group, sender, edition) for group in range(groups)]
+        self._before = [
+            ChannelKeys(flow, group, sender, older)
+            for group in range(groups)
+            for older in range(max(1, edition - EDITIONS_CLEANED), edition)
+        ]
         self._length = length
         self._incarnation = secrets.token_hex(8)
         self._script = redis.register_script(_SEND)
@@ -97,6 +111,8 @@ class ChannelSender:
     async def begin(self) -> None:
         """Empty the channels and make them ours. Trimmed, not deleted, so that entry ids go on growing."""
         pipe = self._redis.pipeline(transaction=False)
+        for keys in self._before:
+            pipe.unlink(keys.stream, keys.incarnation, keys.rewind)
         for keys in self._keys:
             pipe.xtrim(keys.stream, maxlen=0, approximate=False)
             pipe.delete(keys.rewind)
@@ -152,41 +168,94 @@ def entries_for(
     mark: Mark,
     watermark: float | None,
     traces: Traces = (),
+    declared: Sequence[bool] = (),
 ) -> dict[int, list[Any]]:
-    """The entry for each group: also those that get no record learn how far the sender has come."""
-    parts: list[list[tuple[int, list[Any]]]] = [[] for _ in range(groups)]
+    """The entry for each group: also those that get no record learn how far the sender has come.
+
+    Through an entrance with a declared type records go as plain data, and are made again by it.
+    """
+    placed = _spread(runs, offsets, groups)
     traced: list[list[tuple[Offset, str]]] = [[] for _ in range(groups)]
+    if traces:
+        for group, part in enumerate(placed):
+            places = [(offsets[at], traces[at]) for _, members in part for _, _, _, at in members]
+            traced[group] = [(offset, place) for offset, place in places if place is not None]
+    head = flat([after, mark.at, watermark, mark.ended, mark.watermark, mark.count])
+    return {
+        group: [
+            b"h",
+            head,
+            b"d",
+            _written(part, offsets, declared),
+            *([b"t", flat(traced[group])] if traced[group] else ()),
+        ]
+        for group, part in enumerate(placed)
+    }
+
+
+def _spread(runs: Runs, offsets: Sequence[Offset], groups: int) -> list[list[tuple[int, Batch]]]:
+    """By group, and by entrance within it."""
+    parts: list[list[tuple[int, Batch]]] = [[] for _ in range(groups)]
     for entrance, records in runs:
-        by_group: dict[int, list[Any]] = {}
+        by_group: dict[int, Batch] = {}
         places: dict[Any, int] = {}
-        for value, key, moment, at in records:
-            spread = key if key is not None else str(offsets[at])
+        for record in records:
+            key = record[1]
+            spread = key if key is not None else str(offsets[record[3]])
             group = places.get(spread)
             if group is None:
                 group = places[spread] = group_of(spread, groups)
-            by_group.setdefault(group, []).append((value, key, moment, offsets[at]))
-            if traces and (place := traces[at]) is not None:
-                traced[group].append((offsets[at], place))
+            by_group.setdefault(group, []).append(record)
         for group, members in by_group.items():
             parts[group].append((entrance, members))
-    head = [after, mark.at, watermark, mark.ended, mark.watermark, mark.count]
-    return {
-        group: [b"h", pack(head), b"d", pack(part), *([b"t", pack(traced[group])] if traced[group] else ())]
-        for group, part in enumerate(parts)
-    }
+    return parts
+
+
+def _written(part: list[tuple[int, Batch]], offsets: Sequence[Offset], declared: Sequence[bool]) -> bytes:
+    """Values, keys, moments and offsets by entrance. Integers beyond 64 bits are rare, and walked for
+    alone."""
+    try:
+        return _written_by(marked, part, offsets, declared)
+    except OverflowError:
+        return _written_by(marked_wide, part, offsets, declared)
+
+
+def _written_by(
+    mark: Callable[[Any], Any],
+    part: list[tuple[int, Batch]],
+    offsets: Sequence[Offset],
+    declared: Sequence[bool],
+) -> bytes:
+    return flat(
+        [
+            (
+                entrance,
+                [(v, mark(k), mark(t), offsets[at]) for v, k, t, at in members]
+                if declared and declared[entrance]
+                else [(mark(v), mark(k), mark(t), offsets[at]) for v, k, t, at in members],
+            )
+            for entrance, members in part
+        ]
+    )
 
 
 class ChannelIntake:
     """The side of one key group: reads the channels of all senders."""
 
     def __init__(
-        self, redis: Any, reads: SharedReads, program: Program, senders: Sequence[Sender], group: int
+        self,
+        redis: Any,
+        reads: SharedReads,
+        program: Program,
+        senders: Sequence[Sender],
+        group: int,
+        edition: int = 1,
     ) -> None:
         self._redis = redis
         self._reads = reads
         self._group = group
         flow = program.flow.name
-        self._keys = {sender.name: ChannelKeys(flow, group, sender.name) for sender in senders}
+        self._keys = {sender.name: ChannelKeys(flow, group, sender.name, edition) for sender in senders}
         self._timed = {
             s.name: not s.timeless and Head(program, s.node).watermark is not None for s in senders
         }
@@ -239,6 +308,10 @@ class ChannelIntake:
                 except NoEntry:
                     await self._remove(name, entry_id.decode())
                     continue
+                except UnknownClass:
+                    # Told, and sent again: what a stranger wrote must not be met for ever.
+                    await self._remove(name, entry_id.decode())
+                    raise
                 if arrival is not None:
                     arrivals.append(arrival)
                 repeated = repeated or arrival is None
@@ -319,6 +392,14 @@ def _records(members: Sequence[Any], start: int, revive: Callable[[Any], Any]) -
     return [
         (revive(value), as_key(key), moment, at) for at, (value, key, moment, _) in enumerate(members, start)
     ]
+
+
+def exchanged(program: Program, entrance: int, records: Batch) -> Batch:
+    """The records as a receiver gets them, without a Redis: for tests."""
+    places = range(1 + max((at for _, _, _, at in records), default=0))
+    [(_, members)] = _read_parts(_written([(entrance, records)], places, program.declared()))
+    revive = program.revivers()[entrance]
+    return [(revive(value), as_key(key), moment, at) for value, key, moment, at in members]
 
 
 def _behind(members: Sequence[M], at: Offset | None, place: int) -> Sequence[M]:

@@ -26,9 +26,11 @@ from fencepost.flows.dead_letters import bury_rejected, preview
 from fencepost.flows.errors import SinkRejected, StartRefused
 from fencepost.flows.failing import blame, within
 from fencepost.flows.frontier import Frontier
+from fencepost.flows.late_records import late_samples
 from fencepost.flows.program import Body
 from fencepost.flows.sinks.rejecting import DeadLetters, Rejection
 from fencepost.flows.sinks.sink import CheckpointId, Sink
+from fencepost.flows.steps import Batch
 from fencepost.flows.stored import Stored, decode, encode
 from fencepost.kernel import checkpoint
 from fencepost.kernel.checkpoint import Checkpoint
@@ -76,6 +78,7 @@ class Committer:
         self._unpruned = 0
         self.rejected = 0
         """How many values sinks have rejected, and dead letters keep."""
+        self._late: Batch = []
 
     @property
     def resource(self) -> str:
@@ -112,8 +115,13 @@ class Committer:
                 await sink.restored(name, newest.number)
         return Frontier.from_json(newest.frontier)
 
-    async def commit(self, body: Body, outputs: Sequence[Sequence[Any]], frontier: Frontier) -> int:
-        """Make the state, the frontier and the outputs durable; answers how many bytes of state it wrote."""
+    async def commit(
+        self, body: Body, outputs: Sequence[Sequence[Any]], frontier: Frontier, late: Batch | None = None
+    ) -> int:
+        """Make the state, the frontier and the outputs durable; answers how many bytes of state it
+        wrote. Late
+        records are counted with them."""
+        self._late = late or []
         if any(sink.staged or sink.two_phase for sink in self._sinks):
             return await self._commit_in_phases(body, outputs, frontier)
         state, whole = self._state(body, None)
@@ -219,6 +227,9 @@ class Committer:
         return target, len(state or b""), whole
 
     async def _write(self, tx: Any, number: int, outputs: Sequence[Sequence[Any]]) -> None:
+        if self._late:
+            count, samples = len(self._late), late_samples(self._late)
+            await tx.run(ledger.count_late(self._resource, self._token, count, samples))
         ident = CheckpointId(self._resource, self._token, number)
         rejected: Rejected = []
         for sink, values in zip(self._sinks, outputs, strict=True):

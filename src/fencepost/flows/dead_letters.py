@@ -22,7 +22,8 @@ from fencepost.flows.sinks.kinds import TransactionalSink
 from fencepost.flows.sinks.rejecting import Rejection
 from fencepost.flows.sinks.sink import CheckpointId, Workplace
 from fencepost.flows.sources.source import Chunk
-from fencepost.flows.state import as_key, pack, reviver, unpack
+from fencepost.flows.state import as_key, reviver
+from fencepost.flows.value_codec import UnknownClass, pack, unpack, unpack_plain
 from fencepost.kernel.call import Call, duration, each, scalar, text
 from fencepost.transaction import Transaction
 from fencepost.upkeep import BATCH, TICK_SECONDS, until_short
@@ -94,7 +95,7 @@ class DeadLetterReader:
                 "this flow has not taken them. Restore a savepoint that lies behind them, or begin anew."
             )
         self._last = found[-1][0]
-        return Chunk([unpack(record) for _, record in found], [number for number, _ in found])
+        return Chunk([_as_it_was(record) for _, record in found], [number for number, _ in found])
 
     async def acknowledge(self, offset: Offset) -> None:
         self._taken = int(offset)
@@ -112,6 +113,15 @@ class DeadLetterReader:
 
     async def close(self) -> None:
         """Connections are the client's."""
+
+
+def _as_it_was(record: bytes) -> Any:
+    """The key and the value. A letter of a class that is gone comes as plain data: it must not stop the
+    flow."""
+    try:
+        return unpack(record)
+    except UnknownClass:
+        return unpack_plain(record)
 
 
 def key_of(stored: Any) -> Any:
@@ -132,7 +142,7 @@ def bury(flow: str, step: str, resource: str, token: int, failures: Sequence[Fai
             text("step", step),
             text("resource", resource),
             token,
-            [pack((failure.key, failure.value)) for failure in failures],
+            [pack([failure.key, failure.value]) for failure in failures],
             [preview(failure.value) for failure in failures],
             [_fitting(failure.error, ERROR_LENGTH) for failure in failures],
         ),

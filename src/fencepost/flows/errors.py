@@ -11,7 +11,7 @@ FlowError
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fencepost.errors import FencepostError
@@ -65,13 +65,62 @@ def unfit(flow: str, seen: Mapping[str, Any]) -> str:
                 f"The flow {flow} has read {seen.get('reads')} as {stored}, and would read it again from its "
                 f"beginning as {given}. Give the source its old name (name=), {anew}"
             )
+        case "steps":
+            words = _lost_steps(flow, seen, anew)
         case _:
             words = (
-                f"Another graph of the flow {flow} was registered while this one ran, before anything was "
-                f"committed: it is divided otherwise. Run one of them only, {anew}"
+                f"Another graph of the flow {flow} was registered while this one ran, or a savepoint of "
+                f"another one was "
+                f"restored. Start the worker again with the graph that is to run, {anew}"
             )
     holder = seen.get("held_by")
     return f"{words}. It is run by {holder} now." if holder else f"{words}."
+
+
+def _lost_steps(flow: str, seen: Mapping[str, Any], anew: str) -> str:
+    """Which steps have state that the graph does not account for, and the words that would."""
+    lost, new = seen.get("lost", []), seen.get("new", {})
+    told = "; ".join(_lost_step(each) for each in lost)
+    names = [each["step"] for each in lost]
+    remedies = [f"give a step that is the same its old name (name={_either(names)})"]
+    pairs = {
+        each["step"]: next((name for name, kind in new.items() if kind == each["stored"].get("kind")), None)
+        for each in lost
+        if each["why"] == "gone"
+    }
+    renames = {old: name for old, name in pairs.items() if name is not None}
+    if renames:
+        remedies.append(f"say that it has another name now: Flow({flow!r}, rename={renames})")
+    remedies.append(f"have the state forgotten: Flow({flow!r}, drop_state={names})")
+    begun = (
+        f" New steps with state: {', '.join(f'{name} ({kind})' for name, kind in new.items())}."
+        if new
+        else ""
+    )
+    return (
+        f"The flow {flow} has stored state that this graph does not account for: {told}.{begun} Going on "
+        f"would lose it or "
+        f"give it to another step. Either {', or '.join(remedies)}, {anew}"
+    )
+
+
+def _lost_step(each: Mapping[str, Any]) -> str:
+    stored, name = each["stored"], each["step"]
+    given: Mapping[str, Any] = each.get("given") or {}
+    kind = stored.get("kind")
+    match each["why"]:
+        case "kind":
+            return f"{name} was a {kind} and is a {given.get('kind')}"
+        case "window":
+            return f"{name} ({kind}) gathered in {stored.get('window')} and now in {given.get('window')}"
+        case "function":
+            return f"{name} ({kind}) has another function"
+        case _:
+            return f"{name} ({kind}) is not in the graph"
+
+
+def _either(names: Sequence[str]) -> str:
+    return " or ".join(repr(name) for name in names)
 
 
 def _divided(shape: Any) -> str:

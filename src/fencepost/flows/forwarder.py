@@ -45,6 +45,7 @@ class Forwarder:
         redis: Any,
         settings: FlowSettings,
         metrics: FlowMetrics,
+        edition: int,
     ) -> None:
         assert program.groups is not None, "records are forwarded to key groups"
         self._program = program
@@ -55,6 +56,7 @@ class Forwarder:
         self._redis = redis
         self._settings = settings
         self._metrics = metrics
+        self._edition = edition
         self.ended = False
         self.progressed = False
         """Whether it has got further than where it began."""
@@ -97,6 +99,7 @@ class Forwarder:
             self._sender.name,
             self._groups,
             self._settings.channel_length,
+            self._edition,
         )
         await channel.begin()
         crash_point("flows.forward.after_begin")
@@ -146,7 +149,9 @@ class Forwarder:
         at = chunk.offsets[-1] if chunk.values else after
         mark = Mark(at, head.watermark, chunk.ended, self._count)
         watermark = END if head.watermark is not None and chunk.ended else head.watermark
-        left = entries_for(runs, chunk.offsets, self._groups, after, mark, watermark, chunk.traces)
+        left = entries_for(
+            runs, chunk.offsets, self._groups, after, mark, watermark, chunk.traces, self._program.declared()
+        )
         crash_point("flows.forward.before_send")
         while left and not stopping.is_set():
             full = await channel.send(left)
@@ -157,8 +162,11 @@ class Forwarder:
         crash_point("flows.forward.after_send")
 
     async def _taken(self) -> list[Mark]:
-        """How far each group has committed this sender."""
+        """How far each group has committed this sender. Raises mismatch when another edition of the flow
+        runs: the
+        groups of that one do not listen here."""
         flow = self._program.flow.name
+        await self._place.fp.run(ledger.check_edition(flow, self._edition))
         found = {each.resource: each for each in await self._place.fp.run(ledger.frontiers(flow))}
         resources = [f"flow:{flow}/group/{group:04}" for group in range(self._groups)]
         return [

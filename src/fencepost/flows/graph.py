@@ -9,7 +9,7 @@ several together. What the flow promises is checked right there.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
@@ -44,6 +44,10 @@ class Flow:
     sinks: tuple[Node, ...] = ()
     migrations: Mapping[str, Callable[[int, Any], Any]] = field(default_factory=dict[str, Any])
     """For a step's name: from the version of the stored state and its pairs to the pairs of today."""
+    rename: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Stateful steps by their names of before, and what they are called now: their state goes with them."""
+    drop_state: Sequence[str] = ()
+    """Stateful steps that are gone, or are not what they were: their state is forgotten."""
 
     def __post_init__(self) -> None:
         Guarantee.named(self.guarantee)
@@ -111,13 +115,15 @@ class Stream(Generic[T]):
         self._node = node
 
     def map(self, function: Callable[[T], U]) -> Stream[U]:
-        return Stream(self._flow, self._next("map", lambda: steps.Map(function)))
+        return Stream(self._flow, self._next("map", lambda: steps.Map(function), functions=(function,)))
 
     def filter(self, function: Callable[[T], bool]) -> Stream[T]:
-        return Stream(self._flow, self._next("filter", lambda: steps.Filter(function)))
+        return Stream(self._flow, self._next("filter", lambda: steps.Filter(function), functions=(function,)))
 
     def flat_map(self, function: Callable[[T], Iterable[U]]) -> Stream[U]:
-        return Stream(self._flow, self._next("flat_map", lambda: steps.FlatMap(function)))
+        return Stream(
+            self._flow, self._next("flat_map", lambda: steps.FlatMap(function), functions=(function,))
+        )
 
     def json(self, kind: Any = Any) -> Stream[Any]:
         """Read each value, bytes or text, as JSON; with a type, checked and converted.
@@ -129,7 +135,10 @@ class Stream(Generic[T]):
 
     def enrich(self, function: Callable[[T], Awaitable[U]], *, concurrency: int = 64) -> Stream[U]:
         """Await a function for each record, so many at once; the order stays."""
-        return Stream(self._flow, self._next("enrich", lambda: steps.Enrich(function, concurrency)))
+        return Stream(
+            self._flow,
+            self._next("enrich", lambda: steps.Enrich(function, concurrency), functions=(function,)),
+        )
 
     def branch(self, *conditions: Callable[[T], bool]) -> tuple[Stream[T], ...]:
         """One stream for each condition, and one for what meets none; a record goes to the first it meets."""
@@ -141,7 +150,16 @@ class Stream(Generic[T]):
 
             return first
 
-        return tuple(self.filter(chooses(i)) for i in range(len(conditions) + 1))
+        # Which of them a branch is belongs to who its steps are.
+        streams = [self.filter(chooses(i)) for i in range(len(conditions) + 1)]
+        mine = [
+            (*conditions[i : i + 1], *(() if i < len(conditions) else conditions))
+            for i in range(len(streams))
+        ]
+        return tuple(
+            Stream(self._flow, replace(stream._node, functions=functions))
+            for stream, functions in zip(streams, mine, strict=True)
+        )
 
     def union(self, *others: Stream[T]) -> Stream[T]:
         nodes = (self._node, *(other._node for other in others))
@@ -152,16 +170,21 @@ class Stream(Generic[T]):
     def event_time(
         self, moment: Callable[[T], float | datetime], *, allowed_lateness: float = 0
     ) -> Stream[T]:
-        """Say when each record happened. One that comes when its windows are closed goes to `.late`.
+        """Say when each record happened. One that comes when all its windows are closed goes to `.late`.
 
-        Within one source partition, windows close `allowed_lateness` seconds behind the highest time seen.
+        Within one source partition, windows close `allowed_lateness` seconds behind the highest time
+        seen. Without a
+        window or a join behind it, a record is late that lies behind that.
         """
         if self._node.is_behind("key_by"):
             raise GraphRefused(
                 "Event time stands before key_by: lateness is decided for each source partition, so that a "
                 "replay decides as the first run did."
             )
-        return Stream(self._flow, self._next("event_time", lambda: steps.EventTime(moment, allowed_lateness)))
+        return Stream(
+            self._flow,
+            self._next("event_time", lambda: steps.EventTime(moment, allowed_lateness), functions=(moment,)),
+        )
 
     def key_by(
         self, function: Callable[[T], K], *, groups: int | None = None, value: type[T] | None = None
@@ -172,12 +195,13 @@ class Stream(Generic[T]):
         """
         if groups is not None and not 1 <= groups <= 4096:
             raise GraphRefused(f"groups is {groups}; allowed: from 1 to 4096.")
-        node = replace(self._next("key_by", lambda: steps.KeyBy(function)), groups=groups, value=value)
+        keyed = self._next("key_by", lambda: steps.KeyBy(function), functions=(function,))
+        node = replace(keyed, groups=groups, value=value)
         return KeyedStream(self._flow, node)
 
     @property
     def late(self) -> Stream[Any]:
-        """Records that came after their windows had closed."""
+        """Records that came when all their windows were closed, as `event_time` saw them."""
         clock = next((n for n in reversed(list(self._node.ancestors())) if n.kind == "event_time"), None)
         if clock is None:
             raise GraphRefused("Nothing is late without event_time before it.")
@@ -246,6 +270,7 @@ class KeyedStream(Stream[T], Generic[K, T]):
                 at_commit=not each,
                 name=name,
                 version=version,
+                functions=(function,),
             ),
         )
 
@@ -256,17 +281,23 @@ class KeyedStream(Stream[T], Generic[K, T]):
             return right if left is None else function(left, right)
 
         nothing: Any = None
-        return self.fold(nothing, reducing, emit=emit, name=name)
+        return _known_by(
+            self.fold(nothing, reducing, emit=emit, name=name), KeyedStream[Any, Any].reduce, function
+        )
 
     def sum(
         self, amount: Callable[[T], Any], *, emit: str = "commit", name: str = ""
     ) -> Stream[tuple[K, Any]]:
         node = self.fold(0, lambda total, value: total + amount(value), emit=emit, name=name)._node
-        return Stream(self._flow, replace(node, ordered=emit == "each"))
+        return Stream(
+            self._flow, replace(node, ordered=emit == "each", functions=(KeyedStream[Any, Any].sum, amount))
+        )
 
     def count(self, *, emit: str = "commit", name: str = "") -> Stream[tuple[K, int]]:
         node = self.fold(0, lambda total, _: total + 1, emit=emit, name=name)._node
-        return Stream(self._flow, replace(node, ordered=emit == "each"))
+        return Stream(
+            self._flow, replace(node, ordered=emit == "each", functions=(KeyedStream[Any, Any].count,))
+        )
 
     def stateful(
         self,
@@ -286,6 +317,7 @@ class KeyedStream(Stream[T], Generic[K, T]):
                 needs_time=ttl is not None,
                 name=name,
                 version=version,
+                functions=(function,),
             ),
         )
 
@@ -301,29 +333,49 @@ class KeyedStream(Stream[T], Generic[K, T]):
                 timers=True,
                 needs_time=True,
                 name=name,
+                functions=(process,),
             ),
         )
 
-    def dedup(self, identify: Callable[[T], Any], *, ttl: float | None = None) -> KeyedStream[K, T]:
+    def dedup(
+        self, identify: Callable[[T], Any], *, ttl: float | None = None, name: str = ""
+    ) -> KeyedStream[K, T]:
         """Let the first record with an id pass, for each key; with `ttl`, within so many seconds."""
         return KeyedStream(
             self._flow,
-            self._keyed("dedup", lambda: keyed_steps.Dedup(identify, ttl), needs_time=ttl is not None),
+            self._keyed(
+                "dedup",
+                lambda: keyed_steps.Dedup(identify, ttl),
+                needs_time=ttl is not None,
+                name=name,
+                functions=(identify,),
+            ),
         )
 
     def lookup(
-        self, table: KeyedStream[K, U], join: Callable[[T, U | None], V], *, state: type[U] | None = None
+        self,
+        table: KeyedStream[K, U],
+        join: Callable[[T, U | None], V],
+        *,
+        state: type[U] | None = None,
+        name: str = "",
     ) -> KeyedStream[K, V]:
         """Join each record with the newest record of its key in another stream."""
-        node = self._keyed("lookup", lambda: keyed_steps.Lookup(join, state))
+        node = self._keyed("lookup", lambda: keyed_steps.Lookup(join, state), name=name, functions=(join,))
         return KeyedStream(self._flow, replace(node, parents=(self._node, table._node)))
 
     def join(
-        self, other: KeyedStream[K, U], join: Callable[[T, U], V], *, window: Tumbling
+        self, other: KeyedStream[K, U], join: Callable[[T, U], V], *, window: Tumbling, name: str = ""
     ) -> KeyedStream[K, V]:
         """Pairs of one key within a window of event time."""
         node = self._keyed(
-            "join", lambda: window_steps.WindowJoin(window, join), needs_time=True, ordered=False
+            "join",
+            lambda: window_steps.WindowJoin(window, join),
+            needs_time=True,
+            ordered=False,
+            window=window,
+            name=name,
+            functions=(join,),
         )
         return KeyedStream(self._flow, replace(node, parents=(self._node, other._node)))
 
@@ -361,34 +413,57 @@ class Windowed(Generic[K, T]):
             return window_steps.WindowFold(window, initial, function, state)
 
         node = self._stream._keyed(  # pyright: ignore[reportPrivateUsage]
-            "window", make, needs_time=True, name=name, version=version, ordered=ordered
+            "window",
+            make,
+            needs_time=True,
+            name=name,
+            version=version,
+            ordered=ordered,
+            window=window,
+            functions=(function,),
         )
         return Stream(self._stream._flow, node)  # pyright: ignore[reportPrivateUsage]
 
-    def count(self) -> Stream[WindowResult]:
-        return self.fold(lambda: 0, lambda total, _: total + 1, ordered=False)
+    def count(self, *, name: str = "") -> Stream[WindowResult]:
+        counts = self.fold(lambda: 0, lambda total, _: total + 1, ordered=False, name=name)
+        return _known_by(counts, Windowed[Any, Any].count)
 
-    def sum(self, amount: Callable[[T], Any]) -> Stream[WindowResult]:
-        return self.fold(lambda: 0, lambda total, value: total + amount(value), ordered=False)
+    def sum(self, amount: Callable[[T], Any], *, name: str = "") -> Stream[WindowResult]:
+        sums = self.fold(lambda: 0, lambda total, value: total + amount(value), ordered=False, name=name)
+        return _known_by(sums, Windowed[Any, Any].sum, amount)
 
-    def max(self, amount: Callable[[T], Any]) -> Stream[WindowResult]:
-        return self._best(amount, lambda new, old: new > old)
+    def max(self, amount: Callable[[T], Any], *, name: str = "") -> Stream[WindowResult]:
+        return _known_by(self._best(amount, lambda new, old: new > old, name), Windowed[Any, Any].max, amount)
 
-    def min(self, amount: Callable[[T], Any]) -> Stream[WindowResult]:
-        return self._best(amount, lambda new, old: new < old)
+    def min(self, amount: Callable[[T], Any], *, name: str = "") -> Stream[WindowResult]:
+        return _known_by(self._best(amount, lambda new, old: new < old, name), Windowed[Any, Any].min, amount)
 
-    def reduce(self, function: Callable[[T, T], T]) -> Stream[WindowResult]:
-        return self.fold(_nothing, lambda left, right: right if left is None else function(left, right))
+    def reduce(self, function: Callable[[T, T], T], *, name: str = "") -> Stream[WindowResult]:
+        reduced = self.fold(
+            _nothing, lambda left, right: right if left is None else function(left, right), name=name
+        )
+        return _known_by(reduced, Windowed[Any, Any].reduce, function)
 
-    def collect(self) -> Stream[WindowResult]:
-        return self.fold(_no_values, lambda values, value: [*values, value])
+    def collect(self, *, name: str = "") -> Stream[WindowResult]:
+        return _known_by(
+            self.fold(_no_values, lambda values, value: [*values, value], name=name),
+            Windowed[Any, Any].collect,
+        )
 
-    def _best(self, amount: Callable[[T], Any], beats: Callable[[Any, Any], bool]) -> Stream[WindowResult]:
+    def _best(
+        self, amount: Callable[[T], Any], beats: Callable[[Any, Any], bool], name: str
+    ) -> Stream[WindowResult]:
         def better(best: Any, value: T) -> Any:
             new = amount(value)
             return new if best is None or beats(new, best) else best
 
-        return self.fold(_nothing, better, ordered=False)
+        return self.fold(_nothing, better, ordered=False, name=name)
+
+
+def _known_by(stream: Stream[U], *functions: Callable[..., Any]) -> Stream[U]:
+    """By what the user gave, not by what we made of it."""
+    node = stream._node  # pyright: ignore[reportPrivateUsage]
+    return Stream(stream._flow, replace(node, functions=functions))  # pyright: ignore[reportPrivateUsage]
 
 
 def _nothing() -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from fencepost.flows.record import Record
-from fencepost.flows.state import KeyedState, keep, reviver
+from fencepost.flows.state import KeyedState, keep, state_of
 from fencepost.flows.steps import Batch, Step
 
 Folding = Callable[[Any, Any], Any]
@@ -22,7 +22,7 @@ class Fold(Step):
         self._initial = initial
         self._function = function
         self._each = each
-        self._state = KeyedState(reviver(kind))
+        self._state = state_of(kind)
         self._changed: set[Any] = set()
 
     @property
@@ -67,7 +67,7 @@ class StatefulMap(Step):
         super().__init__()
         self._function = function
         self._ttl_seconds = ttl_seconds
-        self._state = KeyedState(reviver(kind))
+        self._state = state_of(kind)
         self._touched = KeyedState()
 
     @property
@@ -146,7 +146,7 @@ class Lookup(Step):
     def __init__(self, join: Callable[[Any, Any], Any], kind: type[Any] | None) -> None:
         super().__init__()
         self._join = join
-        self._rows = KeyedState(reviver(kind))
+        self._rows = state_of(kind)
 
     @property
     def states(self) -> dict[str, KeyedState]:
@@ -193,7 +193,7 @@ class ProcessStep(Step):
     def __init__(self, process: Process, kind: type[Any] | None) -> None:
         super().__init__()
         self._process = process
-        self._state = KeyedState(reviver(kind))
+        self._state = state_of(kind)
         self._timers = KeyedState(keep)
         self._due: list[tuple[float, str, Any]] = []
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
+from fencepost.flows.layout import Layout, LayoutChange
 from fencepost.kernel.call import (
     Call,
     Json,
@@ -55,6 +57,16 @@ class Edge:
 
 
 @dataclass(frozen=True, slots=True)
+class Late:
+    """How many records of a task came too late, and the newest of them in words."""
+
+    resource: str
+    records: int
+    last_at: datetime
+    samples: Json
+
+
+@dataclass(frozen=True, slots=True)
 class Orders:
     """What operators want of a flow: to let go of it, and commits, the newest of which was asked for then."""
 
@@ -80,6 +92,22 @@ def room() -> Call[int]:
         " (select nullif(d.datconnlimit, -1) from pg_database d where d.datname = current_database()))",
         (),
         scalar,
+    )
+
+
+def check_edition(name: str, edition: int) -> Call[None]:
+    """Raises mismatch when the flow has another edition now: for a task that commits nothing."""
+    return Call(
+        "select fencepost.flow_check_edition(%s::text, %s::bigint)", (text("name", name), edition), nothing
+    )
+
+
+def layout(name: str) -> Call[Layout]:
+    """The layout of a flow's stateful steps, and those that led to it."""
+    return Call(
+        "select layout, origin, renamed::text, dropped::text from fencepost.flow_layouts(%s::text)",
+        (text("name", name),),
+        _layout,
     )
 
 
@@ -170,6 +198,23 @@ def store(
     )
 
 
+def count_late(resource: str, token: int, records: int, samples: Sequence[Json]) -> Call[None]:
+    """Count records that came too late, within the commit that passes them by."""
+    return Call(
+        "select fencepost.flow_count_late(%s::text, %s::bigint, %s::bigint, %s::jsonb)",
+        (text("resource", resource), token, records, document("samples", list(samples))),
+        nothing,
+    )
+
+
+def lates(name: str) -> Call[list[Late]]:
+    return Call(
+        "select resource, records, last_at, samples::text from fencepost.flow_lates(%s::text)",
+        (text("name", name),),
+        each(_late),
+    )
+
+
 def number(resource: str) -> Call[int]:
     return Call("select fencepost.flow_number(%s::text)", (text("resource", resource),), scalar)
 
@@ -250,6 +295,20 @@ def edges(name: str) -> Call[list[Edge]]:
         (text("name", name),),
         each(Edge),
     )
+
+
+def _layout(rows: Sequence[Sequence[Any]]) -> Layout:
+    changes = [
+        LayoutChange(layout, origin, parsed(renamed), parsed(dropped))
+        for layout, origin, renamed, dropped in rows
+    ]
+    return Layout(
+        max((change.layout for change in changes), default=0), {change.layout: change for change in changes}
+    )
+
+
+def _late(resource: str, records: int, last_at: datetime, samples: str) -> Late:
+    return Late(resource, records, last_at, parsed(samples))
 
 
 def _task_frontier(

@@ -6,11 +6,12 @@ run, whoever was faster. Waiting records are part of the task's state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fencepost.flows.state import as_key
 from fencepost.flows.steps import Batch
+from fencepost.flows.value_codec import stored
 
 Waiting = tuple[float, str, int, int, Any]
 """Time, sender, place among the sender's records, entrance, and the record."""
@@ -30,7 +31,7 @@ class TimeMerge:
         place = self._places.get(sender, 0)
         for number, record in enumerate(records, place):
             # A record without a time of its own (from a side stream) waits for nobody.
-            time = record[2] if record[2] is not None else float("-inf")
+            time = float(record[2]) if record[2] is not None else float("-inf")
             self._waiting.append((time, sender, number, entrance, record))
         self._places[sender] = place + len(records)
 
@@ -46,12 +47,35 @@ class TimeMerge:
             runs[-1][1].append(record)
         return runs
 
-    def dump(self) -> list[Any]:
-        return [self._places, self._waiting]
+    def dump(self, declared: Sequence[bool]) -> list[Any]:
+        """Ready for MessagePack. What came through an entrance with a declared type is plain data."""
+        return [
+            self._places,
+            [
+                [
+                    time,
+                    sender,
+                    place,
+                    entrance,
+                    [stored(value, plain=declared[entrance]), stored(key), stored(moment), at],
+                ]
+                for time, sender, place, entrance, (value, key, moment, at) in self._waiting
+            ],
+        ]
 
-    def load(self, stored: list[Any], revive: Sequence[Callable[[Any], Any]]) -> None:
-        self._places = dict(stored[0])
+    def load(
+        self, dumped: list[Any], revive: Sequence[Callable[[Any], Any]], numbers: Mapping[int, int]
+    ) -> None:
+        """`numbers` are the entrances of today by those of when it was stored; others are gone."""
+        self._places = dict(dumped[0])
         self._waiting = [
-            (time, sender, place, entrance, (revive[entrance](value), as_key(key), moment, at))
-            for time, sender, place, entrance, (value, key, moment, at) in stored[1]
+            (
+                time,
+                sender,
+                place,
+                numbers[entrance],
+                (revive[numbers[entrance]](value), as_key(key), moment, at),
+            )
+            for time, sender, place, entrance, (value, key, moment, at) in dumped[1]
+            if entrance in numbers
         ]

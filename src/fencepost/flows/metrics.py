@@ -32,6 +32,7 @@ class FlowMetrics:
     rewinds: Counter
     tasks: Gauge
     loop_errors: Counter
+    late: Counter
 
     @classmethod
     def on(cls, metrics: Metrics) -> Self:
@@ -76,6 +77,11 @@ class FlowMetrics:
             tasks=metrics.gauge("fencepost_flow_tasks", "Tasks that this worker holds.", labels=("flow",)),
             loop_errors=metrics.counter(
                 "fencepost_flow_errors", "Tasks that failed and began again.", labels=("flow",)
+            ),
+            late=metrics.counter(
+                "fencepost_flows_late",
+                "Records that came when all their windows were closed.",
+                labels=("flow",),
             ),
         )
 

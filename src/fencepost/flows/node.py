@@ -9,6 +9,7 @@ from typing import Any
 from fencepost.flows import steps
 from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.sources.source import Source
+from fencepost.flows.windows import Window
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +32,10 @@ class Node:
     at_commit: bool = False
     """Whether it speaks at commits only, so that how often depends on when they were."""
     version: int = 1
+    functions: tuple[Callable[..., Any], ...] = ()
+    """What a user gave it: a part of who it is from one release to the next."""
+    window: Window | None = None
+    """What it gathers records in."""
     groups: int | None = None
     value: type[Any] | None = None
     """What the records of a key_by are made of again behind an exchange, which carries plain data."""

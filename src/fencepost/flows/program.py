@@ -15,15 +15,18 @@ from typing import Any
 
 from fencepost.flows.errors import GraphRefused, StateMismatch
 from fencepost.flows.graph import Flow
+from fencepost.flows.layout import Layout
 from fencepost.flows.merge import TimeMerge
 from fencepost.flows.node import Node
 from fencepost.flows.pace import Pace, push
-from fencepost.flows.record import END
+from fencepost.flows.record import END, Behind, Record
 from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.sources.source import is_timeless
 from fencepost.flows.state import reviver
+from fencepost.flows.step_identity import PYTHON, derived_name, fingerprint
 from fencepost.flows.steps import Batch, Collect, EventTime, Pass, Step
 from fencepost.flows.stored import Document, pieces
+from fencepost.flows.windows import Session, Window
 
 HEAD, BORDER, BODY = "head", "border", "body"
 
@@ -37,6 +40,7 @@ class Program:
         self.flow = flow
         self.nodes = flow.nodes()
         self.sections = self._divide()
+        self.places = self._places()
         self.names = self._names()
         self.sources = [node for node in self.nodes if node.source is not None]
         self.borders = [node for node in self.nodes if self.sections[node] == BORDER]
@@ -67,8 +71,34 @@ class Program:
         return any(node.kind == "event_time" for node in self.nodes)
 
     def revivers(self) -> list[Callable[[Any], Any]]:
-        """For each entrance: from plain data, as it was stored or sent, to what the steps know."""
-        return [reviver(border.value) for border in self.borders]
+        """For each entrance: from what was stored or sent to what the steps know."""
+        return [*(reviver(border.value) for border in self.borders), reviver(None)]
+
+    def declared(self) -> list[bool]:
+        """For each entrance, and for that of late records: whether the type of its values is declared."""
+        return [*(border.value is not None for border in self.borders), False]
+
+    @property
+    def late_entrance(self) -> int:
+        """Where late records come in to be counted: behind the borders."""
+        return len(self.borders)
+
+    def windows_behind(self, clock: Node) -> list[Window]:
+        """The windows that records of an event_time come to."""
+        return [node.window for node in self.nodes if node.window is not None and clock in node.ancestors()]
+
+    def windows_decide(self, clock: Node) -> bool:
+        """Whether the windows alone know what is late: sessions are open by key, and several must agree."""
+        windows = self.windows_behind(clock)
+        return len(windows) > 1 or any(isinstance(window, Session) for window in windows)
+
+    def is_late(self, clock: Node) -> Callable[[float, float], bool]:
+        """Whether a time behind a watermark is late, as far as the two alone tell. Without windows it is."""
+        windows = self.windows_behind(clock)
+        if self.windows_decide(clock):
+            return lambda time, watermark: False
+        fixed = [window for window in windows if not isinstance(window, Session)]
+        return lambda time, watermark: all(window.last_end(time) <= watermark for window in fixed)
 
     def must_merge(self, senders: int) -> bool:
         """Whether records must be put in order before the body: it depends on it, and nobody else does it."""
@@ -85,7 +115,13 @@ class Program:
         numbers = {node: number for number, node in enumerate(self.nodes)}
         return {
             "nodes": [
-                {"name": self.names[n], "kind": n.kind, "section": self.sections[n]} for n in self.nodes
+                {
+                    "name": self.names[n],
+                    "kind": n.kind,
+                    "section": self.sections[n],
+                    "place": self.places[n],
+                }
+                for n in self.nodes
             ],
             "edges": [[numbers[p], numbers[n]] for n in self.nodes for p in n.parents],
         }
@@ -94,7 +130,9 @@ class Program:
         sections: dict[Node, str] = {}
         for node in self.nodes:
             above = {sections[parent] for parent in node.parents}
-            if node.kind in ("key_by", "sink") and above == {HEAD}:
+            if node.side == "late" and self.windows_decide(node.parents[0]):
+                sections[node] = BODY
+            elif node.kind in ("key_by", "sink") and above == {HEAD}:
                 sections[node] = BORDER
             elif (node.side == "errors" and sections[node.parents[0]] == BORDER) or above <= {HEAD}:
                 sections[node] = HEAD
@@ -107,14 +145,53 @@ class Program:
         return sections
 
     def _names(self) -> dict[Node, str]:
-        """Given, or the kind and its number in the graph. State is found by it."""
-        names: dict[Node, str] = {}
-        for node in self.nodes:
-            number = 1 + sum(1 for other in names if other.kind == node.kind)
-            names[node] = node.name or f"{node.kind}-{number}"
-        if len(set(names.values())) < len(names):
-            raise GraphRefused(f"Two steps have one name: {sorted(names.values())}. Name them with name=.")
+        """Given, or for a step with state derived from its place, so that it stays; for others the kind
+        and its
+        number."""
+        names = {
+            node: derived_name(node) if node.needs_key and not node.name else self.places[node]
+            for node in self.nodes
+        }
+        several = sorted({name for name in names.values() if list(names.values()).count(name) > 1})
+        if several:
+            raise GraphRefused(
+                f"Two steps of {self.flow.name} have one name: {', '.join(several)}. Steps with state "
+                f"that do the same "
+                "in the same place cannot be told apart by themselves: give each a name= of its own."
+            )
         return names
+
+    def _places(self) -> dict[Node, str]:
+        """Given, or the kind and its number in the graph."""
+        places: dict[Node, str] = {}
+        for node in self.nodes:
+            number = 1 + sum(1 for other in places if other.kind == node.kind)
+            places[node] = node.name or f"{node.kind}-{number}"
+        return places
+
+    def steps(self) -> dict[str, Any]:
+        """The steps with state, by name: what the database compares with those that it knows."""
+        return {
+            self.names[node]: {
+                "kind": node.kind,
+                "version": node.version,
+                "window": None if node.window is None else repr(node.window),
+                "given": bool(node.name),
+                "place": self.places[node],
+                "print": fingerprint(node),
+                "python": PYTHON,
+            }
+            for node in self.nodes
+            if node.needs_key
+        }
+
+    def entrances(self) -> list[str]:
+        """The borders by names that stay. Of two with one name each gets the same records."""
+        found: list[str] = []
+        for border in self.borders:
+            name = derived_name(border)
+            found.append(f"{name}-{found.count(name)}" if name in found else name)
+        return found
 
     def _check(self) -> None:
         groups = self.groups
@@ -190,6 +267,12 @@ class Head:
                 self._ends.append((number, self._end_of(border)))
         self.steps: Mapping[Node, Step] = self._wiring.steps
         self._clocks = [step for step in self._wiring.steps.values() if isinstance(step, EventTime)]
+        self._late = Collect()
+        for node, step in self._wiring.steps.items():
+            if isinstance(step, EventTime):
+                step.is_late = program.is_late(node)
+                step.late.append((self._late, 0))
+        self._late_entrance = program.late_entrance
         self._pace = Pace.of(self.steps.values()) if paced else None
 
     @property
@@ -205,7 +288,9 @@ class Head:
     async def feed(self, values: Sequence[Any]) -> list[tuple[int, Batch]]:
         """Records by the number of their border, in the order in which they came."""
         await push(self._entry, [(value, None, None, at) for at, value in enumerate(values)], self._pace)
-        return [(number, end.take()) for number, end in self._ends]
+        runs = [(number, end.take()) for number, end in self._ends]
+        late = self._late.take()
+        return [*runs, (self._late_entrance, late)] if late else runs
 
     def _end_of(self, border: Node) -> Collect:
         step = self._wiring.steps[border]
@@ -219,7 +304,10 @@ class Head:
 class Body:
     """The keyed side, with its states and what its sinks are to get. `paced` is as for a head."""
 
-    def __init__(self, program: Program, *, senders: int, paced: bool = False) -> None:
+    def __init__(
+        self, program: Program, *, senders: int, paced: bool = False, layout: Layout | None = None
+    ) -> None:
+        self._layout = layout or Layout()
         nodes = [node for node in program.nodes if program.sections[node] != HEAD]
         wiring = Wiring(program, [node for node in nodes if program.sections[node] == BODY])
         self._program = program
@@ -231,6 +319,17 @@ class Body:
         self._merge = TimeMerge() if program.must_merge(senders) else None
         self._watermark = float("-inf")
         self._pace = Pace.of(self._steps) if paced else None
+        self._sides = {
+            program.names[clock]: [
+                step
+                for node, step in wiring.steps.items()
+                if node.side == "late" and node.parents == (clock,)
+            ]
+            for clock in program.nodes
+            if clock.kind == "event_time"
+        }
+        self.late: Batch = []
+        """Records that no window took, since the last commit."""
 
     @staticmethod
     def _entrance(wiring: Wiring, border: Node) -> Step:
@@ -244,10 +343,21 @@ class Body:
         return entrance
 
     async def push(self, sender: str, entrance: int, records: Batch) -> None:
-        if self._merge is not None:
+        if entrance == self._program.late_entrance:
+            self.late += records
+        elif self._merge is not None:
             self._merge.add(sender, entrance, records)
         elif records:
-            await push(self._entrances[entrance], records, self._pace)
+            await self._enter(entrance, records)
+
+    async def _enter(self, entrance: int, records: Batch) -> None:
+        await push(self._entrances[entrance], records, self._pace)
+        late = {id(time): time for _, _, time, _ in records if type(time) is Behind and time.is_late}
+        for time in late.values():
+            record: Record = (time.value, None, float(time), 0)
+            self.late.append(record)
+            for side in self._sides[time.clock]:
+                await side.push([record], 0)
 
     async def advance(self, watermark: float | None) -> None:
         """The least watermark of all senders; None when nothing is in event time."""
@@ -256,7 +366,7 @@ class Body:
         self._watermark = watermark
         if self._merge is not None:
             for entrance, records in self._merge.release(watermark):
-                await push(self._entrances[entrance], records, self._pace)
+                await self._enter(entrance, records)
         for step in self._steps:
             await step.advance(watermark)
 
@@ -287,6 +397,11 @@ class Body:
         """What each sink is to get, in the order of the graph's sinks."""
         return [[record[0] for record in sink.take()] for sink in self._sinks if isinstance(sink, Collect)]
 
+    def take_late(self) -> Batch:
+        """Records that no window took, since they were taken last."""
+        late, self.late = self.late, []
+        return late
+
     def changed(self) -> dict[str, Any]:
         """What changed since the last `clean`, as plain data."""
         return self._document({name: state.delta() for name, state in self._states().items()})
@@ -314,7 +429,8 @@ class Body:
                     await asyncio.sleep(0)
             self._watermark = document.watermark
             if self._merge is not None and document.merge is not None:
-                self._merge.load(document.merge, self._program.revivers())
+                numbers = self._numbers(document.entrances)
+                self._merge.load(document.merge, self._program.revivers(), numbers)
         for step in self._steps:
             step.loaded()
 
@@ -322,13 +438,18 @@ class Body:
         """The pairs of each step, piece by piece; a migration gets all of them at once."""
         today = self._program.versions()
         migrations = self._program.flow.migrations
-        for name, pairs in document.steps.items():
-            step = name.partition("/")[0]
-            stored = document.versions.get(step, 1)
+        for stored_name, pairs in document.steps.items():
+            stored_step, _, part = stored_name.partition("/")
+            step = self._layout.name_of(stored_step, document.layout)
+            if step is None:
+                continue
+            name = f"{step}/{part}"
+            stored = document.versions.get(stored_step, 1)
             if step not in today or stored == today[step]:
                 yield name, pieces(pairs)
             elif step in migrations:
-                yield name, [migrations[step](stored, list(chain.from_iterable(pieces(pairs))))]
+                plain = chain.from_iterable(pieces(pairs, plain=True))
+                yield name, [migrations[step](stored, list(plain))]
             else:
                 raise StateMismatch(
                     f"The state of {step} was stored by version {stored} and the graph has version "
@@ -336,15 +457,30 @@ class Body:
                     f"Give the flow migrations={{{step!r}: function}}, or the step version={stored}."
                 )
 
+    def _numbers(self, before: Sequence[str]) -> dict[int, int]:
+        """From the entrances as they were numbered when it was stored to those of today. What waits for
+        one that is
+        gone is dropped with it; the only one that changed goes on as what it became."""
+        today = self._program.entrances()
+        if not before:
+            return {number: number for number in range(len(today))}
+        found = {number: today.index(name) for number, name in enumerate(before) if name in today}
+        gone = [number for number, name in enumerate(before) if name not in today]
+        added = [number for number, name in enumerate(today) if name not in before]
+        return {**found, **(dict(zip(gone, added, strict=True)) if len(gone) == len(added) else {})}
+
     def _states(self) -> dict[str, Any]:
         return {f"{step.name}/{name}": state for step in self._steps for name, state in step.states.items()}
 
     def _document(self, states: dict[str, Any]) -> dict[str, Any]:
         return {
             "versions": self._program.versions(),
+            "layout": self._layout.number,
+            "entrances": self._program.entrances() if self._merge is not None else [],
             "steps": {name: pairs for name, pairs in states.items() if pairs},
             "watermark": self._watermark,
-            "merge": self._merge.dump() if self._merge is not None else None,
+            "merge": self._merge.dump(self._program.declared()) if self._merge is not None else None,
+            "declared": {name for name, state in self._states().items() if state.declared},
         }
 
 

@@ -31,6 +31,46 @@ def is_after(offset: Offset, other: Offset | None) -> bool:
     return other is None or order(offset) > order(other)
 
 
+class Behind(float):
+    """The time of a record that came behind the watermark of its partition, and is not known to be late.
+
+    It goes with the record through all steps. Each window says whether it takes it; when none has and one has
+    refused it, the record is late.
+    """
+
+    watermark: float = float("-inf")
+    """Of its partition, when it came: a window that ends there or before is closed for it."""
+    clock: str = ""
+    """The name of the step that gave it its time."""
+    value: Any = None
+    """The record as that step saw it."""
+    refused: bool = False
+    taken: bool = False
+
+    @classmethod
+    def of(cls, time: float, watermark: float, clock: str, value: Any) -> Behind:
+        behind = cls(time)
+        behind.watermark, behind.clock, behind.value = watermark, clock, value
+        return behind
+
+    @property
+    def is_late(self) -> bool:
+        return self.refused and not self.taken
+
+
+def closed_until(time: float) -> float:
+    """Up to where windows are closed for a record with this time. For one that came in time, none is that it
+    belongs to."""
+    return time.watermark if type(time) is Behind else float("-inf")
+
+
+def settle(time: float, *, taken: bool) -> None:
+    """A window has taken a record, or all its windows were closed."""
+    if type(time) is Behind:
+        time.taken = time.taken or taken
+        time.refused = time.refused or not taken
+
+
 class IdempotentRecord(msgspec.Struct, Generic[T], frozen=True, tag_field="fencepost", tag="record"):
     """A value with the id by which a sink recognises it when it comes again.
 

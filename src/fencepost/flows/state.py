@@ -9,21 +9,10 @@ import msgspec
 
 from fencepost.flows.record import IdempotentRecord
 
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder().decode
-
-
-def pack(value: Any) -> bytes:
-    """Plain data to bytes: what JSON has, and bytes, dates and tuples (which come back as lists)."""
-    return _encode(value)
-
-
-def unpack(data: bytes) -> Any:
-    return _decode(data)
-
 
 def as_key(value: Any) -> Any:
-    """A key that was stored: lists were tuples."""
+    """A key that was stored. Lists were tuples: no key is a list, and older checkpoints have no mark for
+    them."""
     return tuple(as_key(part) for part in value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -37,7 +26,9 @@ class KeyedState:
     A change is written as pairs and removals, so a commit costs what changed and not what is there.
     """
 
-    def __init__(self, revive: Callable[[Any], Any] = keep) -> None:
+    def __init__(self, revive: Callable[[Any], Any] = keep, *, declared: bool = False) -> None:
+        """`declared`: the type of the values is, so they are stored as plain data and made again by it."""
+        self.declared = declared
         self.values: dict[Any, Any] = {}
         self.dirty: set[Any] = set()
         self._revive = revive
@@ -84,3 +75,8 @@ def reviver(kind: type[Any] | None) -> Callable[[Any], Any]:
     if kind is None:
         return as_it_was
     return lambda stored: msgspec.convert(stored, kind)
+
+
+def state_of(kind: type[Any] | None) -> KeyedState:
+    """For values of a declared type, or of whatever type they have."""
+    return KeyedState(reviver(kind), declared=kind is not None)

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from fencepost.flows.failing import blame, within
-from fencepost.flows.record import Failure, IdempotentRecord, Record
+from fencepost.flows.record import Behind, Failure, IdempotentRecord, Record
 from fencepost.flows.state import KeyedState
 
 Batch = list[Record]
@@ -188,6 +188,10 @@ class KeyBy(Step):
 class EventTime(Step):
     """Gives each record its time, and sends those to `late` whose windows are closed.
 
+    `is_late` tells of a time and the watermark before it. What it does not call late may still be: then
+    the windows
+    tell, which know what is open. Without windows a moment is over when the watermark has passed it.
+
     The watermark follows the highest time that was seen, `lateness_seconds` behind it, and nothing else: no
     wall clock, no size of a batch. So a replay decides as the first run did.
     """
@@ -198,6 +202,7 @@ class EventTime(Step):
         self._lateness_seconds = lateness_seconds
         self.watermark = float("-inf")
         self.late: list[tuple[Step, int]] = []
+        self.is_late: Callable[[float, float], bool] = lambda time, watermark: True
 
     async def push(self, records: Batch, port: int) -> None:
         timed = await self.each(records, self._timed)
@@ -207,11 +212,14 @@ class EventTime(Step):
         late: Batch = []
         for record in timed:
             time: Any = record[2]
-            if time < watermark:
+            if time >= watermark:
+                kept.append(record)
+                watermark = max(watermark, time - lateness)
+            elif self.is_late(time, watermark):
                 late.append(record)
-                continue
-            kept.append(record)
-            watermark = max(watermark, time - lateness)
+            else:
+                value, key, _, at = record
+                kept.append((value, key, Behind.of(time, watermark, self.name, value), at))
         self.watermark = watermark
         self.counts["late"] += len(late)
         for step, out_port in self.late:

@@ -11,6 +11,7 @@ from fencepost.flows.committer import Committer
 from fencepost.flows.failing import blame, reading
 from fencepost.flows.frontier import Frontier
 from fencepost.flows.intake import Arrival, Intake
+from fencepost.flows.late_records import LateLog
 from fencepost.flows.metrics import FlowMetrics
 from fencepost.flows.program import Body, Program, least
 from fencepost.flows.settings import FlowSettings
@@ -48,6 +49,7 @@ class Task:
         self._metrics = metrics
         self._uncommitted = 0
         self._trail = Trail(self._flow, committer.resource)
+        self._late_log = LateLog(self._flow, committer.resource)
         self._moved = False
         self._last_commit = time.monotonic()
         self._asked = asyncio.Event()
@@ -157,15 +159,17 @@ class Task:
         began = time.monotonic()
         self._asked.clear()
         await self._body.flush()
-        outputs = self._body.take()
+        outputs, late = self._body.take(), self._body.take_late()
         try:
             with self._trail.commit(self._uncommitted):
-                size = await self._committer.commit(self._body, outputs, self._frontier)
+                size = await self._committer.commit(self._body, outputs, self._frontier, late)
         except Exception as error:
             blame(error, **self._uncommitted_places())
             raise
         self._reached = self._frontier.reached
         self.progressed = True
+        self._metrics.late.labels(flow=self._flow).inc(len(late))
+        self._late_log.saw(late)
         records, self._uncommitted, self._moved = self._uncommitted, 0, False
         self._last_commit = time.monotonic()
         crash_point("flows.ack.before")

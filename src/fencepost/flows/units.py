@@ -72,7 +72,20 @@ def shape(program: Program) -> Json:
     """What the frontiers of the flow's tasks mean: its units, its key groups, and what each sender reads."""
     units = "groups" if program.groups is not None else "all" if program.is_one else "parts"
     senders = {s.name: reads_of(s.node.source, s.partition) for s in senders_of(program)}
-    return {"units": units, "groups": program.groups, "senders": senders}
+    return {"units": units, "groups": program.groups, "senders": senders, "entrances": program.entrances()}
+
+
+def plan(program: Program) -> Json:
+    """What a worker registers: the picture, the shape, the steps with state, and what is said about those of
+    before."""
+    flow = program.flow
+    return {
+        **program.picture(),
+        "shape": shape(program),
+        "steps": program.steps(),
+        "rename": dict(flow.rename),
+        "drop_state": list(flow.drop_state),
+    }
 
 
 def seat(flow: str, number: int) -> str:

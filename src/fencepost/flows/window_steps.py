@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import Any
 
-from fencepost.flows.record import Record, WindowResult
-from fencepost.flows.state import KeyedState, reviver
+from fencepost.flows.record import Behind, Record, WindowResult, closed_until, settle
+from fencepost.flows.state import KeyedState, state_of
 from fencepost.flows.steps import Batch, Step
 from fencepost.flows.windows import Session, Sliding, Tumbling
+
+_TIME = itemgetter(2)
 
 
 class WindowFold(Step):
@@ -26,7 +29,7 @@ class WindowFold(Step):
         self._window = window
         self._initial = initial
         self._function = function
-        self._state = KeyedState(reviver(kind))
+        self._state = state_of(kind)
         self._open: dict[float, list[Any]] = {}
 
     @property
@@ -39,7 +42,8 @@ class WindowFold(Step):
             self._open.setdefault(place[1], []).append(place)
 
     async def push(self, records: Batch, port: int) -> None:
-        if isinstance(self._window, Tumbling) and not self.errors:
+        in_time = Behind not in map(type, map(_TIME, records))
+        if isinstance(self._window, Tumbling) and not self.errors and in_time:
             self._push_tumbling(records, self._window.size_seconds)
         else:
             await self.each(records, self._take)
@@ -74,7 +78,9 @@ class WindowFold(Step):
         folded = [
             ((key, start), self._function(self._state.values.get((key, start), self._initial()), value))
             for start in self._window.starts(time)
+            if start + self._window.size_seconds > closed_until(time)
         ]
+        settle(time, taken=bool(folded))
         for place, state in folded:
             if place not in self._state.values:
                 self._open.setdefault(place[1], []).append(place)
@@ -128,16 +134,24 @@ class SessionFold(Step):
         assert time is not None, "a session behind event time has only records with a time"
         apart: list[Any] = []
         members: list[Any] = []
-        start = last = time
+        start = last = float(time)
+        closed = closed_until(time)
         for session in self._state.values.get(key, ()):
-            if session[0] - self._gap < time < session[1] + self._gap:
+            # One that is closed for this record may not have been told yet: how records were read
+            # together decides
+            # nothing.
+            is_open = session[1] + self._gap > closed
+            if is_open and session[0] - self._gap < time < session[1] + self._gap:
                 start, last = min(start, session[0]), max(last, session[1])
                 # In place: copied for each record, a long session would cost the square of its length.
                 session[2].extend(members)
                 members = session[2]
             else:
                 apart.append(session)
-        members.append([time, value])
+        settle(time, taken=bool(members) or time + self._gap > closed)
+        if not members and time + self._gap <= closed:
+            return
+        members.append([float(time), value])
         self._state.put(key, [*apart, [start, last, members]])
         heapq.heappush(self._ends, (last + self._gap, repr(key), key))
 
@@ -183,8 +197,12 @@ class WindowJoin(Step):
         for value, key, time, _ in records:
             assert time is not None, "a join of windows has only records with a time"
             place = (key, next(self._window.starts(time)))
+            is_open = place[1] + self._window.size_seconds > closed_until(time)
+            settle(time, taken=is_open)
+            if not is_open:
+                continue
             sides = self._state.values.get(place, [[], []])
-            sides[port].append([time, value])
+            sides[port].append([float(time), value])
             self._state.put(place, sides)
 
     async def advance(self, watermark: float) -> None:

@@ -20,6 +20,10 @@ class Tumbling:
     def starts(self, time: float) -> Iterator[float]:
         yield time - time % self.size_seconds
 
+    def last_end(self, time: float) -> float:
+        """When the last window of a moment ends."""
+        return time - time % self.size_seconds + self.size_seconds
+
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
@@ -42,6 +46,10 @@ class Sliding:
         while start > time - self.size_seconds:
             yield start
             start -= self.step_seconds
+
+    def last_end(self, time: float) -> float:
+        """When the last window of a moment ends."""
+        return time - time % self.step_seconds + self.size_seconds
 
 
 @dataclass(frozen=True, slots=True)

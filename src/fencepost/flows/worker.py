@@ -22,10 +22,11 @@ from fencepost.flows import ledger, units
 from fencepost.flows.bounded_client import BoundedClient
 from fencepost.flows.channel import ChannelIntake
 from fencepost.flows.committer import Committer
-from fencepost.flows.errors import StartRefused, unfit
+from fencepost.flows.errors import StartRefused, StateMismatch, unfit
 from fencepost.flows.forwarder import Forwarder
 from fencepost.flows.graph import Flow
 from fencepost.flows.intake import SourceIntake, opened
+from fencepost.flows.layout import Layout
 from fencepost.flows.leasing import Leasing
 from fencepost.flows.metrics import FlowMetrics
 from fencepost.flows.post import Post
@@ -84,6 +85,7 @@ class FlowWorker:
             tasks=sum(unit.commits for unit in self._units.values()),
         )
         self._edition = 0
+        self._layout = Layout()
         self._posts: dict[str, Post] = {}
         self._done: set[str] = set()
         self._seat: str | None = None
@@ -188,11 +190,13 @@ class FlowWorker:
             )
 
     async def _register(self) -> None:
-        plan = {**self.program.picture(), "shape": units.shape(self.program)}
+        flow = self.program.flow.name
         try:
-            self._edition = await self._fp.run(ledger.register(self.program.flow.name, plan, self.owner))
+            self._edition = await self._fp.run(ledger.register(flow, units.plan(self.program), self.owner))
+            self._layout = await self._fp.run(ledger.layout(flow))
         except Mismatch as refusal:
-            raise StartRefused(unfit(self.program.flow.name, refusal.seen)) from None
+            kind = StateMismatch if refusal.seen.get("why") == "steps" else StartRefused
+            raise kind(unfit(flow, refusal.seen)) from None
 
     async def _close(self) -> None:
         for post in self._posts.values():
@@ -378,6 +382,7 @@ class FlowWorker:
                 self._redis,
                 self.settings,
                 self._metrics,
+                self._edition,
             )
             post.work = forwarder
             try:
@@ -390,7 +395,7 @@ class FlowWorker:
 
     async def _run_task(self, post: Post) -> None:
         unit = post.unit
-        body = Body(self.program, senders=len(unit.senders), paced=True)
+        body = Body(self.program, senders=len(unit.senders), paced=True, layout=self._layout)
         committer = Committer(
             self._client, post.lease, self.program.sinks, self.settings.keep_checkpoints, self._edition
         )
@@ -400,7 +405,9 @@ class FlowWorker:
         intake: SourceIntake | ChannelIntake
         if unit.kind == "group":
             assert self._reads is not None, "key groups have an exchange"
-            intake = ChannelIntake(self._redis, self._reads, self.program, unit.senders, unit.group)
+            intake = ChannelIntake(
+                self._redis, self._reads, self.program, unit.senders, unit.group, self._edition
+            )
             intake.open(frontier)
         else:
             place = replace(self._place, lease=post.lease)

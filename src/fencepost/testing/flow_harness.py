@@ -18,12 +18,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fencepost.flows.channel import exchanged
 from fencepost.flows.graph import Flow
 from fencepost.flows.program import Body, Head, Program, least
 from fencepost.flows.record import END
 from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.sources.source import is_timeless
-from fencepost.flows.state import as_key, pack, unpack
 from fencepost.flows.steps import Batch
 from fencepost.flows.stored import decode, encode
 from fencepost.testing.errors import KitError, PointMissed
@@ -113,11 +113,17 @@ class _Run:
         return self.body.take()
 
     def _exchanged(self, entrance: int, records: Batch) -> Batch:
-        """With key groups records arrive as plain data: a step that expects more is found here."""
-        if self.program.groups is None:
-            return records
-        revive = self.program.revivers()[entrance]
-        return [(revive(value), as_key(key), time, at) for value, key, time, at in unpack(pack(records))]
+        """With key groups records go through the bytes of a channel: one that would not arrive is found
+        here."""
+        return records if self.program.groups is None else exchanged(self.program, entrance, records)
+
+    def stored(self, outputs: list[list[Any]]) -> list[list[Any]]:
+        """What recovery gives to the sinks: for those that follow the commit, what the checkpoint has."""
+        staged = {place: values for place, values in enumerate(outputs) if self.program.sinks[place].staged}
+        return [
+            decode(encode(None, staged=staged)).staged.get(place, values)
+            for place, values in enumerate(outputs)
+        ]
 
     def checkpoint(self) -> _Checkpoint:
         marks = [(sender.at, sender.head.watermark) for sender in self.senders]
@@ -192,6 +198,8 @@ async def _run(
         if is_repeat:
             await run.restore(durable)
             continue
+        if strikes:
+            outputs = run.stored(outputs)
         run.outcome.add(outputs)
         if crash is not None:
             durable = run.checkpoint()

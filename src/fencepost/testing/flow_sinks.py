@@ -5,6 +5,11 @@
 A small flow writes numbers to the sink. At each crash point of a commit and of recovery it is ended, a new
 sink takes over from the checkpoint, and what the sink has done in the end must be what an undisturbed run
 does.
+
+On their way the numbers are parts of values of every type that a flow has (`CARRIERS`): tuples, results of
+windows, failures, dataclasses and so on. Each must come to the sink as what it was, also out of a
+checkpoint; only
+then its number is taken out and given to the sink.
 """
 
 from __future__ import annotations
@@ -13,12 +18,19 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
-from typing import Any
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from enum import Enum
+from typing import Any, NamedTuple
+
+import msgspec
 
 from fencepost.client import Fencepost
 from fencepost.crashpoints import PlannedCrash
 from fencepost.flows.graph import Flow
 from fencepost.flows.metrics import FlowMetrics
+from fencepost.flows.record import Failure, IdempotentRecord, WindowResult
 from fencepost.flows.settings import FlowSettings
 from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.sources.iterable import IterableSource
@@ -38,6 +50,44 @@ RECOVERY = {
 }
 """Where the recovery from such an end may itself be ended."""
 
+
+@dataclass(frozen=True, slots=True)
+class CarrierData:
+    value: Any
+    at: timedelta = timedelta(seconds=1)
+
+
+class CarrierStruct(msgspec.Struct, frozen=True):
+    value: Any
+    amount: Decimal = Decimal("1.10")
+
+
+class CarrierRow(NamedTuple):
+    value: Any
+    moment: datetime = datetime(2026, 1, 2, 3, tzinfo=UTC)
+
+
+class CarrierKind(Enum):
+    ONLY = "only"
+
+
+Carrier = tuple[Callable[[Any], Any], Callable[[Any], Any]]
+CARRIERS: tuple[Carrier, ...] = (
+    (lambda value: value, lambda carried: carried),
+    (lambda value: (value, ("inner",)), lambda carried: carried[0]),
+    (lambda value: [value, (1, 2)], lambda carried: carried[0]),
+    (lambda value: {"value": value, "seen": {1, 2}}, lambda carried: carried["value"]),
+    (lambda value: {(1, "key"): value}, lambda carried: carried[1, "key"]),
+    (lambda value: WindowResult(("key", 1), 0.0, 10.0, value), lambda carried: carried.value),
+    (lambda value: Failure(value, "ValueError: no", "step", ("key",)), lambda carried: carried.value),
+    (lambda value: IdempotentRecord("id", (value,)), lambda carried: carried.value[0]),
+    (CarrierData, lambda carried: carried.value),
+    (CarrierStruct, lambda carried: carried.value),
+    (CarrierRow, lambda carried: carried.value),
+    (lambda value: (CarrierKind.ONLY, 2**80, value), lambda carried: carried[2]),
+)
+"""How a value is carried, and how it is taken out again."""
+
 VALUES = tuple(range(40))
 HURRY = FlowSettings(
     records_max=10,
@@ -52,7 +102,7 @@ Effects = Callable[[], "Awaitable[Sequence[Any]]"]
 
 
 class SinkBroken(KitError):
-    """An effect was lost, or happened twice."""
+    """An effect was lost, or happened twice, or a value came back as something else."""
 
 
 async def check_sink(
@@ -70,16 +120,61 @@ async def check_sink(
     chosen = points or windows_of(make())
     done = Counter(await effects())
     for number, point in enumerate(chosen):
-        flow = Flow(f"conformance-{number}", guarantee).source(IterableSource(VALUES)).map(value)
-        await _ended(fp, flow.sink(make()), redis_url, point)
+        flow = Flow(f"conformance-{number}", guarantee).source(IterableSource(VALUES))
+        carried = flow.map(lambda each: _carried(each, value(each)))
+        await _ended(fp, carried.sink(_unloading(make())), redis_url, point)
         for within in RECOVERY.get(point, ()):
-            await _ended(fp, flow.sink(make()), redis_url, within)
-        await _run(fp, flow.sink(make()), redis_url)
+            await _ended(fp, carried.sink(_unloading(make())), redis_url, within)
+        await _run(fp, carried.sink(_unloading(make())), redis_url)
         now = Counter(await effects())
         found = now - done
         if found != Counter(VALUES) or done - now:
             raise SinkBroken(_told(point, found))
         done = now
+
+
+def _carried(number: int, value: Any) -> list[Any]:
+    """Which carrier it is, and the value in it."""
+    place = number % len(CARRIERS)
+    return [place, CARRIERS[place][0](value)]
+
+
+class _Mistaken(BaseException):
+    """A value came back as something else. Not an Exception: a task would begin again after it, for ever."""
+
+
+class _TakenOut(list[Any]):
+    """Values without their carriers."""
+
+
+def _taken_out(values: Sequence[tuple[int, Any]]) -> _TakenOut:
+    taken = _TakenOut()
+    for place, carried in values:
+        carrier: Carrier = CARRIERS[place]
+        load, unload = carrier
+        try:
+            value = unload(carried)
+        except (AttributeError, LookupError, TypeError) as error:
+            raise _Mistaken(f"{CARRIERS[place][0]('...')!r} came to the sink as {carried!r}.") from error
+        if repr(carried) != repr(load(value)):
+            raise _Mistaken(f"{load(value)!r} came to the sink as {carried!r}.")
+        taken.append(value)
+    return taken
+
+
+def _unloading(sink: Sink) -> Sink:
+    """The same sink, whose hooks get the values out of their carriers."""
+    for name in ("prepare", "write", "finish", "recover"):
+        setattr(sink, name, _with_values_taken_out(getattr(sink, name)))
+    return sink
+
+
+def _with_values_taken_out(hook: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+    async def call(first: Any, second: Any, values: Sequence[Any]) -> Any:
+        # One hook may call another, with what it has.
+        return await hook(first, second, values if isinstance(values, _TakenOut) else _taken_out(values))
+
+    return call
 
 
 async def _ended(fp: Fencepost, flow: Flow, redis_url: str | None, point: str) -> None:
@@ -95,8 +190,11 @@ async def _ended(fp: Fencepost, flow: Flow, redis_url: str | None, point: str) -
 
 async def _run(fp: Fencepost, flow: Flow, redis_url: str | None) -> None:
     worker = FlowWorker(fp, flow, redis_url=redis_url, settings=HURRY, metrics=FlowMetrics.on(Metrics()))
-    async with asyncio.timeout(60):
-        await worker.run(until_done=True)
+    try:
+        async with asyncio.timeout(60):
+            await worker.run(until_done=True)
+    except _Mistaken as error:
+        raise SinkBroken(str(error)) from None
 
 
 def _told(point: str, found: Counter[Any]) -> str:

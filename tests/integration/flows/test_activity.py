@@ -24,7 +24,7 @@ from tests.integration.flows.scene import Scene
 def totals(groups: int | None = None) -> Flow:
     numbers = Flow("seen").source(RedisStreams("in")).json()
     keyed = numbers.key_by(lambda n: str(n % 3), groups=groups)
-    return keyed.count().sink(PostgresUpsert("total", ["key"], ["value"]))
+    return keyed.count(name="totals").sink(PostgresUpsert("total", ["key"], ["value"]))
 
 
 def edges(scene: Scene) -> dict[tuple[str, str], Any]:
@@ -53,13 +53,13 @@ async def test_each_edge_has_a_rate_while_records_flow(scene: Scene, groups: int
     assert found.keys() == {
         ("in", "json-1"),
         ("json-1", "key_by-1"),
-        ("key_by-1", "fold-1"),
-        ("fold-1", "sink-1"),
+        ("key_by-1", "totals"),
+        ("totals", "sink-1"),
     }
     _, lag, backpressure = found["in", "json-1"]
     assert lag >= 0
     assert 0 <= backpressure <= 1
-    assert (found["key_by-1", "fold-1"][2] is not None) == (groups is not None)
+    assert (found["key_by-1", "totals"][2] is not None) == (groups is not None)
 
 
 async def test_what_waits_in_a_stream_is_counted_also_when_it_was_trimmed_before(scene: Scene) -> None:

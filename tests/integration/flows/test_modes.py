@@ -197,7 +197,7 @@ async def test_documents_with_an_id_and_a_value_are_documents(scene: Scene) -> N
 
 
 def test_a_record_comes_out_of_a_checkpoint_as_it_was() -> None:
-    from fencepost.flows.state import pack, unpack
+    from fencepost.flows.value_codec import pack, unpack
 
     stored = unpack(pack(IdempotentRecord("a", {"n": 1})))
 

@@ -91,7 +91,7 @@ async def test_state_of_a_step_that_is_gone(scene: Scene) -> None:
     renamed = Flow("versions").source(IterableSource([1, 2, 3])).key_by(str)
     flow = renamed.count(name="other").sink(PostgresUpsert("total", ["key"], ["value"]))
 
-    with pytest.raises(StateMismatch, match="has a step 'total'"):
+    with pytest.raises(StateMismatch, match=r"total \(fold\) is not in the graph.*rename={'total': 'other'}"):
         await scene.run(flow)
 
 

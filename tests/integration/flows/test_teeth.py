@@ -4,16 +4,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from fencepost.flows import Flow, SourceTrimmed
+from fencepost.flows import Flow, SourceTrimmed, stored
 from fencepost.flows.sinks import redis as redis_sinks
 from fencepost.flows.sinks.files import JsonLines
 from fencepost.flows.sinks.postgres import PostgresRows
 from fencepost.flows.sinks.redis import RedisSink
 from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.flows.task import Task
-from fencepost.testing import PlannedCrash, crash_at
+from fencepost.testing import PlannedCrash, crash_at, flow_sinks
 from fencepost.testing.flow_sinks import SinkBroken, check_sink
 from tests.integration.flows.scene import Scene
 
@@ -79,3 +80,28 @@ def _lines(folder: Path) -> list[int]:
 
 def _write(path: Path, text: str) -> None:
     path.write_text(text)
+
+
+async def test_values_that_come_back_as_something_else_are_found(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a checkpoint was that had plain data only: a tuple came back as a list."""
+
+    async def effects() -> list[int]:
+        client: Any = scene.redis
+        return [int(value) for value in client.lrange("out", 0, -1)]
+
+    def plain(part: Any, **_: Any) -> msgspec.Raw:
+        return msgspec.Raw(msgspec.msgpack.encode(part, enc_hook=str))
+
+    monkeypatch.setattr(stored, "stored", plain)
+    monkeypatch.setattr(flow_sinks, "CARRIERS", flow_sinks.CARRIERS[:2])
+
+    with pytest.raises(SinkBroken, match=r"came to the sink as \[\d+, \['inner'\]\]"):
+        await check_sink(
+            scene.fp,
+            lambda: RedisSink("list", "out"),
+            effects,
+            redis_url=scene.redis_url,
+            points=["flows.commit.after_store"],
+        )

@@ -115,7 +115,9 @@ def test_the_same_graph_from_functions() -> None:
 
 
 def test_the_picture_has_every_node_and_edge() -> None:
-    picture = Program(Flow("f").source(numbers()).key_by(str).count().sink(TableSink())).picture()
+    picture = Program(
+        Flow("f").source(numbers()).key_by(str).count(name="counts").sink(TableSink())
+    ).picture()
 
-    assert [node["name"] for node in picture["nodes"]] == ["numbers", "key_by-1", "fold-1", "sink-1"]
+    assert [node["name"] for node in picture["nodes"]] == ["numbers", "key_by-1", "counts", "sink-1"]
     assert picture["edges"] == [[0, 1], [1, 2], [2, 3]]

@@ -112,12 +112,12 @@ def test_a_step_that_remembers_outside_its_state_is_found(bug: Callable[[], Call
 
 
 def test_state_that_does_not_survive_its_bytes_is_found() -> None:
-    """A tuple comes back as a list, and this step knows only tuples."""
+    """The declared type makes a list of a tuple, and this step knows only tuples."""
 
     def pairs(state: Any, number: int) -> tuple[Any, list[str]]:
         return (number, number), [f"{type(state).__name__} {number}"]
 
-    flow = source().key_by(lambda n: n % 3).stateful(pairs).sink(ListSink())
+    flow = source().key_by(lambda n: n % 3).stateful(pairs, state=list[int]).sink(ListSink())
     with pytest.raises(FlowBroken, match="of them 'list 7', and without"):
         check_flow(flow, {"numbers": NUMBERS})
 

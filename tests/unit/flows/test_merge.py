@@ -4,6 +4,7 @@ import pytest
 
 from fencepost.flows.errors import GraphRefused
 from fencepost.flows.merge import TimeMerge
+from fencepost.flows.value_codec import flat, unpack
 from fencepost.flows.windows import Session, Sliding, Tumbling
 
 
@@ -55,11 +56,12 @@ def test_a_merge_comes_back_as_it_was_stored_and_goes_on_counting() -> None:
     merge = TimeMerge()
     merge.add("a", 0, [record("a0", 5), record("a1", 5)])
     merge.add("b", 1, [record("b0", 5)])
-    assert merge.dump()[0] == {"a": 2, "b": 1}
-    assert [waiting[:4] for waiting in merge.dump()[1]] == [(5, "a", 0, 0), (5, "a", 1, 0), (5, "b", 0, 1)]
+    assert merge.dump([False, True])[0] == {"a": 2, "b": 1}
+    stored = unpack(flat(merge.dump([False, True])))
+    assert [waiting[:4] for waiting in stored[1]] == [[5, "a", 0, 0], [5, "a", 1, 0], [5, "b", 0, 1]]
 
     again = TimeMerge()
-    again.load(merge.dump(), [str.upper, str.title])
+    again.load(stored, [str.upper, str.title], {0: 0, 1: 1})
     again.add("a", 0, [record("a2", 5)])
 
     assert released(again, 6) == [(0, ["A0", "A1", "a2"]), (1, ["B0"])]

@@ -19,7 +19,7 @@ language sql immutable
 as $$
   select case
     when p_stored is null or p_given is null then null
-    when p_stored - 'senders' is distinct from p_given - 'senders' then
+    when p_stored - '{senders,entrances}'::text[] is distinct from p_given - '{senders,entrances}'::text[] then
       jsonb_build_object('why', 'units', 'stored', p_stored - 'senders', 'given', p_given - 'senders')
     else (
       select u.unfit from (
@@ -38,7 +38,7 @@ $$;
 
 -- Make a flow known, or its plan anew; answers the edition under which its tasks commit. The plan's shape must fit what is stored:
 -- another one takes its place only while nothing is committed and nobody else holds anything of the flow, and ends the edition
--- before it. Raises mismatch otherwise, with both. Takes the row's lock, and for another shape waits until every open commit has ended;
+-- before it. Its stateful steps must account for all that is stored (_flow_lay_out). Raises mismatch otherwise, with both. Takes the row's lock, and for another shape waits until every open commit has ended;
 -- served by the primary key.
 create or replace function fencepost.flow_register(p_name text, p_plan jsonb, p_by text) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
@@ -48,6 +48,7 @@ declare
   v_flow  fencepost.flow;
   v_unfit jsonb;
   v_held  text;
+  v_layout bigint;
 begin
   perform fencepost._require_read_committed();
   perform fencepost._check_text('name', p_name, 128);
@@ -76,8 +77,15 @@ begin
     v_shape := coalesce(jsonb_set(v_shape, '{senders}', coalesce(v_flow.shape -> 'senders', '{}') || (v_shape -> 'senders')),
                         v_shape, v_flow.shape);
   end if;
+  v_layout := fencepost._flow_lay_out(v_flow, p_plan, p_by);
+  -- Records on their way say by which of the graph's entrances they come, by number.
+  if v_unfit is null and (v_layout <> v_flow.layout or v_shape -> 'entrances' is distinct from v_flow.shape -> 'entrances')
+      and not (v_flow.layout = 0 and v_flow.registered_by = p_by) then
+    perform pg_advisory_xact_lock(hashtextextended(p_name, 6092));
+    v_flow.edition := v_flow.edition + 1;
+  end if;
   update fencepost.flow f set plan = p_plan, registered_at = fencepost.clock(), registered_by = p_by, shape = v_shape,
-    edition = v_flow.edition
+    edition = v_flow.edition, layout = v_layout
   where f.name = p_name;
   return v_flow.edition;
 end $$;
@@ -95,6 +103,19 @@ begin
   v_edition := (select f.edition from fencepost.flow f where f.name = v_name);
   if v_edition is distinct from p_edition then
     perform fencepost._refuse('mismatch', 'flow', v_name, jsonb_build_object('op', 'commit', 'edition', p_edition),
+                              jsonb_build_object('why', 'edition', 'edition', v_edition));
+  end if;
+end $$;
+
+-- Whether a flow still has an edition, for a task that commits nothing. Raises mismatch when not.
+create or replace function fencepost.flow_check_edition(p_name text, p_edition bigint) returns void
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+declare
+  v_edition bigint := (select f.edition from fencepost.flow f where f.name = p_name);
+begin
+  if v_edition is distinct from p_edition then
+    perform fencepost._refuse('mismatch', 'flow', p_name, jsonb_build_object('op', 'send', 'edition', p_edition),
                               jsonb_build_object('why', 'edition', 'edition', v_edition));
   end if;
 end $$;

@@ -40,8 +40,9 @@ begin
   loop
     v_whole := (select c.number from fencepost.checkpoint c where c.resource = v_found.resource and c.whole
                 and c.status in ('stored', 'committed') and c.number <= v_found.number order by c.number desc limit 1);
-    insert into fencepost.flow_savepoint (flow, savepoint, resource, number, whole, frontier, state, made_at)
-    select p_name, p_savepoint, c.resource, c.number, c.whole, c.frontier, c.state, fencepost.clock()
+    insert into fencepost.flow_savepoint (flow, savepoint, resource, number, whole, frontier, state, made_at, layout)
+    select p_name, p_savepoint, c.resource, c.number, c.whole, c.frontier, c.state, fencepost.clock(),
+           (select f.layout from fencepost.flow f where f.name = p_name)
     from fencepost.checkpoint c
     where c.resource = v_found.resource and c.status in ('stored', 'committed') and c.number between v_whole and v_found.number;
     v_count := v_count + 1;
@@ -139,7 +140,32 @@ begin
     insert into fencepost.flow_return (resource, number, origin, asked, at)
     values (v_task.resource, v_number, least(v_task.origin, v_number - 1), true, v_now);
   end loop;
+  perform fencepost._flow_lay_back(p_name, p_savepoint, v_now);
   return v_count;
+end $$;
+
+-- After a restore the flow has the stateful steps of the savepoint: the next graph must account for those. Another layout than before ends
+-- the edition, also for workers that were drained and go on.
+create or replace function fencepost._flow_lay_back(p_name text, p_savepoint text, p_now timestamptz) returns void
+language plpgsql volatile
+as $$
+declare
+  v_origin bigint;
+  v_flow   fencepost.flow;
+  v_layout bigint;
+begin
+  select * into v_flow from fencepost.flow f where f.name = p_name for no key update;
+  v_origin := (select coalesce(max(s.layout), 1) from fencepost.flow_savepoint s where s.flow = p_name and s.savepoint = p_savepoint);
+  if v_flow.layout is null or v_flow.layout in (0, v_origin) then
+    return;
+  end if;
+  v_layout := (select 1 + max(l.layout) from fencepost.flow_layout l where l.flow = p_name);
+  insert into fencepost.flow_layout (flow, layout, origin, steps, renamed, dropped, made_at, made_by)
+  select p_name, v_layout, v_origin, l.steps, '{}', '[]', p_now, 'savepoint ' || p_savepoint
+  from fencepost.flow_layout l where l.flow = p_name and l.layout = v_origin;
+  if found then
+    update fencepost.flow f set layout = v_layout, edition = f.edition + 1 where f.name = p_name;
+  end if;
 end $$;
 
 -- At which of its checkpoints a task stands for a sink that took p_position last. A sink that was never told of a restore stands at
