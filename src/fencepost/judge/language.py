@@ -11,11 +11,11 @@ from pathlib import Path
 from shutil import which
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from fencepost.errors import InvalidInput
 from fencepost.judge.sandbox.order import Limits, Order
+from fencepost.strict_yaml import load_yaml
 
 ASK_SECONDS = 20
 LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache")
@@ -160,7 +160,7 @@ def read_specs(folder: Path | None = None) -> tuple[LanguageSpec, ...]:
     texts = sorted(
         (file.name, file.read_text(encoding="utf-8")) for file in place.iterdir() if _is_spec(file)
     )
-    return tuple(LanguageSpec.model_validate(yaml.safe_load(text)) for _, text in texts)
+    return tuple(LanguageSpec.model_validate(load_yaml(text)) for _, text in texts)
 
 
 def find_languages(specs: Iterable[LanguageSpec] | None = None) -> dict[str, Language]:

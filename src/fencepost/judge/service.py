@@ -6,13 +6,15 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
 from fencepost.crashpoints import crash_point
-from fencepost.errors import InvalidInput, NotFound
+from fencepost.errors import Backpressure, InvalidInput, NotFound
 from fencepost.house import Fencepost
 from fencepost.jobs.job import Job
 from fencepost.judge import contests, people, records, rejudging
@@ -24,7 +26,7 @@ from fencepost.judge.judging import Judge, JudgeFault, Judgement
 from fencepost.judge.language import read_specs
 from fencepost.judge.metrics import JudgeMetrics
 from fencepost.judge.onlookers import Onlookers, no_submission
-from fencepost.judge.packages.reading import read_problem
+from fencepost.judge.packages.reading import ReadProblem, read_problem
 from fencepost.judge.passing_on import pass_on
 from fencepost.judge.rejudging import Filter, Opened
 from fencepost.judge.sandbox.probing import Report, probe_machine
@@ -43,6 +45,9 @@ LEASE_SECONDS = 30.0
 PROGRESS_CASES = 20
 PROGRESS_SECONDS = 0.2
 DROPPED = "DROPPED"
+IMPORTS_AT_ONCE = 2
+IMPORTS_MAX = 16
+"""Under way and waiting, in one process."""
 REJUDGE_MAX = 50_000
 FINAL_STATUS = {"TLE": "TIMEOUT", "MLE": "OOM", "SE": "SANDBOX_ERROR"}
 """What the job's final status is called where it is not the verdict itself."""
@@ -58,6 +63,10 @@ class Judging:
         self.onlookers = Onlookers(fp)
         self._metrics = metrics or JudgeMetrics.on(fp.metrics)
         self._judge: Judge | None = None
+        # Of its own: pages and judging use the loop's executor, and must not wait behind packages.
+        self._import_threads = ThreadPoolExecutor(IMPORTS_AT_ONCE, thread_name_prefix="judge-import")
+        self.imports = 0
+        """Packages under way and waiting."""
         self._elsewhere: frozenset[str] = frozenset()
         self.trials = Trials(fp, settings, QUEUE, self._sitting)
         self._job = fp.job(QUEUE, kind="judge_submission", attempts=TRIES, lease=LEASE_SECONDS)(self._run)
@@ -157,10 +166,23 @@ class Judging:
 
     async def import_problem(self, place: Path, *, slug: str | None = None) -> records.ProblemTitle:
         """The data first, then the row that names it: a crash in between leaves data that nobody names."""
-        read = await asyncio.to_thread(read_problem, place, self.store, slug=slug)
+        read = await self._read(place, slug)
         crash_point("judge.import.after_data")
         version = await self.fp.run(records.put_problem(read.problem))
         return records.ProblemTitle(read.problem.slug, version, read.problem.title)
+
+    async def _read(self, place: Path, slug: str | None) -> ReadProblem:
+        """Raises Backpressure when too many packages are being read already."""
+        if self.imports >= IMPORTS_MAX:
+            raise Backpressure(
+                f"{self.imports} packages are being imported already. Import this one when they are done."
+            )
+        self.imports += 1
+        try:
+            reading = partial(read_problem, place, self.store, slug=slug)
+            return await asyncio.get_running_loop().run_in_executor(self._import_threads, reading)
+        finally:
+            self.imports -= 1
 
     async def import_samples(self) -> None:
         """On a house without problems: something to look at."""

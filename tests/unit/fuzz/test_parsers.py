@@ -18,6 +18,7 @@ from fencepost.errors import InvalidInput, SettingsError, from_sqlstate
 from fencepost.jobs.timetable import read_timetable
 from fencepost.judge import protocol
 from fencepost.judge.packages.archive import unpack
+from fencepost.judge.packages.documents import parse_here
 from fencepost.judge.packages.reading import read_problem
 from fencepost.judge.store import Store
 from fencepost.layered_settings import READERS, LayeredSettings
@@ -114,7 +115,7 @@ def read_yaml_package(texts: tuple[str, str]) -> None:
         place = Path(folder)
         for name in ("problem.yaml", "data/secret/testdata.yaml"):
             files[name].encode()  # A file holds what can be written.
-        read_problem(write_package(place / "p", files), Store(place / "store"))
+        read_problem(write_package(place / "p", files), Store(place / "store"), parse=parse_here)
 
 
 def a_package() -> bytes:

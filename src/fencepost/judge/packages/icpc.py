@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-import yaml
-
 from fencepost.errors import InvalidInput
 from fencepost.judge.comparison import Comparison
+from fencepost.judge.packages.documents import Documents, Parse, parse_in_child
 from fencepost.judge.packages.source_files import read_program
 from fencepost.judge.problem import Aggregation, Bounds, Group, Problem, Protocol, TestCase, ValidatorSpec
 from fencepost.judge.store import Store
@@ -47,16 +46,20 @@ def is_package(folder: Path) -> bool:
     return (folder / "problem.yaml").is_file() and (folder / "data").is_dir()
 
 
-def read_package(folder: Path, store: Store, *, slug: str | None = None) -> Problem:
+def read_package(
+    folder: Path, store: Store, *, slug: str | None = None, parse: Parse = parse_in_child
+) -> Problem:
     """Read a package and put its data into the store. Raises InvalidInput naming the file."""
-    described = read_yaml(folder / "problem.yaml")
+    documents = Documents(folder, parse)
+    documents.load([folder / "problem.yaml", *(folder / "data").rglob("*.yaml")])
+    described = documents.get(folder / "problem.yaml")
     dialect = NEW if _is_new(described) else LEGACY
     kinds = _kinds(described)
     flags = shlex.split(str(described.get("validator_flags", "") or ""))
     validator = _validator(folder, described, dialect, kinds, store)
     if (folder / "static_validator").is_dir():
         raise InvalidInput("static_validator: static validation is not supported.", field="static_validator")
-    reader = _Reader(folder, store, dialect, "scoring" in kinds, tuple(flags))
+    reader = _Reader(folder, store, documents, dialect, "scoring" in kinds, tuple(flags))
     above = reader.described(folder / "data", {})
     secret = _group(folder / "data/secret", "secret", reader, above)
     sample = _group(folder / "data/sample", "sample", reader, above)
@@ -80,20 +83,6 @@ def read_package(folder: Path, store: Store, *, slug: str | None = None) -> Prob
         data=Group(name="data", groups=[scored_samples, secret]),
         statement=_statement(folder, dialect),
     )
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        document: Any = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{path.name} is not YAML: {error}", field=path.name) from None
-    if document is None:
-        return {}
-    if not isinstance(document, dict):
-        raise InvalidInput(f"{path.name} must hold keys and values.", field=path.name)
-    return cast("dict[str, Any]", document)
 
 
 def slug_of(name: str) -> str:
@@ -176,6 +165,7 @@ def _validator(
 class _Reader:
     root: Path
     store: Store
+    documents: Documents
     dialect: Dialect
     scoring: bool
     flags: Sequence[str]
@@ -185,7 +175,7 @@ class _Reader:
         """What is said of a group. In the old format it is said of all below it too; in the new one only what
         is handed to programs is."""
         files = (folder / name for name in self.dialect.group_files)
-        own = next((read_yaml(path) for path in files if path.is_file()), dict[str, Any]())
+        own = next((self.documents.get(path) for path in files if path.is_file()), dict[str, Any]())
         kept = above if not self.dialect.is_new else {key: above[key] for key in _HANDED_ON if key in above}
         return {**kept, **own}
 
@@ -223,7 +213,7 @@ def _cases(folder: Path, reader: _Reader, described: Yaml) -> list[TestCase]:
 
 def _case(path: Path, reader: _Reader, described: Yaml) -> TestCase:
     if reader.dialect.is_new:
-        described = {**described, **read_yaml(path.with_suffix(".yaml"))}
+        described = {**described, **reader.documents.get(path.with_suffix(".yaml"))}
     own = next((described[key] for key in reversed(_FLAGS) if key in described), None)
     return TestCase(
         name=str(path.relative_to(reader.root / "data").with_suffix("")),

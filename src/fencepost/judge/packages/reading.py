@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fencepost.errors import InvalidInput
 from fencepost.judge.packages.archive import unpack
+from fencepost.judge.packages.documents import Parse, parse_in_child
 from fencepost.judge.packages.icpc import is_package, read_package, slug_of
 from fencepost.judge.packages.simple_folder import read_folder
 from fencepost.judge.packages.source_files import read_sources
@@ -47,23 +48,25 @@ class ReadProblem:
     submissions: tuple[JurySubmission, ...]
 
 
-def read_problem(place: Path, store: Store, *, slug: str | None = None) -> ReadProblem:
-    """A package, a simple folder, or a zip of one."""
+def read_problem(
+    place: Path, store: Store, *, slug: str | None = None, parse: Parse = parse_in_child
+) -> ReadProblem:
+    """A package, a simple folder, or a zip of one. `parse` reads its YAML, in a process of its own."""
     if place.is_dir():
-        return _read(place, store, slug)
+        return _read(place, store, slug, parse)
     if not place.is_file():
         raise InvalidInput(f"There is no {place}.", field="package")
     with tempfile.TemporaryDirectory(prefix="fencepost-package-") as scratch:
         folder = Path(scratch) / "package"
         folder.mkdir()
         unpack(place, folder)
-        return _read(_innermost(folder), store, slug or slug_of(place.stem))
+        return _read(_innermost(folder), store, slug or slug_of(place.stem), parse)
 
 
-def _read(folder: Path, store: Store, slug: str | None) -> ReadProblem:
+def _read(folder: Path, store: Store, slug: str | None, parse: Parse) -> ReadProblem:
     read = read_package if is_package(folder) else read_folder
     try:
-        problem = read(folder, store, slug=slug)
+        problem = read(folder, store, slug=slug, parse=parse)
     except InvalidInput:
         raise
     except (TypeError, ValueError, AttributeError, OverflowError) as error:

@@ -15,7 +15,8 @@ from typing import cast
 
 from fencepost.errors import InvalidInput
 from fencepost.judge.comparison import Comparison
-from fencepost.judge.packages.icpc import read_yaml, slug_of
+from fencepost.judge.packages.documents import Documents, Parse, parse_in_child
+from fencepost.judge.packages.icpc import slug_of
 from fencepost.judge.packages.source_files import language_of
 from fencepost.judge.problem import Bounds, Group, Problem, Protocol, TestCase, ValidatorSpec
 from fencepost.judge.store import Store
@@ -24,8 +25,12 @@ KEYS = {"title", "time_limit", "memory", "flags", "checker"}
 SHOWN_MAX = 100
 
 
-def read_folder(folder: Path, store: Store, *, slug: str | None = None) -> Problem:
-    described = read_yaml(folder / "problem.yaml")
+def read_folder(
+    folder: Path, store: Store, *, slug: str | None = None, parse: Parse = parse_in_child
+) -> Problem:
+    documents = Documents(folder, parse)
+    documents.load([folder / "problem.yaml"])
+    described = documents.get(folder / "problem.yaml")
     unknown = sorted(str(key) for key in set(described) - KEYS)
     if unknown:
         raise InvalidInput(
