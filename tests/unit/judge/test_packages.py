@@ -1,5 +1,6 @@
 """Reading problems of every form into one value."""
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -219,11 +220,11 @@ def test_a_simple_folder_with_a_checker(tmp_path: Path, store: Store) -> None:
         ({"problem.yaml": "name: [unclosed"}, "problem.yaml"),
         ({"problem.yaml": "- a list"}, "problem.yaml"),
         ({"problem.yaml": "name: x\nlimits: {time_limit: never}"}, "limit"),
-        ({"problem.yaml": "name: x\ntype: puzzle"}, "puzzle"),
+        ({"problem.yaml": "name: x\ntype: puzzle"}, "type"),
         ({"problem.yaml": "name: x\nvalidator_flags: fuzzy"}, "fuzzy"),
         ({"data/secret/testdata.yaml": "output_validator_flags: float_tolerance"}, "float_tolerance"),
         ({"problem.yaml": "name: x\nvalidation: custom"}, "validator"),
-        ({"problem.yaml": "name: x\ntype: interactive"}, "interactive"),
+        ({"problem.yaml": "name: x\ntype: interactive"}, "type"),
         ({"data/secret/a.files/x": ""}, "a.files"),
         ({"static_validator/v.py": ""}, "static"),
         ({"submissions/accepted/.keep": "", "submissions/accepted/empty/.keep": ""}, "empty"),
@@ -239,3 +240,82 @@ def test_an_empty_folder_is_no_problem(tmp_path: Path, store: Store) -> None:
 
     with pytest.raises(InvalidInput, match="no test"):
         read_problem(tmp_path / "p", store)
+
+
+NEW = {
+    "problem.yaml": "problem_format_version: 2025-09\nname: New\n",
+    "data/secret/1.in": "1\n",
+    "data/secret/1.ans": "1\n",
+    "submissions/accepted/x.py": "print(1)\n",
+}
+
+
+def new(more: str, **files: str) -> dict[str, str]:
+    return NEW | {"problem.yaml": NEW["problem.yaml"] + more} | files
+
+
+UNSUPPORTED = {
+    "a version that does not exist": (
+        {"problem.yaml": "problem_format_version: 2031-01\nname: x"},
+        "2031-01",
+    ),
+    "a key that is misspelt": ({"problem.yaml": "name: x\nvalidatorflags: exact"}, "validatorflags"),
+    "a limit that is misspelt": ({"problem.yaml": "name: x\nlimits: {memory_limit: 3}"}, "memory_limit"),
+    "a key of a group": ({"data/secret/testdata.yaml": "acceptscore: 3"}, "acceptscore"),
+    "a validator that is not asked": ({"output_validators/v.py": "exit(42)"}, "validation is not custom"),
+    "a test outside": ({"data/1.in": "", "data/1.ans": ""}, "judged nowhere"),
+    "a test in another folder": ({"data/extra/1.in": "", "data/extra/1.ans": ""}, "judged nowhere"),
+    "an answer without its input": ({"data/secret/9.ans": ""}, r"9\.ans has no 9\.in"),
+    "static validation": ({"static_validator/v.py": ""}, "static"),
+    "answers instead of programs": (new("type: submit-answer\n"), "submit-answer"),
+    "a folder in a program": (
+        {
+            "problem.yaml": "name: x\nvalidation: custom",
+            "output_validators/v/a.py": "",
+            "output_validators/v/deep/b.py": "",
+        },
+        "deep",
+    ),
+    "two folders of validators": (
+        {
+            "problem.yaml": "name: x\nvalidation: custom",
+            "output_validators/v.py": "",
+            "output_validator/w.py": "",
+        },
+        "leave one",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", UNSUPPORTED)
+def test_what_would_be_judged_wrongly_is_refused_by_name(tmp_path: Path, store: Store, what: str) -> None:
+    files, named = UNSUPPORTED[what]
+    right = {} if "submissions/accepted/x.py" in files else LEGACY
+    with pytest.raises(InvalidInput, match=named):
+        read_problem(write(tmp_path / "p", right | files), store)
+
+
+def test_an_answer_without_its_input_is_refused_in_a_simple_folder_too(tmp_path: Path, store: Store) -> None:
+    with pytest.raises(InvalidInput, match=r"2\.ans has no 2\.in"):
+        read_problem(write(tmp_path / "p", {"1.in": "", "1.ans": "", "2.ans": ""}), store)
+
+
+def zipped(place: Path, files: dict[str, str]) -> Path:
+    with zipfile.ZipFile(place, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return place
+
+
+def test_a_zip_two_folders_deep_is_the_package_in_it(tmp_path: Path, store: Store) -> None:
+    files = {f"contest/old_one/{name}": text for name, text in LEGACY.items()} | {"__MACOSX/x": ""}
+    read = read_problem(zipped(tmp_path / "old_one.zip", files), store)
+
+    assert (read.problem.title, len(read.submissions)) == ("Old One", 2)
+
+
+def test_a_zip_of_several_packages_is_refused(tmp_path: Path, store: Store) -> None:
+    files = {f"{one}/{name}": text for one in ("a", "b") for name, text in LEGACY.items()}
+
+    with pytest.raises(InvalidInput, match="lies deeper, in a, b"):
+        read_problem(zipped(tmp_path / "both.zip", files), store)

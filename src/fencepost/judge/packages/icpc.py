@@ -1,7 +1,7 @@
 """The ICPC problem package, legacy and 2023-07, which was released as 2025-09.
 
-What the two call differently is read into one value here; what we do not know in problem.yaml is left alone,
-as the format asks, but a wrong value of what we do know is an error that names the file.
+What the versions call differently is read into one value here. What is not known, or not supported, is
+refused by its name: a package that is judged differently from what its author wrote is worse than none.
 """
 
 from __future__ import annotations
@@ -16,6 +16,15 @@ from typing import Any, cast
 from fencepost.errors import InvalidInput
 from fencepost.judge.comparison import Comparison
 from fencepost.judge.packages.documents import Documents, Parse, parse_in_child
+from fencepost.judge.packages.metadata import (
+    PROBLEM,
+    CaseFile,
+    GroupFile,
+    LegacyGroup,
+    Metadata,
+    checked,
+    read_metadata,
+)
 from fencepost.judge.packages.source_files import read_program
 from fencepost.judge.problem import Aggregation, Bounds, Group, Problem, Protocol, TestCase, ValidatorSpec
 from fencepost.judge.store import Store
@@ -51,15 +60,15 @@ def read_package(
 ) -> Problem:
     """Read a package and put its data into the store. Raises InvalidInput naming the file."""
     documents = Documents(folder, parse)
-    documents.load([folder / "problem.yaml", *(folder / "data").rglob("*.yaml")])
-    described = documents.get(folder / "problem.yaml")
-    dialect = NEW if _is_new(described) else LEGACY
-    kinds = _kinds(described)
-    flags = shlex.split(str(described.get("validator_flags", "") or ""))
-    validator = _validator(folder, described, dialect, kinds, store)
-    if (folder / "static_validator").is_dir():
-        raise InvalidInput("static_validator: static validation is not supported.", field="static_validator")
-    reader = _Reader(folder, store, documents, dialect, "scoring" in kinds, tuple(flags))
+    documents.load([folder / PROBLEM, *(folder / "data").rglob("*.yaml")])
+    metadata = read_metadata(documents.get(folder / PROBLEM))
+    _refuse_unsupported(folder, metadata)
+    check_tests(folder / "data")
+    dialect = NEW if metadata.version.is_new else LEGACY
+    flags = shlex.split(metadata.validator_flags)
+    validator = _validator(folder, metadata, dialect, store)
+    scoring = "scoring" in metadata.kinds
+    reader = _Reader(folder, store, documents, dialect, scoring, tuple(flags))
     above = reader.described(folder / "data", {})
     secret = _group(folder / "data/secret", "secret", reader, above)
     sample = _group(folder / "data/sample", "sample", reader, above)
@@ -74,15 +83,68 @@ def read_package(
     scored_samples = Group(name="sample", cases=samples, score=0)
     return Problem(
         slug=slug or slug_of(folder.name),
-        title=_title(described, folder),
-        bounds=_bounds(folder, described, kinds),
-        scoring="scoring" in kinds,
-        interactive="interactive" in kinds,
+        title=_title(metadata, folder),
+        bounds=_bounds(folder, metadata),
+        scoring=scoring,
+        interactive="interactive" in metadata.kinds,
         flags=flags,
         validator=validator,
         data=Group(name="data", groups=[scored_samples, secret]),
         statement=_statement(folder, dialect),
     )
+
+
+_UNSUPPORTED = {
+    "include": "code that is compiled with every submission",
+    "graders": "a grader of the package's own",
+    "grader": "a grader of the package's own",
+    "static_validator": "static validation",
+    "submissions/submissions.yaml": "what submissions.yaml says of the jury's submissions",
+}
+"""What would change verdicts, and is not read."""
+
+
+def _refuse_unsupported(folder: Path, metadata: Metadata) -> None:
+    for name, what in _UNSUPPORTED.items():
+        if (folder / name).exists():
+            raise _unsupported(name, what)
+    if "submit-answer" in metadata.kinds:
+        raise _unsupported("problem.yaml", "type submit-answer")
+    if metadata.languages is not None:
+        raise _unsupported("problem.yaml", "languages, a choice of programming languages,")
+    if metadata.constants:
+        raise _unsupported("problem.yaml", "constants")
+    for key in ("compilation_time", "compilation_memory", "code"):
+        if getattr(metadata.limits, key) is not None:
+            raise _unsupported("problem.yaml", f"limits.{key}")
+    for key in ("validation_time", "validation_memory", "validation_output"):
+        if getattr(metadata.limits, key) is not None:
+            raise _unsupported("problem.yaml", f"limits.{key}")
+
+
+def _unsupported(name: str, what: str) -> InvalidInput:
+    return InvalidInput(
+        f"{name}: {what} is not supported, and verdicts would be wrong without it. Nothing was imported.",
+        field=name.rpartition("/")[2],
+    )
+
+
+KNOWN_DATA = ("sample", "secret", "invalid_input", "invalid_output", "valid_output")
+VALIDATION_DATA = KNOWN_DATA[2:]
+
+
+def check_tests(data: Path) -> None:
+    """No test may be left out in silence."""
+    for path in sorted(data.rglob("*")):
+        where = path.relative_to(data)
+        if any(part.startswith(".") for part in where.parts) or not path.is_file():
+            continue
+        if path.suffix == ".in" and (len(where.parts) < 2 or where.parts[0] not in KNOWN_DATA):
+            raise InvalidInput(
+                f"data/{where} is judged nowhere: tests are in data/sample and data/secret.", field=path.name
+            )
+        if path.suffix == ".ans" and where.parts[0] in KNOWN_DATA and not path.with_suffix(".in").is_file():
+            raise InvalidInput(f"data/{where} has no {path.stem}.in beside it.", field=path.name)
 
 
 def slug_of(name: str) -> str:
@@ -92,42 +154,22 @@ def slug_of(name: str) -> str:
     return slug
 
 
-def _is_new(described: Yaml) -> bool:
-    return not str(described.get("problem_format_version", "legacy")).startswith("legacy")
+def _title(metadata: Metadata, folder: Path) -> str:
+    names = metadata.names
+    return (names.get("en") or next(iter(names.values()), "") or folder.name)[:200]
 
 
-def _kinds(described: Yaml) -> set[str]:
-    """pass-fail, scoring, interactive, multi-pass: by `type`, and in the old format by `validation`."""
-    kinds: Any = described.get("type", "pass-fail")
-    words = set(cast("list[str]", kinds) if isinstance(kinds, list) else str(kinds).split())
-    validation = str(described.get("validation", "default")).split()
-    words |= {word for word in validation if word in ("interactive", "multi-pass")}
-    unknown = words - {"pass-fail", "scoring", "interactive", "multi-pass", "submit-answer"}
-    if unknown or "submit-answer" in words:
-        raise InvalidInput(f"problem.yaml: the type {', '.join(sorted(words))} is not known.", field="type")
-    return words
-
-
-def _title(described: Yaml, folder: Path) -> str:
-    name: Any = described.get("name", folder.name)
-    if isinstance(name, dict):
-        names = cast("dict[str, str]", name)
-        name = names.get("en") or next(iter(names.values()), folder.name)
-    return str(name)[:200]
-
-
-def _bounds(folder: Path, described: Yaml, kinds: set[str]) -> Bounds:
-    limits: Any = described.get("limits") or {}
-    seconds = limits.get("time_limit") or _time_limit_file(folder) or 1.0
-    passes = int(limits.get("validation_passes", 2)) if "multi-pass" in kinds else 1
+def _bounds(folder: Path, metadata: Metadata) -> Bounds:
+    limits = metadata.limits
+    seconds = limits.time_limit or _time_limit_file(folder) or 1.0
     try:
         return Bounds(
-            time_ms=round(float(seconds) * 1000),
-            memory_kb=round(float(limits.get("memory", 1024)) * 1024),
-            output_kb=round(float(limits.get("output", 8)) * 1024),
-            passes=passes,
+            time_ms=round(seconds * 1000),
+            memory_kb=round((limits.memory or 1024) * 1024),
+            output_kb=round((limits.output or 8) * 1024),
+            passes=limits.validation_passes if "multi-pass" in metadata.kinds else 1,
         )
-    except (TypeError, ValueError) as error:
+    except (ValueError, OverflowError) as error:
         raise InvalidInput(f"problem.yaml: a limit is out of its range: {error}", field="limits") from None
 
 
@@ -141,15 +183,21 @@ def _time_limit_file(folder: Path) -> float | None:
     return None
 
 
-def _validator(
-    folder: Path, described: Yaml, dialect: Dialect, kinds: set[str], store: Store
-) -> ValidatorSpec | None:
-    validation = str(described.get("validation", "")).split()
-    places = [folder / name for name in dialect.validators if (folder / name).is_dir()]
-    if not places or (validation and validation[0] == "default"):
-        needing = sorted(kinds & {"interactive", "multi-pass"}) + [
-            one for one in validation if one == "custom"
-        ]
+def _validator(folder: Path, metadata: Metadata, dialect: Dialect, store: Store) -> ValidatorSpec | None:
+    places = [folder / name for name in ("output_validator", "output_validators") if _holds(folder / name)]
+    if len(places) > 1:
+        raise InvalidInput(
+            "There is output_validator and output_validators; leave one of them.", field="output_validators"
+        )
+    if metadata.custom_validator is False and places:
+        raise InvalidInput(
+            f"problem.yaml: there is a validator in {places[0].name}, and validation is not custom. Say"
+            " validation: custom, or remove the folder.",
+            field="validation",
+        )
+    if not places:
+        needing = sorted(metadata.kinds & {"interactive", "multi-pass"})
+        needing += ["validation: custom"] if metadata.custom_validator else []
         if needing:
             raise InvalidInput(
                 f"problem.yaml: {needing[0]} needs a validator in {dialect.validators[0]}.",
@@ -157,8 +205,12 @@ def _validator(
             )
         return None
     program = read_program(places[0], store)
-    protocol = Protocol.TESTLIB if "testlib" in validation else Protocol.ICPC
+    protocol = Protocol.TESTLIB if metadata.testlib else Protocol.ICPC
     return ValidatorSpec(protocol=protocol, files=program.files, language=program.language)
+
+
+def _holds(folder: Path) -> bool:
+    return folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +227,35 @@ class _Reader:
         """What is said of a group. In the old format it is said of all below it too; in the new one only what
         is handed to programs is."""
         files = (folder / name for name in self.dialect.group_files)
-        own = next((self.documents.get(path) for path in files if path.is_file()), dict[str, Any]())
+        own = next((self._own(path) for path in files if path.is_file()), dict[str, Any]())
         kept = above if not self.dialect.is_new else {key: above[key] for key in _HANDED_ON if key in above}
         return {**kept, **own}
 
+    def _own(self, path: Path) -> dict[str, Any]:
+        name, said = str(path.relative_to(self.root)), self.documents.get(path)
+        kind = GroupFile if path.name == "test_group.yaml" else LegacyGroup
+        found = checked(kind, name, said)
+        if isinstance(found, LegacyGroup):
+            _refuse_grading(name, found)
+        elif found.static_validation_score is not None:
+            raise _unsupported(name, "static_validation_score")
+        return found.model_dump(exclude_unset=True)
+
     def is_group(self, folder: Path) -> bool:
         return not self.dialect.is_new or any((folder / name).is_file() for name in self.dialect.group_files)
+
+
+_GRADER_WORDS = {"sum", "avg", "min", "max", "worst_error", "first_error", "ignore_sample"}
+
+
+def _refuse_grading(name: str, found: LegacyGroup) -> None:
+    if found.grading == "custom":
+        raise _unsupported(name, "grading: custom, a grader of the package's own,")
+    if found.reject_score:
+        raise _unsupported(name, "reject_score")
+    other = sorted(set((found.grader_flags or "").split()) - _GRADER_WORDS - {"accept_if_any_accepted"})
+    if other:
+        raise _unsupported(name, f"the grader flag {other[0][:40]}")
 
 
 _FLAGS = ("output_validator_flags", "output_validator_args")
@@ -213,7 +288,9 @@ def _cases(folder: Path, reader: _Reader, described: Yaml) -> list[TestCase]:
 
 def _case(path: Path, reader: _Reader, described: Yaml) -> TestCase:
     if reader.dialect.is_new:
-        described = {**described, **reader.documents.get(path.with_suffix(".yaml"))}
+        beside = path.with_suffix(".yaml")
+        said = checked(CaseFile, str(beside.relative_to(reader.root)), reader.documents.get(beside))
+        described = {**described, **said.model_dump(exclude_unset=True)}
     own = next((described[key] for key in reversed(_FLAGS) if key in described), None)
     return TestCase(
         name=str(path.relative_to(reader.root / "data").with_suffix("")),

@@ -65,6 +65,8 @@ def read_problem(
 
 def _read(folder: Path, store: Store, slug: str | None, parse: Parse) -> ReadProblem:
     read = read_package if is_package(folder) else read_folder
+    if read is read_folder:
+        _refuse_hidden_package(folder)
     try:
         problem = read(folder, store, slug=slug, parse=parse)
     except InvalidInput:
@@ -76,9 +78,27 @@ def _read(folder: Path, store: Store, slug: str | None, parse: Parse) -> ReadPro
 
 
 def _innermost(folder: Path) -> Path:
-    """Many archives hold one folder with everything in it."""
-    entries = list(folder.iterdir())
-    return entries[0] if len(entries) == 1 and entries[0].is_dir() else folder
+    """Many archives hold one folder with everything in it, some of them twice."""
+    while not (folder / "problem.yaml").is_file():
+        entries = [path for path in folder.iterdir() if not _is_litter(path)]
+        if len(entries) != 1 or not entries[0].is_dir():
+            break
+        folder = entries[0]
+    return folder
+
+
+def _is_litter(path: Path) -> bool:
+    return path.name.startswith(".") or path.name == "__MACOSX"
+
+
+def _refuse_hidden_package(folder: Path) -> None:
+    """A folder that holds packages is none: read as a simple one it would lose everything but its tests."""
+    below = [path.parent for path in sorted(folder.rglob("problem.yaml")) if is_package(path.parent)]
+    if below:
+        names = ", ".join(str(path.relative_to(folder)) for path in below[:3])
+        raise InvalidInput(
+            f"The package lies deeper, in {names}. Give that folder, or a zip of it.", field="package"
+        )
 
 
 def _submissions(folder: Path) -> Iterator[JurySubmission]:

@@ -39,6 +39,10 @@ def read_folder(
     inputs = sorted(path for path in folder.rglob("*.in") if path.is_file())
     if not inputs:
         raise InvalidInput(f"{folder.name} has no test: a test is NAME.in and NAME.ans.", field="data")
+    lone = [path for path in sorted(folder.rglob("*.ans")) if not path.with_suffix(".in").is_file()]
+    if lone:
+        name = lone[0].relative_to(folder)
+        raise InvalidInput(f"{name} has no {lone[0].stem}.in beside it.", field=lone[0].name)
     cases = [
         TestCase(
             name=str(path.relative_to(folder).with_suffix("")),

@@ -12,6 +12,7 @@ from fencepost.judge.store import Store
 
 FILES_MAX = 64
 BYTES_MAX = 4 << 20
+LITTER = ("__pycache__",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,9 @@ class StoredProgram:
 def read_program(place: Path, store: Store) -> StoredProgram:
     """A validator: the only program in the folder, whether it is a file or a folder of files."""
     sources = read_sources(place)
+    scripts = sorted({"build", "run"} & set(sources))
+    if scripts:
+        raise InvalidInput(f"{place.name}: the script {scripts[0]} is not supported.", field=place.name)
     return StoredProgram({name: store.put(text) for name, text in sources.items()}, language_of(sources))
 
 
@@ -35,6 +39,12 @@ def read_sources(place: Path) -> dict[str, bytes]:
     entries = [path for path in sorted(place.iterdir()) if not path.name.startswith(".")]
     if len(entries) == 1 and entries[0].is_dir():
         return read_sources(entries[0])
+    folders = [path.name for path in entries if path.is_dir() and path.name not in LITTER]
+    if folders:
+        raise InvalidInput(
+            f"{place.name} holds the folder {folders[0]} beside others; a program is a file or a folder of files.",
+            field=place.name,
+        )
     files = [path for path in entries if path.is_file()]
     if not files or len(files) > FILES_MAX or sum(path.stat().st_size for path in files) > BYTES_MAX:
         raise InvalidInput(f"{place.name} holds no program, or too large a one.", field=place.name)
