@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 
 from fencepost.errors import InvalidInput
 from fencepost.judge.language import Language, LanguageSpec
+from fencepost.judge.problem import Bounds
 from fencepost.judge.protocol import Outcome, Verdict
 from fencepost.judge.sandbox.box_files import BoxFiles
 from fencepost.judge.sandbox.boxes import Boxes
+from fencepost.judge.sandbox.order import Limits
 from fencepost.judge.store import remove_folder
 from fencepost.judge.workshop import Workshop
 
@@ -45,16 +47,22 @@ async def compile_sources(
     sources: Mapping[str, bytes],
     job_id: str = "",
     attempt_id: int = 0,
+    *,
+    entry: str | None = None,
+    at_least: Bounds | None = None,
 ) -> Compiled:
-    """Compile. Without a program the outcome says whether the box or the source is to blame."""
-    entry = entry_of(language.spec, sources)
+    """Compile. Without a program the outcome says whether the box or the source is to blame.
+
+    `entry` is the file to begin with, where it is known; `at_least` is what the problem guarantees a compiler.
+    """
+    entry = entry or entry_of(language.spec, sources)
     source = workshop.write_sources(sources)
     out = workshop.new_app()
     order = language.compile_order(workshop.place(source), list(sources), entry, out)
     if order is None:
         remove_folder(out)
         return Compiled(Program(language, workshop.place(source), entry), "", None)
-    order = replace(order, job_id=job_id, attempt_id=attempt_id)
+    order = replace(order, job_id=job_id, attempt_id=attempt_id, limits=_room(order.limits, at_least))
     with workshop.scratch_file() as said, workshop.scratch_file() as nothing:
         outcome = await boxes.run(order, BoxFiles(nothing, said, said))
         message = clean(os.pread(said, MESSAGE_BYTES_MAX * 2, 0))
@@ -67,6 +75,14 @@ async def compile_sources(
     return Compiled(Program(language, workshop.place(kept), entry), message, outcome)
 
 
+def _room(limits: Limits, at_least: Bounds | None) -> Limits:
+    if at_least is None:
+        return limits
+    cpu_ms = max(limits.cpu_ms, at_least.compile_ms or 0)
+    memory_kb = max(limits.memory_kb, at_least.compile_memory_kb or 0)
+    return limits.with_(cpu_ms=cpu_ms, wall_ms=max(limits.wall_ms, cpu_ms * 2), memory_kb=memory_kb)
+
+
 def entry_of(spec: LanguageSpec, names: Collection[str]) -> str:
     """The file that a program begins with: the language's usual name, or the first of its extension."""
     if spec.source in names:
@@ -76,6 +92,16 @@ def entry_of(spec: LanguageSpec, names: Collection[str]) -> str:
     if not fitting:
         raise InvalidInput(f"There is no {suffix} file among {', '.join(names)}.", field="sources")
     return sorted(fitting)[0]
+
+
+DRIVERS = {"python": "__main__.py", "pypy": "__main__.py"}
+"""What the package format calls the first file of a language, where that is not our own name for it."""
+
+
+def driver_of(spec: LanguageSpec, included: Collection[str]) -> str | None:
+    """The file of a package that a program in this language begins with, if the package brings one."""
+    usual = (DRIVERS.get(spec.name, spec.source), spec.source)
+    return next((name for name in usual if name in included), None)
 
 
 def clean(said: bytes) -> str:

@@ -17,7 +17,7 @@ from fencepost.crashpoints import crash_point
 from fencepost.errors import Backpressure, InvalidInput, NotFound
 from fencepost.house import Fencepost
 from fencepost.jobs.job import Job
-from fencepost.judge import contests, people, records, rejudging
+from fencepost.judge import contests, people, records, rejudging, time_limit
 from fencepost.judge.chambers import open_directory, open_judge, open_store
 from fencepost.judge.compiling import entry_of
 from fencepost.judge.discovery import Load, Presence, Worker, card_of
@@ -28,6 +28,7 @@ from fencepost.judge.metrics import JudgeMetrics
 from fencepost.judge.onlookers import Onlookers, no_submission
 from fencepost.judge.packages.reading import ReadProblem, read_problem
 from fencepost.judge.passing_on import pass_on
+from fencepost.judge.problem import SCRIPT, Problem
 from fencepost.judge.rejudging import Filter, Opened
 from fencepost.judge.sandbox.probing import Report, probe_machine
 from fencepost.judge.settings import JudgeSettings
@@ -46,6 +47,7 @@ PROGRESS_CASES = 20
 PROGRESS_SECONDS = 0.2
 DROPPED = "DROPPED"
 IMPORTS_AT_ONCE = 2
+INFER_SECONDS = 1800
 IMPORTS_MAX = 16
 """Under way and waiting, in one process."""
 REJUDGE_MAX = 50_000
@@ -164,12 +166,61 @@ class Judging:
             crash_point("judge.rejudge.before_commit")
         return Opened(generation, len(found))
 
-    async def import_problem(self, place: Path, *, slug: str | None = None) -> records.ProblemTitle:
-        """The data first, then the row that names it: a crash in between leaves data that nobody names."""
+    async def import_problem(
+        self, place: Path, *, slug: str | None = None, time_limit_seconds: float | None = None
+    ) -> records.ProblemTitle:
+        """The data first, then the row that names it: a crash in between leaves data that nobody names.
+
+        A limit that is given here, in seconds, takes the place of the package's. Where neither says one, the
+        jury's solutions are run to infer it.
+        """
         read = await self._read(place, slug)
         crash_point("judge.import.after_data")
-        version = await self.fp.run(records.put_problem(read.problem))
-        return records.ProblemTitle(read.problem.slug, version, read.problem.title)
+        problem = await self._timed(read, time_limit_seconds)
+        self._check_code_limit(problem)
+        version = await self.fp.run(records.put_problem(problem))
+        return records.ProblemTitle(problem.slug, version, problem.title)
+
+    async def _timed(self, read: ReadProblem, seconds: float | None) -> Problem:
+        if seconds is not None:
+            return time_limit.given(read.problem, seconds)
+        if read.timing is None:
+            return read.problem
+        try:
+            async with asyncio.timeout(INFER_SECONDS), self._some_judge() as judge:
+                return await time_limit.infer(judge, read, python=self.settings.python)
+        except TimeoutError:
+            raise InvalidInput(
+                f"Running the jury's solutions took more than {INFER_SECONDS} s. {time_limit.ASK}",
+                field="time_limit",
+            ) from None
+
+    @asynccontextmanager
+    async def _some_judge(self) -> AsyncGenerator[Judge]:
+        """The one that sits here, or one for as long as it is needed."""
+        if self._judge is not None:
+            yield self._judge
+            return
+        report = await asyncio.to_thread(probe_machine, cgroup=self.settings.cgroup == "auto")
+        if not report.ready:
+            raise InvalidInput(
+                "The package gives no time limit, and the jury's solutions cannot be run here:"
+                f" {report.error} {time_limit.ASK}",
+                field="time_limit",
+            )
+        async with open_judge(
+            self.settings, self._metrics, self.store, bubblewrap=report.bubblewrap
+        ) as judge:
+            yield judge
+
+    def _check_code_limit(self, problem: Problem) -> None:
+        wanted = (problem.bounds.code_kb or 0) * 1024
+        if wanted > self.settings.source_max_bytes:
+            raise InvalidInput(
+                f"problem.yaml: limits.code allows programs of {wanted} bytes, and the judge takes"
+                f" {self.settings.source_max_bytes}. Set JUDGE_SOURCE_MAX_BYTES to {wanted}.",
+                field="code",
+            )
 
     async def _read(self, place: Path, slug: str | None) -> ReadProblem:
         """Raises Backpressure when too many packages are being read already."""
@@ -293,9 +344,8 @@ class Judging:
             async with job.finish(None, final_status=DROPPED):
                 return
         docket = found[0]
-        validator = docket.problem.validator
-        for language in (docket.language, *([validator.language] if validator else ())):
-            if language not in judge.languages:
+        for language in (docket.language, *(one.language for one in docket.problem.programs)):
+            if language != SCRIPT and language not in judge.languages:
                 await pass_on(self.fp, job, language)
         crash_point("judge.before_run")
         try:

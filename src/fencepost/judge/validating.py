@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fencepost.judge.compiling import Program, clean
-from fencepost.judge.problem import Protocol
+from fencepost.judge.problem import Bounds, Protocol
 from fencepost.judge.protocol import Outcome, Verdict
 from fencepost.judge.sandbox.order import Limits, Order
 
@@ -19,6 +19,18 @@ VALIDATOR_LIMITS = Limits(
 )
 MESSAGE_BYTES = 2000
 _SILENT = 42
+
+
+def limits_of(bounds: Bounds) -> Limits:
+    """What a validator has: as much as we give it, and no less than the problem guarantees it."""
+    cpu_ms = max(VALIDATOR_LIMITS.cpu_ms, bounds.validation_ms or 0)
+    return VALIDATOR_LIMITS.with_(
+        cpu_ms=cpu_ms,
+        wall_ms=cpu_ms * 2,
+        memory_kb=max(VALIDATOR_LIMITS.memory_kb, bounds.validation_memory_kb or 0),
+        output_kb=max(VALIDATOR_LIMITS.output_kb, bounds.validation_output_kb or 0),
+        disk_kb=max(VALIDATOR_LIMITS.disk_kb, bounds.validation_output_kb or 0),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +51,8 @@ class Validator:
 
     program: Program
     protocol: Protocol
+    limits: Limits = VALIDATOR_LIMITS
+    name: str = ""
 
     def order(
         self,
@@ -64,7 +78,7 @@ class Validator:
             names[output] = "/w/box/output"
             args = ["/box/input", "/box/output", answer]
         order = self.program.language.run_order(
-            self.program.folder, self.program.entry, VALIDATOR_LIMITS, args
+            self.program.folder, self.program.entry, self.limits, args
         )
         return replace(order, binds={**order.binds, **names}, out=feedback, out_from=remembered)
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from fencepost.errors import InvalidInput
 from fencepost.judge.judging import Judge, JudgeFault, Judgement
 from fencepost.judge.packages.reading import JurySubmission, ReadProblem
-from fencepost.judge.packages.source_files import language_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,21 +19,39 @@ class Verified:
     fault: str = ""
 
     @property
+    def broken(self) -> str:
+        """What it should have got or done and did not; empty when nothing."""
+        if self.fault or self.got is None:
+            return self.fault
+        if self.got.verdict not in self.submission.expected:
+            return f"not {'/'.join(sorted(self.submission.expected))}"
+        said = (
+            rule.broken_by(self.got.cases, self.got.score) for rule in self.submission.expectations.rules
+        )
+        return next((one for one in said if one), "")
+
+    @property
     def kept(self) -> bool | None:
         """Whether it got what it should; None when it could not be asked."""
-        if self.fault:
-            return False
-        return None if self.got is None else self.got.verdict in self.submission.expected
+        return None if self.got is None and not self.fault else not self.broken
 
 
-async def verify(judge: Judge, read: ReadProblem) -> AsyncGenerator[Verified]:
-    """Run every submission, one after the other."""
+async def verify(judge: Judge, read: ReadProblem, *, python: str = "python") -> AsyncGenerator[Verified]:
+    """Run every submission, one after the other. `python` is the language that a `.py` is in."""
     for submission in read.submissions:
         try:
-            language = language_of(submission.sources)
+            language = submission.language(python=python)
             if language not in judge.languages:
                 yield Verified(submission, None)
                 continue
-            yield Verified(submission, await judge.judge(read.problem, language, submission.sources))
+            got = await judge.judge(
+                read.problem,
+                language,
+                submission.sources,
+                entry=submission.expectations.entry,
+                # What is said of single tests holds for those too that nobody would run otherwise.
+                everything=bool(submission.expectations.rules),
+            )
+            yield Verified(submission, got)
         except (JudgeFault, InvalidInput) as error:
             yield Verified(submission, None, str(error))

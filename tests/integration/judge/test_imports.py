@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+import shutil
 import threading
 import zipfile
 from collections.abc import Mapping
@@ -22,6 +23,9 @@ from tests.unit.judge.test_packages import LEGACY
 from tests.unit.test_strict_yaml import alias_bomb, merge_bomb
 
 SEVEN = 7
+needs_boxes = pytest.mark.skipif(
+    shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc"
+)
 
 
 def zipped(files: Mapping[str, str]) -> bytes:
@@ -102,3 +106,121 @@ async def test_json_without_a_floor_is_refused_as_what_it_is(
 
     assert 400 <= answered.status_code < 500, answered.text
     assert len(answered.text) < 3000
+
+
+SLEEPER = """
+import time
+begun = time.process_time()
+while time.process_time() - begun < {seconds}: pass
+print(input())
+"""
+UNTIMED = {
+    "problem.yaml": "problem_format_version: 2025-09\nname: Untimed\n",
+    "data/secret/1.in": "1\n",
+    "data/secret/1.ans": "1\n",
+    "submissions/accepted/quick.py": "print(input())\n",
+    "submissions/accepted/slow.py": SLEEPER.format(seconds=0.8),
+    "submissions/time_limit_exceeded/slower.py": SLEEPER.format(seconds=20),
+}
+
+
+@needs_boxes
+async def test_a_limit_that_is_not_given_is_inferred_and_kept_with_what_was_measured(
+    database: Database, tmp_path: Path
+) -> None:
+    async with open_office(database, tmp_path) as office:
+        await office.add("jo", Role.JURY)
+        await office.add("con", Role.CONTESTANT)
+        put = await office.ask("jo", "PUT", "/problems/untimed", content=zipped(UNTIMED), timeout=120)
+        seen = (await office.ask("jo", "GET", "/problems/untimed")).json()
+        hidden = (await office.ask("con", "GET", "/problems/untimed")).json()
+        async with office.browser("jo") as jo:
+            page = (await jo.get("/court/problems/untimed")).text
+
+    assert put.status_code == 200, put.text
+    timing = seen["timing"]
+    # Twice the slowest, in whole seconds; a busy machine may need more.
+    assert (timing["origin"], timing["slowest"]) == ("inferred", "accepted/slow.py")
+    assert timing["slowest_ms"] >= 800
+    assert seen["time_ms"] == -(-timing["slowest_ms"] * 2 // 1000) * 1000
+    assert [(run["name"], run["bound"]) for run in timing["runs"]] == [
+        ("accepted/quick.py", "lower"),
+        ("accepted/slow.py", "lower"),
+        ("time_limit_exceeded/slower.py", "upper"),
+    ]
+    assert timing["runs"][2]["verdict"] == "TLE"
+    assert hidden["timing"] is None
+    assert "The time limit is inferred: accepted/slow.py took" in page
+
+
+@needs_boxes
+async def test_a_solution_that_should_be_too_slow_and_is_not_leaves_no_limit(
+    database: Database, tmp_path: Path
+) -> None:
+    quick = {"submissions/time_limit_exceeded/slower.py": "print(input())\n"}
+    async with open_office(database, tmp_path) as office:
+        await office.add("jo", Role.JURY)
+        new = await office.ask("jo", "PUT", "/problems/p", content=zipped(UNTIMED | quick), timeout=120)
+        old_files = UNTIMED | quick | {"problem.yaml": "name: Old\n"}
+        old = await office.ask("jo", "PUT", "/problems/p", content=zipped(old_files), timeout=120)
+        told = (await office.ask("jo", "GET", "/problems/p")).json()["timing"]
+
+    assert (new.status_code, new.json()["field"]) == (400, "time_limit")
+    assert "time_limit_exceeded/slower.py should be too slow" in new.json()["message"]
+    # The old format asks for no such thing: it is told.
+    assert old.status_code == 200, old.text
+    assert (told["factor"], "should be too slow" in told["note"]) == (5, True)
+
+
+async def test_without_solutions_the_import_asks_for_a_limit_and_takes_it(
+    database: Database, tmp_path: Path
+) -> None:
+    bare = {name: text for name, text in UNTIMED.items() if not name.startswith("submissions/")}
+    async with open_office(database, tmp_path) as office:
+        await office.add("jo", Role.JURY)
+        asked = await office.ask("jo", "PUT", "/problems/p", content=zipped(bare))
+        given = await office.ask("jo", "PUT", "/problems/p?time_limit=2.5", content=zipped(bare))
+        seen = (await office.ask("jo", "GET", "/problems/p")).json()
+
+    assert (asked.status_code, asked.json()["field"]) == (400, "time_limit")
+    assert "no accepted solution" in asked.json()["message"]
+    assert (given.status_code, seen["time_ms"], seen["timing"]["origin"]) == (200, 2500, "given")
+
+
+LIMITED = LEGACY | {
+    "problem.yaml": "problem_format_version: 2025-09\nname: Limited\nlanguages: [python3]\n"
+    "limits: {time_limit: 1, code: 1}\n",
+    "attachments/tool kit.py": "<script>alert(1)</script>",
+}
+
+
+async def test_languages_code_limit_and_attachments_of_a_problem(database: Database, tmp_path: Path) -> None:
+    async with open_office(database, tmp_path) as office:
+        await office.add("jo", Role.JURY)
+        await office.add("con", Role.CONTESTANT)
+        assert (await office.ask("jo", "PUT", "/problems/p", content=zipped(LIMITED))).status_code == 200
+        program = {"problem_id": "p", "language": "python", "code": "print(1)"}
+        right = await office.ask("con", "POST", "/submit", json=program)
+        other = await office.ask("con", "POST", "/submit", json=program | {"language": "c"})
+        long = await office.ask("con", "POST", "/submit", json=program | {"code": "#" * 1025})
+        told = (await office.ask("con", "GET", "/problems/p")).json()
+        file = await office.ask("con", "GET", "/problems/p/attachments/tool%20kit.py")
+        none = await office.ask("con", "GET", "/problems/p/attachments/other")
+        large = LIMITED | {"problem.yaml": LIMITED["problem.yaml"].replace("code: 1", "code: 1000")}
+        refused = await office.ask("jo", "PUT", "/problems/q", content=zipped(large))
+        async with office.browser("con") as con:
+            page = await con.get("/court/problems/p")
+            shown = await con.get("/court/problems/p/attachments/tool%20kit.py")
+
+    assert right.status_code == 202, right.text
+    assert (other.status_code, other.json()["field"]) == (400, "language")
+    assert (long.status_code, long.json()["field"]) == (400, "code")
+    assert (told["languages"], told["attachments"]) == (["pypy", "python"], ["tool kit.py"])
+    assert (file.content, none.status_code) == (b"<script>alert(1)</script>", 404)
+    for answer in (file, shown):
+        assert answer.headers["content-type"] == "application/octet-stream"
+        assert answer.headers["content-disposition"].startswith("attachment;")
+    assert "JUDGE_SOURCE_MAX_BYTES" in refused.json()["message"]
+    assert 'value="c"' not in page.text
+    assert 'value="python"' in page.text
+    assert "tool%20kit.py" in page.text

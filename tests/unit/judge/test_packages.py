@@ -134,12 +134,17 @@ def test_legacy_subtasks_as_the_usual_tools_write_them(tmp_path: Path, store: St
     }
     problem = read_problem(write(tmp_path / "p", files), store).problem
 
-    assert groups_of(problem) == [
-        ("secret", Aggregation.SUM, 1, 0),
-        ("secret/g1", Aggregation.MIN, 30, 2),
-        ("secret/g2", Aggregation.SUM, 7, 2),
-        ("secret/g3", Aggregation.AVG, 8, 1),
+    secret = problem.data.groups[1]
+    rules = [one.rules for one in (problem.data, secret, *secret.groups)]
+    assert all(rules)
+    assert [(one.score, one.accept_score, one.stops, one.ignore_sample) for one in rules if one] == [
+        (Aggregation.SUM, 1, False, True),
+        (Aggregation.SUM, 1, False, False),
+        (Aggregation.MIN, 30, True, False),
+        (Aggregation.SUM, 7, False, False),
+        (Aggregation.AVG, 8, False, False),
     ]
+    assert [one.accept_if_any for one in rules if one] == [False, True, False, True, False]
     assert best(problem) == 30 + 14 + 8
 
 
@@ -225,7 +230,7 @@ def test_a_simple_folder_with_a_checker(tmp_path: Path, store: Store) -> None:
         ({"data/secret/testdata.yaml": "output_validator_flags: float_tolerance"}, "float_tolerance"),
         ({"problem.yaml": "name: x\nvalidation: custom"}, "validator"),
         ({"problem.yaml": "name: x\ntype: interactive"}, "type"),
-        ({"data/secret/a.files/x": ""}, "a.files"),
+        ({"data/secret/a.files/x": "", "data/secret/a.files/y": ""}, "a.files"),
         ({"static_validator/v.py": ""}, "static"),
         ({"submissions/accepted/.keep": "", "submissions/accepted/empty/.keep": ""}, "empty"),
     ],
@@ -266,6 +271,45 @@ UNSUPPORTED = {
     "a test outside": ({"data/1.in": "", "data/1.ans": ""}, "judged nowhere"),
     "a test in another folder": ({"data/extra/1.in": "", "data/extra/1.ans": ""}, "judged nowhere"),
     "an answer without its input": ({"data/secret/9.ans": ""}, r"9\.ans has no 9\.in"),
+    "a grader that nobody asks": (
+        {"problem.yaml": "name: x\ntype: scoring\n", "graders/g.py": ""},
+        "no testdata.yaml says grading: custom",
+    ),
+    "a grader that is not there": (
+        {"problem.yaml": "name: x\ntype: scoring\n", "data/secret/testdata.yaml": "grading: custom\n"},
+        "graders holds no grader",
+    ),
+    "a flag of the default grader": ({"data/testdata.yaml": "grader_flags: median"}, "median"),
+    "a validator by another name": (
+        {
+            "problem.yaml": "name: x\nvalidation: custom",
+            "output_validators/v.py": "",
+            "data/secret/testdata.yaml": "output_validator_flags: {name: w, flags: x}",
+        },
+        "names the validator 'w'",
+    ),
+    "included files in no folder": ({"include/a.h": ""}, "include/a.h is in no language"),
+    "included files in a folder": ({"include/c/deep/a.h": ""}, "include/c/deep"),
+    "languages that nobody has": (new("languages: [cobol]\n"), "none of the languages cobol"),
+    "a constant without a value": (new("constants: {a: {tex: 3}}\n"), "constant 'a' has no value"),
+    "a group without points": (
+        new("type: scoring\n", **{"data/secret/g/1.in": "", "data/secret/g/1.ans": ""})
+        | {"data/secret/g/test_group.yaml": "{}", "data/secret/1.in": "", "data/secret/1.ans": ""},
+        "needs a max_score",
+    ),
+    "points without scores": (
+        new("", **{"data/secret/test_group.yaml": "max_score: 3"}),
+        "max_score is for groups of scoring",
+    ),
+    "files of another version": (
+        new("", **{"data/secret/testdata.yaml": "on_reject: break"}),
+        "of the old format",
+    ),
+    "a new file in the old format": ({"data/secret/test_group.yaml": "max_score: 3"}, "of the new format"),
+    "static validation of a group": (
+        new("", **{"data/secret/test_group.yaml": "static_validation_score: 3"}),
+        "static validation",
+    ),
     "static validation": ({"static_validator/v.py": ""}, "static"),
     "answers instead of programs": (new("type: submit-answer\n"), "submit-answer"),
     "a folder in a program": (
@@ -319,3 +363,67 @@ def test_a_zip_of_several_packages_is_refused(tmp_path: Path, store: Store) -> N
 
     with pytest.raises(InvalidInput, match="lies deeper, in a, b"):
         read_problem(zipped(tmp_path / "both.zip", files), store)
+
+
+def test_each_version_has_its_own_defaults(tmp_path: Path, store: Store) -> None:
+    grouped = pairs("secret/a/1", "secret/b/1")
+    old = {"problem.yaml": "name: Old\n", ".timelimit": "1\n", **grouped}
+    draft = {
+        "problem.yaml": "problem_format_version: 2023-07-draft\nname: Draft\nlimits: {time_limit: 1}\n",
+        "data/secret/a/testdata.yaml": "on_reject: continue\n",
+        **grouped,
+    }
+    new = {"problem.yaml": "problem_format_version: 2025-09\nname: New\nlimits: {time_limit: 1}\n", **grouped}
+    one, two, three = (
+        read_problem(write(tmp_path / name, files), store).problem
+        for name, files in (("old", old), ("draft", draft), ("new", new))
+    )
+
+    assert one.data.rules is not None
+    assert one.data.rules.stops
+    assert [len(group.groups) for group in one.data.groups] == [0, 2]
+    assert two.data.rules is not None, "the usual tools grade a draft with the old files as the old format"
+    assert three.data.rules is None
+    assert [len(group.cases) for group in three.data.groups] == [0, 2]
+
+
+def test_languages_limits_include_and_attachments_are_kept(tmp_path: Path, store: Store) -> None:
+    limits = "limits: {time_limit: 1, code: 10, compilation_time: 99, validation_memory: 3000}\n"
+    files = new(
+        f"languages: [python3, cpp, cobol]\n{limits}",
+        **{
+            "include/default/a.txt": "a",
+            "include/python3/lib.py": "b",
+            "attachments/tool.py": "c",
+            "attachments/.hidden": "",
+        },
+    )
+    problem = read_problem(write(tmp_path / "p", files), store).problem
+
+    assert problem.languages == ["cpp", "pypy", "python"]
+    assert set(problem.included("pypy")) == set(problem.included("python")) == {"a.txt", "lib.py"}
+    assert set(problem.included("cpp")) == {"a.txt"}
+    assert store.get(problem.attachments["tool.py"]) == b"c"
+    assert set(problem.attachments) == {"tool.py"}
+    bounds = problem.bounds
+    assert (bounds.code_kb, bounds.compile_ms, bounds.validation_memory_kb) == (10, 99_000, 3_072_000)
+    assert problem.included("c").items() <= problem.included("cpp").items()
+
+
+def test_a_package_without_a_time_limit_says_how_to_infer_one(tmp_path: Path, store: Store) -> None:
+    old = LEGACY | {"problem.yaml": "name: x\nlimits: {time_multiplier: 3}\n"}
+    del old[".timelimit"]
+    first = read_problem(write(tmp_path / "old", old), store)
+    second = read_problem(write(tmp_path / "new", new("limits: {time_resolution: 0.5}\n")), store)
+    third = read_problem(write(tmp_path / "given", LEGACY), store)
+
+    assert first.timing is not None
+    assert second.timing is not None
+    assert (first.timing.ac_to_time_limit, first.timing.time_limit_to_tle, first.timing.strict) == (
+        3,
+        2,
+        False,
+    )
+    assert (second.timing.ac_to_time_limit, second.timing.resolution_seconds) == (2, 0.5)
+    assert second.timing.strict
+    assert third.timing is None

@@ -10,42 +10,48 @@ from pathlib import Path
 from fencepost.errors import InvalidInput
 from fencepost.judge.packages.archive import unpack
 from fencepost.judge.packages.documents import Parse, parse_in_child
-from fencepost.judge.packages.icpc import is_package, read_package, slug_of
+from fencepost.judge.packages.expectations import EXPECTED, Expectations, check_document, expectations_of
+from fencepost.judge.packages.icpc import (
+    Multipliers,
+    ReadPackage,
+    is_package,
+    our_names,
+    read_package,
+    slug_of,
+)
 from fencepost.judge.packages.simple_folder import read_folder
-from fencepost.judge.packages.source_files import read_sources
+from fencepost.judge.packages.source_files import language_of, read_sources
 from fencepost.judge.problem import Problem
 from fencepost.judge.store import Store
-
-EXPECTED = {
-    "accepted": frozenset({"AC"}),
-    "partially_accepted": frozenset({"PA"}),
-    "wrong_answer": frozenset({"WA", "PE"}),
-    "time_limit_exceeded": frozenset({"TLE"}),
-    "run_time_error": frozenset({"RE"}),
-    "memory_limit_exceeded": frozenset({"MLE"}),
-    "output_limit_exceeded": frozenset({"OLE"}),
-    "compiler_error": frozenset({"CE"}),
-    "brute_force": frozenset({"TLE", "RE", "MLE", "OLE"}),
-    "rejected": frozenset({"WA", "PE", "TLE", "RE", "MLE", "OLE", "CE"}),
-}
-"""What a submission gets that lies in a folder of this name."""
-ANYTHING = frozenset[str]().union(*EXPECTED.values())
-"""What it gets in a folder that the format does not know: it is run, and nothing is asked of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class JurySubmission:
-    """A submission of the package's own, and the verdicts that would be right."""
+    """A submission of the package's own, and what is expected of it."""
 
     name: str
     sources: Mapping[str, bytes]
-    expected: frozenset[str]
+    expectations: Expectations
+
+    @property
+    def expected(self) -> frozenset[str]:
+        """The verdicts that would be right."""
+        return self.expectations.verdicts
+
+    def language(self, *, python: str = "python") -> str:
+        """As the package says, or by the extension; `python` is what a `.py` means here."""
+        said = self.expectations.language
+        if said is None:
+            return language_of(self.sources, python=python)
+        return next(iter(our_names(said)), said)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadProblem:
     problem: Problem
     submissions: tuple[JurySubmission, ...]
+    timing: Multipliers | None = None
+    """How to infer the time limit, which the package does not give: until then the problem has none."""
 
 
 def read_problem(
@@ -64,17 +70,18 @@ def read_problem(
 
 
 def _read(folder: Path, store: Store, slug: str | None, parse: Parse) -> ReadProblem:
-    read = read_package if is_package(folder) else read_folder
-    if read is read_folder:
-        _refuse_hidden_package(folder)
     try:
-        problem = read(folder, store, slug=slug, parse=parse)
+        if is_package(folder):
+            package = read_package(folder, store, slug=slug, parse=parse)
+            return ReadProblem(package.problem, tuple(_submissions(folder, package)), package.timing)
+        _refuse_hidden_package(folder)
+        problem = read_folder(folder, store, slug=slug, parse=parse)
+        return ReadProblem(problem, tuple(_submissions(folder, None)))
     except InvalidInput:
         raise
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         # A stranger's YAML may hold anything where a word, a number or a mapping is meant.
         raise InvalidInput(f"The package describes no problem: {error}.", field="package") from error
-    return ReadProblem(problem, tuple(_submissions(folder)))
 
 
 def _innermost(folder: Path) -> Path:
@@ -101,12 +108,18 @@ def _refuse_hidden_package(folder: Path) -> None:
         )
 
 
-def _submissions(folder: Path) -> Iterator[JurySubmission]:
+def _submissions(folder: Path, package: ReadPackage | None) -> Iterator[JurySubmission]:
     places = folder / "submissions"
     own = sorted(path.name for path in places.iterdir() if path.is_dir()) if places.is_dir() else []
     kinds = [kind for kind in EXPECTED if kind in own] + [name for name in own if name not in EXPECTED]
+    document = package.submissions if package else {}
+    check_document(document)
+    fill = package.constants.fill_bytes if package else bytes
     for kind in kinds:
         for path in sorted((places / kind).iterdir()):
             if not path.name.startswith("."):
-                expected = EXPECTED.get(kind, ANYTHING)
-                yield JurySubmission(f"{kind}/{path.name}", read_sources(path), expected)
+                name = f"{kind}/{path.name}"
+                sources = {one: fill(text) for one, text in read_sources(path).items()}
+                is_new = package is not None and package.metadata.version.is_new
+                expected = expectations_of(name, document, is_new=is_new)
+                yield JurySubmission(name, sources, expected)
