@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +22,7 @@ from fencepost.cli.terminal import JsonOption, answer, answer_json
 if TYPE_CHECKING:
     from fencepost.judge.packages.reading import ReadProblem
     from fencepost.judge.records import ProblemTitle
-    from fencepost.judge.verification import Verified
+    from fencepost.judge.verification import DataCheck, Verified
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Problems, people, languages and the sandbox."
@@ -50,12 +51,18 @@ def verify_package(package: Package, time_limit: TimeLimit = None, json_output: 
     """
     import asyncio  # noqa: PLC0415 - The judge loads what --help need not.
 
-    problem, results = asyncio.run(_verify(package, time_limit))
+    problem, results, data = asyncio.run(_verify(package, time_limit))
     if json_output:
-        answer_json({"problem": problem, "submissions": [_row(one) for one in results]})
+        answer_json(
+            {
+                "problem": problem,
+                "submissions": [_row(one) for one in results],
+                "data": [{"name": one.name, "kept": one.kept, "why": one.why} for one in data],
+            }
+        )
     else:
-        answer("\n".join([problem, *map(_line, results)]))
-    if any(one.kept is False for one in results):
+        answer("\n".join([problem, *_data_lines(data), *map(_line, results)]))
+    if any(one.kept is False for one in (*results, *data)):
         raise typer.Exit(ExitCode.PROBLEM)
 
 
@@ -116,7 +123,7 @@ def probe(json_output: JsonOption = False) -> None:
         raise typer.Exit(ExitCode.PROBLEM)
 
 
-async def _verify(package: Path, seconds: float | None) -> tuple[str, list[Verified]]:
+async def _verify(package: Path, seconds: float | None) -> tuple[str, list[Verified], list[DataCheck]]:
     import tempfile  # noqa: PLC0415
     from dataclasses import replace  # noqa: PLC0415
 
@@ -128,7 +135,7 @@ async def _verify(package: Path, seconds: float | None) -> tuple[str, list[Verif
     from fencepost.judge.settings import JudgeSettings  # noqa: PLC0415
     from fencepost.judge.store import Store  # noqa: PLC0415
     from fencepost.judge.time_limit import given, infer  # noqa: PLC0415
-    from fencepost.judge.verification import verify  # noqa: PLC0415
+    from fencepost.judge.verification import check_data, verify  # noqa: PLC0415
     from fencepost.metrics import Metrics  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(prefix="fencepost-verify-") as scratch:
@@ -142,7 +149,9 @@ async def _verify(package: Path, seconds: float | None) -> tuple[str, list[Verif
                 read = replace(read, problem=given(read.problem, seconds), timing=None)
             problem = await infer(judge, read, python=settings.python)
             read = replace(read, problem=problem, timing=None)
-            return _headline(read), [one async for one in verify(judge, read, python=settings.python)]
+            data = [one async for one in check_data(judge, read)]
+            verified = [one async for one in verify(judge, read, python=settings.python)]
+            return _headline(read), verified, data
 
 
 async def _import(package: Path, slug: str | None, seconds: float | None) -> ProblemTitle:
@@ -168,6 +177,16 @@ def _headline(read: ReadProblem) -> str:
     return f"{name}: {kind}{how}, {count} tests, {len(read.submissions)} submissions{time}"
 
 
+def _data_lines(data: Sequence[DataCheck]) -> list[str]:
+    """What is wrong or was not asked, and how much was right."""
+    right = sum(one.kept is True for one in data)
+    lines = [f"  {_SIGNS[one.kept]} {one.name}: {one.why}" for one in data if not one.kept]
+    return [*lines, f"  ok   data: {right} inputs and outputs"] if right else lines
+
+
+_SIGNS = {True: "ok  ", False: "FAIL", None: "skip"}
+
+
 def _row(one: Verified) -> dict[str, object]:
     return {
         "name": one.submission.name,
@@ -183,7 +202,7 @@ def _row(one: Verified) -> dict[str, object]:
 
 
 def _line(one: Verified) -> str:
-    sign = {True: "ok  ", False: "FAIL", None: "skip"}[one.kept]
+    sign = _SIGNS[one.kept]
     if one.got is None:
         return f"  {sign} {one.submission.name}: {one.fault or 'its language is not on this machine'}"
     score = "" if one.got.score is None else f"  {one.got.score:g} points"

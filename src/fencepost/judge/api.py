@@ -151,6 +151,4 @@ async def import_zip(
     with tempfile.NamedTemporaryFile(prefix="fencepost-import-", suffix=".zip") as file:
         await asyncio.to_thread(file.write, body)
         file.flush()
-        return await judging.import_problem(
-            Path(file.name), slug=slug, time_limit_seconds=time_limit_seconds
-        )
+        return await judging.import_problem(Path(file.name), slug=slug, time_limit_seconds=time_limit_seconds)

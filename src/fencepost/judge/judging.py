@@ -15,7 +15,7 @@ from pathlib import Path
 
 from fencepost.errors import InvalidInput
 from fencepost.judge.comparison import Checked, Comparison, compare
-from fencepost.judge.compiling import Program, compile_sources, driver_of
+from fencepost.judge.compiling import Program, clean, compile_sources, driver_of
 from fencepost.judge.data_cache import Cache
 from fencepost.judge.grading import SKIPPED, CaseResult, Grade, grading, points_by_group
 from fencepost.judge.language import Language, script_language
@@ -29,7 +29,7 @@ from fencepost.judge.sandbox.order import Limits, Order
 from fencepost.judge.store import CorruptData, StoreUnavailable, remove_folder
 from fencepost.judge.trying import Tried, Trier
 from fencepost.judge.turns import in_turn
-from fencepost.judge.validating import Opinion, Validator, limits_of
+from fencepost.judge.validating import ACCEPTED, VALIDATOR_LIMITS, Opinion, Validator, limits_of
 from fencepost.judge.workshop import Workshop
 
 LITTLE_BYTES = 16_384
@@ -203,6 +203,37 @@ class Judge:
             points=points_by_group(problem, results, final.score),
         )
 
+    async def check_input(self, spec: ProgramSpec, args: Sequence[str], digest: str) -> tuple[bool, str]:
+        """Whether an input validator accepts an input, and what it said."""
+        program = await self._program(spec)
+        order = program.language.run_order(program.folder, program.entry, VALIDATOR_LIMITS, args)
+        stdin = os.open(await self._cache.path(digest), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with self._workshop.scratch_file() as said:
+                outcome = await self._boxes.run(order, BoxFiles(stdin, said, said))
+                told = clean(os.pread(said, LITTLE_BYTES, 0)).strip()
+        finally:
+            os.close(stdin)
+        if outcome.verdict is Verdict.SE:
+            raise JudgeFault(f"sandbox: {outcome.sandbox_error}")
+        return outcome.exit_code == ACCEPTED and not outcome.exit_signal, told
+
+    async def check_output(self, problem: Problem, case: TestCase, output: bytes) -> Opinion:
+        """What the problem's validators, or the comparison, think of an output."""
+        first = await self._validator(problem, problem.validator)
+        more = [await self._made(problem, spec) for spec in problem.more_validators]
+        with self._workshop.scratch_file(output) as written:
+            if first is None:
+                return await self._compare(problem.flags if case.flags is None else case.flags, case, written)
+            feedback = self._workshop.new_app()
+            try:
+                run = _Run(problem, first.program, first, more, (), "", 0)
+                room = _Room(feedback / "0", None)
+                (feedback / "0").mkdir(mode=0o755)
+                return await self._opinion(run, case, await self._cache.path(case.input), written, room)
+            finally:
+                remove_folder(feedback)
+
     async def try_out(
         self,
         language: str,
@@ -340,7 +371,7 @@ class Judge:
     async def _opinion(self, run: _Run, case: TestCase, given: Path, output: int, room: _Room) -> Opinion:
         """Of all validators that are asked: the first that is not content decides."""
         if run.validator is None or room.feedback is None:
-            return await self._compare(run, case, output)
+            return await self._compare(run.flags(case), case, output)
         several = (run.validator, *run.more)
         asked = [one for one in several if case.validator in (None, one.name)]
         if not asked:
@@ -375,8 +406,8 @@ class Judge:
             if copied is not None:
                 remove_folder(copied.parent)
 
-    async def _compare(self, run: _Run, case: TestCase, output: int) -> Opinion:
-        answer, flags = await self._cache.path(case.answer), run.flags(case)
+    async def _compare(self, flags: Sequence[str], case: TestCase, output: int) -> Opinion:
+        answer = await self._cache.path(case.answer)
         # A thread costs more than comparing a little.
         little = os.fstat(output).st_size <= LITTLE_BYTES and answer.stat().st_size <= LITTLE_BYTES
         checked = (
@@ -440,9 +471,7 @@ class Judge:
         beside = {f"{run.program.folder}/{name}": f"/w/box/{name}" for name in run.beside}
         for name, digest in case.files.items():
             beside[self._workshop.place(await self._cache.path(digest))] = f"/w/box/{name}"
-        return replace(
-            order, binds={**order.binds, **beside}, job_id=run.job_id, attempt_id=run.attempt_id
-        )
+        return replace(order, binds={**order.binds, **beside}, job_id=run.job_id, attempt_id=run.attempt_id)
 
 
 def _failure(case: TestCase, outcome: Outcome, language: Language) -> CaseResult | None:

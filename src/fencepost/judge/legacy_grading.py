@@ -13,7 +13,16 @@ from fencepost.judge.case_result import SKIPPED, CaseResult
 from fencepost.judge.problem import Aggregation, Group, Rules, TestCase, VerdictMode
 
 SAMPLE = "sample"
-CODES = {"AC": "AC", "PA": "AC", "WA": "WA", "PE": "WA", "TLE": "TLE", "RE": "RTE", "MLE": "RTE", "OLE": "RTE"}
+CODES = {
+    "AC": "AC",
+    "PA": "AC",
+    "WA": "WA",
+    "PE": "WA",
+    "TLE": "TLE",
+    "RE": "RTE",
+    "MLE": "RTE",
+    "OLE": "RTE",
+}
 """The four words that a grader of the old format knows."""
 _WORST_FIRST = ("RE", "MLE", "TLE", "OLE", "WA", "PE")
 

@@ -16,7 +16,9 @@ from fencepost.judge.packages.icpc import PROVISIONAL_MS, Multipliers
 from fencepost.judge.packages.reading import JurySubmission, ReadProblem
 from fencepost.judge.problem import Bounds, JuryRun, Problem, Timing
 
-ASK = "Give one: --time-limit at the command line, time_limit at the API or on the page, or limits.time_limit."
+ASK = (
+    "Give one: --time-limit at the command line, time_limit at the API or on the page, or limits.time_limit."
+)
 
 
 def given(problem: Problem, seconds: float) -> Problem:

@@ -18,7 +18,8 @@ VALIDATOR_LIMITS = Limits(
     cpu_ms=60_000, wall_ms=120_000, memory_kb=1_048_576, output_kb=65_536, disk_kb=65_536, open_files=256
 )
 MESSAGE_BYTES = 2000
-_SILENT = 42
+ACCEPTED = 42
+"""With this a validator is content."""
 
 
 def limits_of(bounds: Bounds) -> Limits:
@@ -77,9 +78,7 @@ class Validator:
         else:
             names[output] = "/w/box/output"
             args = ["/box/input", "/box/output", answer]
-        order = self.program.language.run_order(
-            self.program.folder, self.program.entry, self.limits, args
-        )
+        order = self.program.language.run_order(self.program.folder, self.program.entry, self.limits, args)
         return replace(order, binds={**order.binds, **names}, out=feedback, out_from=remembered)
 
     def opinion(self, outcome: Outcome, feedback: Path, said: bytes) -> Opinion:
@@ -91,7 +90,7 @@ class Validator:
         message = clean(read_bounded(feedback / "judgemessage.txt", MESSAGE_BYTES))
         if outcome.exit_code == 43:
             return Opinion("WA", message)
-        if outcome.exit_code != _SILENT:
+        if outcome.exit_code != ACCEPTED:
             return Opinion("JE", f"The validator ended with {outcome.exit_code}, not 42 or 43. {message}")
         following = feedback / "nextpass.in"
         return _worth(Opinion("AC", message, next_input=following if following.is_file() else None), feedback)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from fencepost.errors import InvalidInput
 from fencepost.judge.judging import Judge, JudgeFault, Judgement
 from fencepost.judge.packages.reading import JurySubmission, ReadProblem
+from fencepost.judge.packages.validation_data import InputCheck
+from fencepost.judge.problem import SCRIPT, ProgramSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +27,7 @@ class Verified:
             return self.fault
         if self.got.verdict not in self.submission.expected:
             return f"not {'/'.join(sorted(self.submission.expected))}"
-        said = (
-            rule.broken_by(self.got.cases, self.got.score) for rule in self.submission.expectations.rules
-        )
+        said = (rule.broken_by(self.got.cases, self.got.score) for rule in self.submission.expectations.rules)
         return next((one for one in said if one), "")
 
     @property
@@ -55,3 +55,45 @@ async def verify(judge: Judge, read: ReadProblem, *, python: str = "python") -> 
             yield Verified(submission, got)
         except (JudgeFault, InvalidInput) as error:
             yield Verified(submission, None, str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class DataCheck:
+    """One file of the package's data, or one validator: whether it is as it should be. None: nobody could tell."""
+
+    name: str
+    kept: bool | None
+    why: str = ""
+
+
+async def check_data(judge: Judge, read: ReadProblem) -> AsyncGenerator[DataCheck]:
+    """Input validators on every input, and output validators on the outputs that they must accept or reject."""
+    for name in read.validation.not_run:
+        yield DataCheck(name, None, "it is for a tool that is not here")
+    usable = [one for one in read.validation.validators if one.language in (*judge.languages, SCRIPT)]
+    for one in read.validation.validators:
+        if one not in usable:
+            yield DataCheck(one.name, None, "its language is not on this machine")
+    try:
+        for given in read.validation.inputs if usable else ():
+            yield await _check_input(judge, usable, given)
+        for given in read.validation.outputs:
+            opinion = await judge.check_output(read.problem, given.case, given.output)
+            right = (opinion.verdict in ("AC", "PA")) is (given.expected == "AC")
+            why = "" if right else f"the output is {opinion.verdict}, not {given.expected}. {opinion.message}"
+            yield DataCheck(f"data/{given.case.name}.out", right, why)
+    except JudgeFault as fault:
+        yield DataCheck("validators", kept=False, why=str(fault))
+
+
+async def _check_input(judge: Judge, validators: Sequence[ProgramSpec], given: InputCheck) -> DataCheck:
+    """Every validator must accept an input; of what is invalid one must not."""
+    rejected = ""
+    for one in validators:
+        accepted, said = await judge.check_input(one, given.args_of(one.name), given.input)
+        if not accepted:
+            rejected = f"{one.name} rejects it. {said[:200]}".strip()
+            break
+    if given.valid:
+        return DataCheck(given.name, not rejected, rejected)
+    return DataCheck(given.name, bool(rejected), "" if rejected else "every input validator accepts it")

@@ -7,7 +7,7 @@ import pytest
 
 from fencepost.judge.judging import JudgeFault, Judgement
 from fencepost.judge.packages.reading import read_problem
-from fencepost.judge.verification import verify
+from fencepost.judge.verification import check_data, verify
 from tests.integration.judge.court import Court, open_court
 from tests.unit.judge.test_packages import write
 
@@ -306,3 +306,40 @@ async def test_a_compiler_and_a_validator_have_what_the_package_guarantees_them(
         got = await judged(court, files | {"problem.yaml": more}, ECHO)
 
     assert got.verdict == "AC"
+
+
+async def test_a_packages_data_are_checked_by_its_own_validators(tmp_path: Path) -> None:
+    small = "import sys\nn = int(input())\nsys.exit(42 if n <= int(sys.argv[1]) else 1)\n"
+    files = {
+        "problem.yaml": NEW + "constants: {odd: 1}\n",
+        "input_validators/small.py": small,
+        "input_validators/odd/odd.py": "import sys\nsys.exit(42 if int(input()) % 2 == {{odd}} else 43)\n",
+        "input_validators/format.ctd": "INTEGER(1,9)\n",
+        "data/secret/test_group.yaml": "input_validator_args: {small: ['9']}\n",
+        "data/invalid_input/test_group.yaml": "input_validator_args: {small: ['9']}\n",
+        "data/invalid_output/test_group.yaml": "input_validator_args: {small: ['9']}\n",
+        "data/valid_output/test_group.yaml": "input_validator_args: {small: ['9']}\n",
+        **own_names("secret/3", "secret/7", "secret/11", "invalid_output/5", "valid_output/5"),
+        "data/invalid_output/5.out": "6\n",
+        "data/valid_output/5.out": "6\n",
+        "data/invalid_input/4.in": "4\n",
+        "data/invalid_input/9.in": "9\n",
+    }
+    async with open_court(tmp_path) as court:
+        read = read_problem(write(tmp_path / "p", files), court.store)
+        found = {one.name: (one.kept, one.why) async for one in check_data(court.judge, read)}
+
+    assert [case.name for case in read.problem.data.all_cases()] == ["secret/11", "secret/3", "secret/7"]
+    assert found.pop("format.ctd") == (None, "it is for a tool that is not here")
+    assert {name: kept for name, (kept, _) in found.items()} == {
+        "data/secret/11.in": False,
+        "data/secret/3.in": True,
+        "data/secret/7.in": True,
+        "data/invalid_input/4.in": True,
+        "data/invalid_input/9.in": False,
+        "data/invalid_output/5.in": True,
+        "data/valid_output/5.in": True,
+        "data/invalid_output/5.out": True,
+        "data/valid_output/5.out": False,
+    }
+    assert "small rejects it" in found["data/secret/11.in"][1]

@@ -162,13 +162,17 @@ def _entry(pattern: str, said: Any) -> tuple[SubmissionEntry, list[tuple[str, Re
     usual = _DEFAULTS.get(pattern, {})
     entry = checked(SubmissionEntry, f"{FILE}: {pattern[:80]}", {**usual, **own})
     if entry.entrypoint and not re.fullmatch(r"[A-Za-z0-9_$.+-]{1,100}", entry.entrypoint):
-        raise InvalidInput(f"{FILE}: {pattern[:80]}: entrypoint is no name of a file or class.", field="entrypoint")
+        raise InvalidInput(
+            f"{FILE}: {pattern[:80]}: entrypoint is no name of a file or class.", field="entrypoint"
+        )
     groups: list[tuple[str, Requirement]] = []
     for where, wanted in keys.items():
         if where in own:
             continue
         if not isinstance(wanted, dict):
-            raise InvalidInput(f"{FILE}: {pattern[:80]}: {where[:80]} is not known.", field="submissions.yaml")
+            raise InvalidInput(
+                f"{FILE}: {pattern[:80]}: {where[:80]} is not known.", field="submissions.yaml"
+            )
         _check_pattern(where)
         found = checked(Requirement, f"{FILE}: {pattern[:80]}: {where[:80]}", cast("dict[str, Any]", wanted))
         if found.score is not None:

@@ -23,6 +23,7 @@ from fencepost.judge.packages.metadata import PROBLEM, Metadata, Version, read_m
 from fencepost.judge.packages.source_files import is_data, read_program, read_programs
 from fencepost.judge.packages.test_data import asked_graders, asked_validators, read_tests
 from fencepost.judge.packages.unsupported import unsupported
+from fencepost.judge.packages.validation_data import ValidationData, read_validation_data
 from fencepost.judge.problem import Bounds, Group, Problem, ProgramSpec, Protocol, ValidatorSpec
 from fencepost.judge.store import Store
 
@@ -31,7 +32,13 @@ ATTACHMENTS_MAX = 100
 ATTACHED_BYTES_MAX = 256 << 20
 PROVISIONAL_MS = 60_000
 """The limit of a problem whose own is not inferred yet: how long a solution of the jury may take for that."""
-CODES = {"pypy3": ("pypy",), "python3": ("python", "pypy"), "python3numpy": (), "python2": (), "nodejs": ("javascript",)}
+CODES = {
+    "pypy3": ("pypy",),
+    "python3": ("python", "pypy"),
+    "python3numpy": (),
+    "python2": (),
+    "nodejs": ("javascript",),
+}
 """Languages whose code in the package format is not our name for them."""
 
 
@@ -60,6 +67,7 @@ class ReadPackage:
     submissions: Mapping[str, Any]
     """`submissions.yaml`."""
     timing: Multipliers | None
+    validation: ValidationData
 
 
 def read_package(
@@ -96,7 +104,8 @@ def read_package(
         statement=constants.fill(_statement(folder, metadata.version)),
     )
     timing = _multipliers(metadata) if seconds is None else None
-    return ReadPackage(problem, metadata, constants, documents.get(described), timing)
+    validation = read_validation_data(folder, store, documents, constants, problem.flags)
+    return ReadPackage(problem, metadata, constants, documents.get(described), timing, validation)
 
 
 def _multipliers(metadata: Metadata) -> Multipliers:
@@ -115,9 +124,7 @@ def _refuse_unsupported(folder: Path, metadata: Metadata) -> None:
         raise unsupported(PROBLEM, "type submit-answer")
 
 
-def _check_data(
-    folder: Path, data: Group, metadata: Metadata, validators: Sequence[ValidatorSpec]
-) -> None:
+def _check_data(folder: Path, data: Group, metadata: Metadata, validators: Sequence[ValidatorSpec]) -> None:
     if not any(True for _ in data.all_cases()):
         raise InvalidInput(
             f"{folder / 'data'} has no test: a test is a pair NAME.in and NAME.ans.", field="data"
@@ -170,18 +177,22 @@ def _scaled(figure: float | None, unit: int) -> int | None:
 
 
 def _time_limit_file(folder: Path) -> float | None:
-    for name in (".timelimit", "domjudge-problem.ini"):
-        path = folder / name
-        if path.is_file():
-            match = re.search(r"(?:timelimit\s*=\s*)?['\"]?(\d+(?:\.\d+)?)", path.read_text(encoding="utf-8"))
-            if match:
-                return float(match[1])
+    plain, settings = folder / ".timelimit", folder / "domjudge-problem.ini"
+    if settings.is_file():
+        text = settings.read_text(encoding="utf-8", errors="replace")
+        special = re.search(r"^\s*(special_\w+)\s*=", text, re.MULTILINE)
+        if special:
+            raise unsupported(settings.name, special[1])
+        match = re.search(r"^\s*timelimit\s*=\s*['\"]?(\d+(?:\.\d+)?)", text, re.MULTILINE)
+        if match:
+            return float(match[1]) or None
+    if plain.is_file():
+        match = re.match(r"\s*(\d+(?:\.\d+)?)", plain.read_text(encoding="utf-8", errors="replace"))
+        return (float(match[1]) or None) if match else None
     return None
 
 
-def _validators(
-    folder: Path, metadata: Metadata, constants: Constants, store: Store
-) -> list[ValidatorSpec]:
+def _validators(folder: Path, metadata: Metadata, constants: Constants, store: Store) -> list[ValidatorSpec]:
     """`output_validator` is a program, `output_validators` is a folder of them."""
     places = [folder / name for name in ("output_validator", "output_validators") if _holds(folder / name)]
     if len(places) > 1:

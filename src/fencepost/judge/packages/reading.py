@@ -21,6 +21,7 @@ from fencepost.judge.packages.icpc import (
 )
 from fencepost.judge.packages.simple_folder import read_folder
 from fencepost.judge.packages.source_files import language_of, read_sources
+from fencepost.judge.packages.validation_data import ValidationData
 from fencepost.judge.problem import Problem
 from fencepost.judge.store import Store
 
@@ -52,6 +53,7 @@ class ReadProblem:
     submissions: tuple[JurySubmission, ...]
     timing: Multipliers | None = None
     """How to infer the time limit, which the package does not give: until then the problem has none."""
+    validation: ValidationData = ValidationData()
 
 
 def read_problem(
@@ -73,7 +75,9 @@ def _read(folder: Path, store: Store, slug: str | None, parse: Parse) -> ReadPro
     try:
         if is_package(folder):
             package = read_package(folder, store, slug=slug, parse=parse)
-            return ReadProblem(package.problem, tuple(_submissions(folder, package)), package.timing)
+            return ReadProblem(
+                package.problem, tuple(_submissions(folder, package)), package.timing, package.validation
+            )
         _refuse_hidden_package(folder)
         problem = read_folder(folder, store, slug=slug, parse=parse)
         return ReadProblem(problem, tuple(_submissions(folder, None)))

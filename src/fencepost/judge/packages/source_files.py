@@ -33,10 +33,12 @@ def read_program(place: Path, store: Store, fill: Fill = bytes) -> StoredProgram
     return _stored(place, read_sources(place), store, fill)
 
 
-def read_programs(place: Path, store: Store, fill: Fill = bytes) -> list[StoredProgram]:
+def read_programs(
+    place: Path, store: Store, fill: Fill = bytes, *, leave_out: Callable[[Path], bool] = lambda _: False
+) -> list[StoredProgram]:
     """Every file in a language and every folder is a program of its own. What is in no language, as a header,
     belongs to each of the files."""
-    entries = _entries(place)
+    entries = [path for path in _entries(place) if not leave_out(path)]
     if any(path.name in SCRIPTS for path in entries):
         return [read_program(place, store, fill)]
     files = [path for path in entries if path.is_file()]

@@ -148,9 +148,7 @@ class _OldReader:
             self.reader.case(path, flags, validator, **self._own(path) if is_new else {})
             for path in self.reader.inputs(folder)
         ]
-        below = [
-            self._group(path, f"{name}/{path.name}", described) for path in self.reader.folders(folder)
-        ]
+        below = [self._group(path, f"{name}/{path.name}", described) for path in self.reader.folders(folder)]
         return Group(name=name, cases=cases, groups=below, rules=_rules(name, described))
 
     def _own(self, path: Path) -> dict[str, Any]:
@@ -166,7 +164,8 @@ def _old_flags(name: str, said: Any) -> tuple[list[str] | None, str | None]:
     parts = cast("dict[str, Any]", said)
     if set(parts) - {"name", "flags"} or not all(isinstance(one, str) for one in parts.values()):
         raise InvalidInput(
-            f"{name}: output_validator_flags must be a text, or name and flags.", field="output_validator_flags"
+            f"{name}: output_validator_flags must be a text, or name and flags.",
+            field="output_validator_flags",
         )
     return shlex.split(parts.get("flags", "")), parts.get("name")
 
@@ -199,9 +198,7 @@ def _rules(name: str, described: Mapping[str, Any]) -> Rules:
             # Inherited like everything else, and meant for the root alone.
             made["ignore_sample"] = name == "data"
         else:
-            raise InvalidInput(
-                f"{name}: the default grader has no flag {word[:40]!r}.", field="grader_flags"
-            )
+            raise InvalidInput(f"{name}: the default grader has no flag {word[:40]!r}.", field="grader_flags")
     return Rules(**made)
 
 
@@ -282,7 +279,9 @@ class _NewReader:
                 f"{name}: a group that is all or nothing needs a max_score.", field="max_score"
             )
         if most == "unbounded" and not whole and self.secret.get("max_score", 100) != "unbounded":
-            raise InvalidInput(f"{name}: secret is bounded, so its groups need a max_score.", field="max_score")
+            raise InvalidInput(
+                f"{name}: secret is bounded, so its groups need a max_score.", field="max_score"
+            )
         score = 0.0 if most == "unbounded" else float(most)
         return {
             "aggregation": _NEW_MODES[mode],

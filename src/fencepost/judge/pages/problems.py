@@ -49,7 +49,6 @@ def add(desk: Desk) -> None:
         begun = await _beginning(desk, who, origin)
         return await show_problem(desk, request, slug, {"contest": contest, **begun})
 
-
     @desk.router.get(f"{COURT}/problems/{{slug}}/attachments/{{name}}")
     async def attachment(who: Who, slug: str, name: str) -> Response:
         return await viewing.attachment(desk.judging, who, slug, name)
