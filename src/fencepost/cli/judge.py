@@ -46,8 +46,9 @@ TimeLimit = Annotated[
 def verify_package(package: Package, time_limit: TimeLimit = None, json_output: JsonOption = False) -> None:
     """Run all submissions of a problem package, and say which got what they should.
 
-    A package is in the ICPC format (legacy, 2023-07 or 2025-09), or a simple folder of .in and .ans files, or a zip of
-    either. Needs no server. Ends with 1 when a submission got something else.
+    A package is in the ICPC format (legacy, 2023-07 or 2025-09), or a simple folder of .in and .ans files,
+    or a zip of either. Needs no server. Ends with 1 when a submission got something else, or when the
+    package's own validators find its data wrong.
     """
     import asyncio  # noqa: PLC0415 - The judge loads what --help need not.
 
@@ -75,7 +76,7 @@ def import_package(
 ) -> None:
     """Import a problem package. The same content again is the same version.
 
-    A package without a time limit has its accepted solutions run here to infer one, unless --time-limit says it.
+    A package without a time limit has its solutions run here to infer one, unless --time-limit says it.
     """
     import asyncio  # noqa: PLC0415
 

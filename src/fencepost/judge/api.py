@@ -125,7 +125,7 @@ def _add_problems(router: APIRouter, judging: Judging) -> None:
     async def put_problem(
         slug: Slug, request: Request, time_limit: TimeLimit | None = None
     ) -> dict[str, Any]:
-        """Import a package: the body is its zip. `time_limit`, in seconds, takes the place of the package's."""
+        """Import a package: the body is its zip. `time_limit`, in seconds, replaces the package's."""
         return asdict(await import_zip(judging, await request.body(), slug, time_limit))
 
 

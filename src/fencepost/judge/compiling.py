@@ -53,7 +53,7 @@ async def compile_sources(
 ) -> Compiled:
     """Compile. Without a program the outcome says whether the box or the source is to blame.
 
-    `entry` is the file to begin with, where it is known; `at_least` is what the problem guarantees a compiler.
+    `entry` is the file to begin with, where it is known; `at_least` is what the problem guarantees compilers.
     """
     entry = entry or entry_of(language.spec, sources)
     source = workshop.write_sources(sources)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 
-from fencepost.judge.case_result import SKIPPED as SKIPPED
-from fencepost.judge.case_result import CaseResult as CaseResult
+from fencepost.judge.case_result import SKIPPED, CaseResult
 from fencepost.judge.legacy_grading import Graded, Question, grade_group
 from fencepost.judge.problem import Aggregation, Group, Problem
 
@@ -68,8 +67,8 @@ def _legacy(problem: Problem, graded: Graded, *, whole: bool) -> tuple[str, floa
 
 
 def aim(problem: Problem) -> float | None:
-    """The best score of a package in the old format: as its range says, or what everything right is worth. None
-    when only a validator or a grader knows."""
+    """The best score of a package in the old format: as its range says, or what everything right is worth.
+    None when only a validator or a grader knows."""
     for group in (problem.data, *(one for one in problem.data.groups if one.name == "secret")):
         rules = group.rules
         end = None if rules is None else rules.most if problem.objective == "max" else rules.least

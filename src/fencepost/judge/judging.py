@@ -145,8 +145,8 @@ class Judge:
     ) -> Judgement:
         """Raises JudgeFault when no verdict can be given; never blames the submission for it.
 
-        `entry` is the file that the program begins with, where its author says so. With `everything` no test is
-        left out, whatever the others said.
+        `entry` is the file that the program begins with, where its author says so. With `everything` no test
+        is left out, whatever the others said.
         """
         with self._in_hand():
             asked = _Asked(problem, language, sources, job_id, attempt_id, entry, everything)

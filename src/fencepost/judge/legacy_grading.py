@@ -1,4 +1,4 @@
-"""Grading as the old package format defines it: group by group, by a default grader or one of the package's own.
+"""Grading as the old package format has it: group by group, by a default grader or the package's own.
 
 Pure. Where a group has a grader of its own the evaluation hands out what to ask it, and goes on with the
 answer; running the program is somebody else's business.

@@ -1,7 +1,7 @@
-"""The time limit of a problem whose package gives none: inferred from the jury's solutions, as the format says.
+"""The time limit of a problem whose package gives none: inferred from the jury's solutions.
 
 The slowest solution that must not be too slow, times a factor, rounded up, is the limit; a solution that must
-be too slow has to take longer than the limit times another factor. What was measured is stored with the limit.
+be too slow has to take longer than the limit times another factor. What was measured is stored with it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ async def _measure(
     slow = any(case.verdict == "TLE" for case in cases)
     if bound == "lower" and slow:
         raise InvalidInput(
-            f"The time limit cannot be inferred: {one.name} takes more than {PROVISIONAL_MS // 1000} s. {ASK}",
+            f"The time limit cannot be inferred: {one.name} takes over {PROVISIONAL_MS // 1000} s. {ASK}",
             field="time_limit",
         )
     time_ms = max((case.time_ms for case in cases), default=0)

@@ -12,8 +12,8 @@ from fencepost.judge.problem import Group, Problem, TestCase
 def in_turn(
     problem: Problem, results: dict[str, CaseResult], *, everything: bool = False
 ) -> Iterator[TestCase]:
-    """The tests that are still worth running; with `everything` all of them. What is skipped is written into the
-    results at once."""
+    """The tests that are still worth running; with `everything` all of them. What is skipped is written into
+    the results at once."""
     if everything:
         return problem.data.all_cases()
     if problem.data.rules is not None:
@@ -37,8 +37,8 @@ def in_turn(
 
 
 def _by_rules(group: Group, results: dict[str, CaseResult]) -> Iterator[TestCase]:
-    """In the old format a rejected test or group ends its group, unless that says otherwise. Of a group with a
-    grader of the package's own nobody knows yet: what follows it is run, and not counted if it should not."""
+    """In the old format a rejected test or group ends its group, unless that says otherwise. Of a group with
+    a grader of the package's own nobody knows yet: what follows is run, and not counted if it should not."""
     stops = group.rules is None or group.rules.stops
     rejected, unsettled = False, list[TestCase | Group]()
     for item in group.items():

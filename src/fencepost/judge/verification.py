@@ -59,7 +59,7 @@ async def verify(judge: Judge, read: ReadProblem, *, python: str = "python") -> 
 
 @dataclass(frozen=True, slots=True)
 class DataCheck:
-    """One file of the package's data, or one validator: whether it is as it should be. None: nobody could tell."""
+    """A file of the package's data, or a validator: whether it is as it should be. None: nobody can tell."""
 
     name: str
     kept: bool | None
@@ -67,7 +67,7 @@ class DataCheck:
 
 
 async def check_data(judge: Judge, read: ReadProblem) -> AsyncGenerator[DataCheck]:
-    """Input validators on every input, and output validators on the outputs that they must accept or reject."""
+    """Input validators on every input, output validators on the outputs that they must accept or reject."""
     for name in read.validation.not_run:
         yield DataCheck(name, None, "it is for a tool that is not here")
     usable = [one for one in read.validation.validators if one.language in (*judge.languages, SCRIPT)]

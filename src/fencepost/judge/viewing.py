@@ -78,8 +78,8 @@ async def samples(judging: Judging, found: StoredProblem) -> list[Sample]:
 
 
 async def attachment(judging: Judging, who: Visitor, slug: str, name: str) -> Response:
-    """A file of the package that everybody may have who may see the problem: to be kept, never to be shown as a
-    page of ours."""
+    """A file of the package, for everybody who may see the problem: to be kept, never shown as a page of
+    ours."""
     found = await problem(judging, who, slug)
     if name not in found.problem.attachments:
         raise NotFound(f"{slug} has no attachment of this name.", noun="attachment", subject=slug)

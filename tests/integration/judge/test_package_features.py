@@ -39,7 +39,8 @@ async def test_included_files_are_compiled_with_every_program_and_overwrite_its_
     files = {
         "problem.yaml": OLD,
         "include/c/answer.h": "#define ANSWER 42\n",
-        "include/c/driver.c": 'int solve(void);\n#include <stdio.h>\nint main(void){printf("%d\\n", solve());}\n',
+        "include/c/driver.c": "#include <stdio.h>\nint solve(void);\n"
+        'int main(void){printf("%d", solve());}\n',
         "include/cobol/x.cob": "",
         "data/secret/1.in": "",
         "data/secret/1.ans": "42\n",
@@ -266,7 +267,8 @@ async def test_what_is_said_of_the_jurys_submissions_is_asked_of_each_test(tmp_p
     files = {
         "problem.yaml": NEW,
         **names,
-        "output_validator/v.py": "import sys, pathlib\nif sys.stdin.read() == open(sys.argv[2]).read(): sys.exit(42)\n"
+        "output_validator/v.py": "import sys, pathlib\n"
+        "if sys.stdin.read() == open(sys.argv[2]).read(): sys.exit(42)\n"
         "pathlib.Path(sys.argv[3], 'judgemessage.txt').write_text('it differs')\nsys.exit(43)\n",
         "submissions/submissions.yaml": EXPECTING,
         "submissions/accepted/odd.txt.py": ECHO,

@@ -247,7 +247,7 @@ def _grader(folder: Path, metadata: Metadata, data: Group, store: Store) -> Prog
         raise unsupported("graders", "a grader, which 2025-09 does not have,")
     if asked is None:
         raise InvalidInput(
-            "graders holds a grader, and no testdata.yaml says grading: custom. Say it, or remove the folder.",
+            "graders holds a grader, and no testdata.yaml says grading: custom. Say it, or remove it.",
             field="graders",
         )
     if "scoring" not in metadata.kinds:

@@ -40,7 +40,7 @@ def version_of(described: Mapping[str, Any]) -> Version:
     if said in ("2025-09", "2025-09-draft", "draft"):
         return Version.RELEASED
     raise InvalidInput(
-        f"{PROBLEM}: problem_format_version {said[:40]!r} is not known; there is legacy, 2023-07-draft, 2025-09.",
+        f"{PROBLEM}: problem_format_version {said[:40]!r} is not legacy, 2023-07-draft or 2025-09.",
         field="problem_format_version",
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fencepost.errors import InvalidInput
@@ -53,7 +53,7 @@ class ReadProblem:
     submissions: tuple[JurySubmission, ...]
     timing: Multipliers | None = None
     """How to infer the time limit, which the package does not give: until then the problem has none."""
-    validation: ValidationData = ValidationData()
+    validation: ValidationData = field(default_factory=ValidationData)
 
 
 def read_problem(

@@ -279,9 +279,7 @@ class _NewReader:
                 f"{name}: a group that is all or nothing needs a max_score.", field="max_score"
             )
         if most == "unbounded" and not whole and self.secret.get("max_score", 100) != "unbounded":
-            raise InvalidInput(
-                f"{name}: secret is bounded, so its groups need a max_score.", field="max_score"
-            )
+            raise InvalidInput(f"{name}: secret is bounded, so a group needs a max_score.", field="max_score")
         score = 0.0 if most == "unbounded" else float(most)
         return {
             "aggregation": _NEW_MODES[mode],
