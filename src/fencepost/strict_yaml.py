@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     import yaml
 
 BYTES_MAX = 1 << 20
@@ -46,6 +48,7 @@ def load_yaml(text: str, budget: Budget | None = None) -> Any:
     """The document's value; None for an empty one. Raises YamlError, and nothing else."""
     import yaml  # noqa: PLC0415 - Many have no file.
 
+    parse_events: Callable[..., Iterator[yaml.Event]] = yaml.parse  # pyright: ignore[reportUnknownMemberType]
     budget = budget or Budget()
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > budget.bytes_max:
@@ -53,7 +56,7 @@ def load_yaml(text: str, budget: Budget | None = None) -> Any:
     # Both read alike; the one in C is there in every wheel and twenty times as fast.
     kind: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        _check_events(yaml.parse(text, Loader=kind), budget)
+        _check_events(parse_events(text, Loader=kind), budget)
         loader = kind(text)
         try:
             node = loader.get_single_node()
@@ -75,7 +78,7 @@ def load_yaml(text: str, budget: Budget | None = None) -> Any:
         raise YamlError("it is not YAML: it holds a value or a character that is none") from None
 
 
-def _check_events(events: Any, budget: Budget) -> None:
+def _check_events(events: Iterator[yaml.Event], budget: Budget) -> None:
     """Before anything is built. The parser hands them over one by one: what is refused is not read on."""
     import yaml  # noqa: PLC0415
 

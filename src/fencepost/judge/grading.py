@@ -9,6 +9,20 @@ from fencepost.judge.case_result import SKIPPED, CaseResult
 from fencepost.judge.legacy_grading import Graded, Question, grade_group
 from fencepost.judge.problem import Aggregation, Group, Problem
 
+__all__ = [
+    "SKIPPED",
+    "CaseResult",
+    "Grade",
+    "Results",
+    "aim",
+    "best",
+    "grade",
+    "grading",
+    "is_lost",
+    "is_solved",
+    "points_by_group",
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Grade:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -16,6 +16,18 @@ class Frozen(BaseModel):
     """Stored as JSON, read back strictly."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    LATER: ClassVar[frozenset[str]] = frozenset()
+    """Fields that came later: left out where they say nothing. So a problem that needs none of them is stored
+    as ever, stays the same version, and is read by a worker that does not know them yet."""
+
+    @model_serializer(mode="wrap")
+    def _lean(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        for name in self.LATER:
+            value, usual = getattr(self, name), type(self).model_fields[name].default
+            if value == usual or (usual == () and not value):
+                written.pop(name, None)
+        return written
 
 
 class Protocol(StrEnum):
@@ -32,6 +44,8 @@ SCRIPT = "script"
 class ProgramSpec(Frozen):
     """A program of the problem's own. Its files are stored by content."""
 
+    LATER = frozenset({"name"})
+
     name: str = ""
     files: Mapping[str, Digest]
     language: str
@@ -47,6 +61,7 @@ class TestCase(Frozen):
     """One input and its answer, by the digest of their content."""
 
     __test__ = False
+    LATER = frozenset({"files", "validator"})
 
     name: str
     input: Digest
@@ -100,6 +115,8 @@ class Rules(Frozen):
 class Group(Frozen):
     """Tests that are scored together. In a problem without scores there is one."""
 
+    LATER = frozenset({"rules"})
+
     name: str
     cases: Sequence[TestCase] = ()
     groups: Sequence[Group] = ()
@@ -126,6 +143,17 @@ class Group(Frozen):
 
 
 class Bounds(Frozen):
+    LATER = frozenset(
+        {
+            "code_kb",
+            "compile_ms",
+            "compile_memory_kb",
+            "validation_ms",
+            "validation_memory_kb",
+            "validation_output_kb",
+        }
+    )
+
     time_ms: Annotated[int, Field(ge=10, le=600_000)] = 1000
     memory_kb: Annotated[int, Field(ge=4096, le=1 << 26)] = 262_144
     output_kb: Annotated[int, Field(ge=1, le=1 << 20)] = 8192
@@ -163,6 +191,19 @@ class Timing(Frozen):
 
 class Problem(Frozen):
     """What is stored about a problem."""
+
+    LATER = frozenset(
+        {
+            "more_validators",
+            "grader",
+            "validator_scores",
+            "objective",
+            "include",
+            "languages",
+            "attachments",
+            "timing",
+        }
+    )
 
     slug: Slug
     title: Annotated[str, Field(min_length=1, max_length=200)]

@@ -77,11 +77,13 @@ async def check_data(judge: Judge, read: ReadProblem) -> AsyncGenerator[DataChec
     try:
         for given in read.validation.inputs if usable else ():
             yield await _check_input(judge, usable, given)
-        for given in read.validation.outputs:
-            opinion = await judge.check_output(read.problem, given.case, given.output)
-            right = (opinion.verdict in ("AC", "PA")) is (given.expected == "AC")
-            why = "" if right else f"the output is {opinion.verdict}, not {given.expected}. {opinion.message}"
-            yield DataCheck(f"data/{given.case.name}.out", right, why)
+        for output in read.validation.outputs:
+            opinion = await judge.check_output(read.problem, output.case, output.output)
+            right = (opinion.verdict in ("AC", "PA")) is (output.expected == "AC")
+            why = (
+                "" if right else f"the output is {opinion.verdict}, not {output.expected}. {opinion.message}"
+            )
+            yield DataCheck(f"data/{output.case.name}.out", right, why)
     except JudgeFault as fault:
         yield DataCheck("validators", kept=False, why=str(fault))
 

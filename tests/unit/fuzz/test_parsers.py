@@ -7,6 +7,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -118,6 +119,44 @@ def read_yaml_package(texts: tuple[str, str]) -> None:
         read_problem(write_package(place / "p", files), Store(place / "store"), parse=parse_here)
 
 
+NEW_PACKAGE = {
+    "problem": {
+        "problem_format_version": "2025-09",
+        "name": {"en": "x"},
+        "type": ["scoring"],
+        "limits": {"time_limit": 1, "code": 3, "time_multipliers": {"ac_to_time_limit": 2}},
+        "languages": ["python3"],
+        "constants": {"a": {"value": 3, "tex": "3"}},
+    },
+    "group": {"max_score": 3, "score_aggregation": "sum", "require_pass": ["sample"], "args": ["a"]},
+    "case": {"output_validator_args": ["exact"], "args": ["x"], "hint": "h", "full_feedback": True},
+    "submissions": {
+        "accepted": {
+            "language": "python3",
+            "permitted": ["AC"],
+            "secret/*": {"required": ["AC"]},
+            "score": [1, 2],
+        }
+    },
+    "old": {"grader_flags": "min", "range": "0 3", "output_validator_flags": {"name": "x", "flags": "y"}},
+}
+
+
+def read_new_package(documents: Any) -> None:
+    said = documents if isinstance(documents, dict) else {}
+    names = {
+        "problem": "problem.yaml",
+        "group": "data/secret/test_group.yaml",
+        "case": "data/secret/a.yaml",
+        "submissions": "submissions/submissions.yaml",
+        "old": "data/sample/testdata.yaml",
+    }
+    texts = {names[key]: json.dumps(said.get(key), default=str) for key in names if key in said}
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        read_problem(write_package(place / "p", LEGACY | texts), Store(place / "store"), parse=parse_here)
+
+
 def a_package() -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -164,6 +203,15 @@ PARSERS = {
     ),
     "files that people leave": Parser(read_files, bodies({"name": "x", "rows": [], "goals": []})),
     "an archive": Parser(read_archive, wrong_bytes(a_package()), (InvalidInput,)),
+    "a package of 2025-09": Parser(
+        read_new_package,
+        st.one_of(
+            wrong_documents(NEW_PACKAGE),
+            wrong_documents({key: one for key, one in NEW_PACKAGE.items() if key != "old"}),
+            wrong_documents({key: NEW_PACKAGE[key] for key in ("old", "submissions")}),
+        ),
+        (InvalidInput,),
+    ),
     "a package": Parser(read_yaml_package, st.tuples(YAML, YAML), (InvalidInput,)),
     "a detail of PostgreSQL": Parser(lambda text: from_sqlstate("ZF001", "x", text), TEXTS),
     "a text to hide from": Parser(redact_text, wrong_text(SENTINELS)),

@@ -427,3 +427,63 @@ def test_a_package_without_a_time_limit_says_how_to_infer_one(tmp_path: Path, st
     assert (second.timing.ac_to_time_limit, second.timing.resolution_seconds) == (2, 0.5)
     assert second.timing.strict
     assert third.timing is None
+
+
+def test_a_problem_that_needs_nothing_new_is_stored_as_ever(tmp_path: Path, store: Store) -> None:
+    """Workers of the version before read it too, and the same package again is the same version."""
+    files = {"1.in": "", "1.ans": "", "check.c": "int main(void){}", "problem.yaml": "checker: check.c\n"}
+    stored = read_problem(write(tmp_path / "p", files), store).problem.model_dump(mode="json")
+
+    assert set(stored) == {
+        "slug",
+        "title",
+        "bounds",
+        "scoring",
+        "interactive",
+        "flags",
+        "validator",
+        "data",
+        "statement",
+    }
+    assert set(stored["bounds"]) == {"time_ms", "memory_kb", "output_kb", "passes"}
+    assert set(stored["validator"]) == {"protocol", "files", "language"}
+    assert set(stored["data"]["cases"][0]) == {"name", "input", "answer", "sample", "flags", "args"}
+    assert "rules" not in stored["data"]
+
+
+def test_what_is_stored_of_a_package_is_read_back(tmp_path: Path, store: Store) -> None:
+    files = LEGACY | {
+        "problem.yaml": "name: x\ntype: scoring\nvalidation: custom score\n",
+        "output_validators/v.py": "",
+        "output_validators/w.py": "",
+        "data/secret/testdata.yaml": "grading: custom\ngrader_flags: a b\nrange: -inf 7\n",
+        "graders/g.py": "",
+        "include/default/a.txt": "a",
+        "attachments/b": "b",
+    }
+    problem = read_problem(write(tmp_path / "p", files), store).problem
+
+    stored = problem.model_dump_json()
+    assert Problem.model_validate_json(stored).model_dump_json() == stored
+    assert problem.validator_scores
+    rules = problem.data.groups[1].rules
+    assert rules is not None
+    assert (rules.grader_flags, rules.least, rules.most) == (["a", "b"], None, 7)
+
+
+def test_yaml_that_a_program_reads_is_no_yaml_of_the_package(tmp_path: Path, store: Store) -> None:
+    files = new("limits: {time_limit: 1}\n", **{"data/secret/1.files/config.yaml": "a: &a [*a"})
+    (case,) = read_problem(write(tmp_path / "p", files), store).problem.data.all_cases()
+
+    assert store.get(case.files["config.yaml"]) == b"a: &a [*a"
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ms"), [("short-name = A7\ntimelimit = '2.5'\n", 2500), ("probid=9\ntimelimit=3\n", 3000)]
+)
+def test_the_time_limit_of_another_judges_file(tmp_path: Path, store: Store, text: str, time_ms: int) -> None:
+    files = LEGACY | {"domjudge-problem.ini": text}
+
+    assert read_problem(write(tmp_path / "p", files), store).problem.bounds.time_ms == time_ms
+    with pytest.raises(InvalidInput, match="special_run"):
+        read_problem(write(tmp_path / "q", files | {"domjudge-problem.ini": "special_run=x\n"}), store)

@@ -49,7 +49,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 
 
 def _ends(value: object) -> object:
-    return value if isinstance(value, list) else [value, value]
+    return cast("list[object]", value) if isinstance(value, list) else [value, value]
 
 
 class Requirement(Described):
@@ -135,13 +135,13 @@ def expectations_of(name: str, document: Mapping[str, Any], *, is_new: bool) -> 
         rules += [Rule(where, wanted) for where, wanted in groups]
     usual = checked(Requirement, FILE, _DEFAULTS.get(folder, {}))
     own = folder in document
-    bounds = [(rule.wanted.bound, rule) for rule in ([] if own else [Rule(None, usual)]) + rules]
+    telling = [*([] if own else [Rule(None, usual)]), *rules]
     if not is_new and folder not in ("accepted", "time_limit_exceeded"):
-        bounds = []
+        telling = []
     return Expectations(
         verdicts=ANYTHING if own else EXPECTED.get(folder, ANYTHING),
         rules=rules,
-        bounds=[(bound, rule) for bound, rule in bounds if bound is not None],
+        bounds=[(bound, rule) for rule in telling if (bound := rule.wanted.bound) is not None],
         language=language,
         entry=entry,
     )

@@ -79,7 +79,7 @@ def read_package(
     metadata = read_metadata(documents.get(folder / PROBLEM))
     constants = Constants(metadata.constants)
     described = folder / SUBMISSIONS
-    documents.load([described, *sorted((folder / "data").rglob("*.yaml"))], constants.fill)
+    documents.load([described, *_data_files(folder / "data")], constants.fill)
     _refuse_unsupported(folder, metadata)
     data = read_tests(folder, store, documents, metadata)
     validators = _validators(folder, metadata, constants, store)
@@ -106,6 +106,12 @@ def read_package(
     timing = _multipliers(metadata) if seconds is None else None
     validation = read_validation_data(folder, store, documents, constants, problem.flags)
     return ReadPackage(problem, metadata, constants, documents.get(described), timing, validation)
+
+
+def _data_files(data: Path) -> list[Path]:
+    """Not what lies in NAME.files: that is a program's."""
+    found = sorted(data.rglob("*.yaml"))
+    return [path for path in found if not any(part.endswith(".files") for part in path.parts)]
 
 
 def _multipliers(metadata: Metadata) -> Multipliers:

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fencepost.errors import InvalidInput
 from fencepost.judge.packages.archive import unpack
@@ -116,7 +117,7 @@ def _submissions(folder: Path, package: ReadPackage | None) -> Iterator[JurySubm
     places = folder / "submissions"
     own = sorted(path.name for path in places.iterdir() if path.is_dir()) if places.is_dir() else []
     kinds = [kind for kind in EXPECTED if kind in own] + [name for name in own if name not in EXPECTED]
-    document = package.submissions if package else {}
+    document: Mapping[str, Any] = package.submissions if package else {}
     check_document(document)
     fill = package.constants.fill_bytes if package else bytes
     for kind in kinds:

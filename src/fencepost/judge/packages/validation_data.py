@@ -148,13 +148,13 @@ def _args(path: Path, said: Any) -> Args:
     if isinstance(said, str):
         return shlex.split(said)
     if isinstance(said, list):
-        return [str(one) for one in cast("list[Any]", said)]
+        return [str(one) for one in cast("list[object]", said)]
     if isinstance(said, dict):
         parts = cast("dict[str, Any]", said)
         if set(parts) <= {"name", "flags"}:
             return {str(parts.get("name", "")): shlex.split(str(parts.get("flags", "")))}
         return {
-            name: [str(one) for one in cast("list[Any]", own)]
+            name: [str(one) for one in cast("list[object]", own)]
             if isinstance(own, list)
             else shlex.split(str(own))
             for name, own in parts.items()

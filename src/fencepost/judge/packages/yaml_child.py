@@ -44,14 +44,14 @@ def parsed(texts: Mapping[str, str]) -> dict[str, Any]:
 def as_json(value: Any) -> Any:
     """Keys are text, dates are text: what a package means by them is said by who reads it."""
     if isinstance(value, dict):
-        return {_word(key): as_json(one) for key, one in cast("dict[Any, Any]", value).items()}
+        return {_word(key): as_json(one) for key, one in cast("dict[object, object]", value).items()}
     if isinstance(value, list):
-        return [as_json(one) for one in cast("list[Any]", value)]
+        return [as_json(one) for one in cast("list[object]", value)]
     return value.isoformat() if isinstance(value, date) else value
 
 
-def _word(key: Any) -> str:
-    return str(key.isoformat()) if isinstance(key, date) else str(key)
+def _word(key: object) -> str:
+    return key.isoformat() if isinstance(key, date) else str(key)
 
 
 if __name__ == "__main__":
