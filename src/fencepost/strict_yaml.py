@@ -9,7 +9,7 @@ is converted (tags, keys that are there twice, merge keys, numbers that are too 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,7 +48,7 @@ def load_yaml(text: str, budget: Budget | None = None) -> Any:
     """The document's value; None for an empty one. Raises YamlError, and nothing else."""
     import yaml  # noqa: PLC0415 - Many have no file.
 
-    parse_events: Callable[..., Iterator[yaml.Event]] = yaml.parse  # pyright: ignore[reportUnknownMemberType]
+    parse_events = cast("Callable[..., Iterator[yaml.Event]]", yaml.parse)  # pyright: ignore[reportUnknownMemberType]
     budget = budget or Budget()
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > budget.bytes_max:
@@ -84,7 +84,7 @@ def _check_events(events: Iterator[yaml.Event], budget: Budget) -> None:
 
     depth = nodes = documents = 0
     for event in events:
-        line = event.start_mark.line + 1
+        line = event.start_mark.line + 1 if event.start_mark else None
         if isinstance(event, yaml.DocumentStartEvent):
             documents += 1
             if documents > 1:

@@ -63,7 +63,8 @@ def verify_package(package: Package, time_limit: TimeLimit = None, json_output: 
         )
     else:
         answer("\n".join([problem, *_data_lines(data), *map(_line, results)]))
-    if any(one.kept is False for one in (*results, *data)):
+    kept = [one.kept for one in results] + [one.kept for one in data]
+    if False in kept:
         raise typer.Exit(ExitCode.PROBLEM)
 
 

@@ -7,6 +7,7 @@ import shutil
 import threading
 import zipfile
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,7 @@ async def test_imports_that_hang_delay_no_page_and_are_bounded(
         browser = await stack.enter_async_context(office.browser("jo"))
         # As many threads as a machine with few cores has for everything.
         loop = asyncio.get_running_loop()
-        loop.set_default_executor(service.ThreadPoolExecutor(SEVEN))
+        loop.set_default_executor(ThreadPoolExecutor(SEVEN))
         monkeypatch.setattr(service, "read_problem", slowly)
         try:
             asked = [

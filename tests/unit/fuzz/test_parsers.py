@@ -7,7 +7,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -143,7 +143,7 @@ NEW_PACKAGE = {
 
 
 def read_new_package(documents: Any) -> None:
-    said = documents if isinstance(documents, dict) else {}
+    said = cast("dict[str, Any]", documents) if isinstance(documents, dict) else dict[str, Any]()
     names = {
         "problem": "problem.yaml",
         "group": "data/secret/test_group.yaml",
