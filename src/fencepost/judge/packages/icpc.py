@@ -104,7 +104,7 @@ def read_package(
         statement=constants.fill(_statement(folder, metadata.version)),
     )
     timing = _multipliers(metadata) if seconds is None else None
-    validation = read_validation_data(folder, store, documents, constants, problem.flags)
+    validation = read_validation_data(folder, store, documents, constants, problem)
     return ReadPackage(problem, metadata, constants, documents.get(described), timing, validation)
 
 

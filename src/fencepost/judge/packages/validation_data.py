@@ -16,7 +16,7 @@ from fencepost.judge.packages.constants import Constants
 from fencepost.judge.packages.documents import Documents
 from fencepost.judge.packages.source_files import StoredProgram, read_programs
 from fencepost.judge.packages.test_data import KNOWN_DATA, NEW_FILE, OLD_FILE
-from fencepost.judge.problem import ProgramSpec, TestCase
+from fencepost.judge.problem import Problem, ProgramSpec, TestCase
 from fencepost.judge.store import Store
 
 INVALID_INPUT, INVALID_OUTPUT, VALID_OUTPUT = KNOWN_DATA[2:]
@@ -60,10 +60,12 @@ class ValidationData:
 
 
 def read_validation_data(
-    root: Path, store: Store, documents: Documents, constants: Constants, flags: Sequence[str]
+    root: Path, store: Store, documents: Documents, constants: Constants, problem: Problem
 ) -> ValidationData:
     found, other = _validators(root, store, constants)
-    reader = _Reader(root, store, documents, flags)
+    # Not stored twice: a large package would take twice as long.
+    known = {f"data/{case.name}.in": case.input for case in problem.data.all_cases()}
+    reader = _Reader(root, store, documents, problem.flags, known)
     return ValidationData(
         validators=[ProgramSpec(name=one.name, files=one.files, language=one.language) for one in found],
         not_run=other,
@@ -99,6 +101,8 @@ class _Reader:
     store: Store
     documents: Documents
     flags: Sequence[str]
+    known: Mapping[str, str]
+    """Inputs that are stored already."""
 
     def inputs(self) -> Iterator[InputCheck]:
         for place in KNOWN_DATA:
@@ -108,7 +112,8 @@ class _Reader:
                 if not isinstance(args, Mapping):
                     args = [*args, *(str(one) for one in said.get("args") or ())]
                 name = str(path.relative_to(self.root))
-                yield InputCheck(name, self.store.put(path.read_bytes()), args, place != INVALID_INPUT)
+                digest = self.known.get(name) or self.store.put(path.read_bytes())
+                yield InputCheck(name, digest, args, place != INVALID_INPUT)
 
     def outputs(self, place: str, expected: Literal["AC", "WA"]) -> Iterator[OutputCheck]:
         for path in self._tests(place):
