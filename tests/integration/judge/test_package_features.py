@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.judge.judging import JudgeFault, Judgement
+from fencepost.judge.judging import DataAway, JudgeFault, Judgement
 from fencepost.judge.packages.reading import read_problem
+from fencepost.judge.store import Store, StoreUnavailable
 from fencepost.judge.verification import check_data, verify
 from tests.integration.judge.court import Court, open_court
 from tests.unit.judge.test_packages import write
@@ -345,3 +346,27 @@ async def test_a_packages_data_are_checked_by_its_own_validators(tmp_path: Path)
         "data/valid_output/5.out": False,
     }
     assert "small rejects it" in found["data/secret/11.in"][1]
+
+
+async def test_included_files_that_cannot_be_reached_are_waited_for_as_tests_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {
+        "problem.yaml": "problem_format_version: 2025-09\nname: Own\nlimits: {time_limit: 1}\n",
+        "include/python3/lib.py": "x = 1\n",
+        "data/secret/1.in": "\n",
+        "data/secret/1.ans": "1\n",
+    }
+
+    def away(store: Store, digest: str) -> bytes:
+        raise StoreUnavailable("The store is away.")
+
+    async with open_court(tmp_path) as court:
+        problem = court.problem(files)
+        monkeypatch.setattr(Store, "get", away)
+        with pytest.raises(DataAway):
+            await court.sentence(problem, "python", "from lib import x\nprint(x)\n")
+        monkeypatch.undo()
+        got = await court.sentence(problem, "python", "from lib import x\nprint(x)\n")
+
+    assert got.verdict == "AC", got
