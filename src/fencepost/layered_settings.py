@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from fencepost.errors import SettingsError
 from fencepost.redaction import HIDDEN, redact_named, redact_text, redact_url
+from fencepost.strict_yaml import YamlError, load_yaml
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -145,17 +146,12 @@ def _read_config(environ: Mapping[str, str], config_file: Path | None) -> tuple[
 
 
 def _parse(path: Path, text: str) -> Mapping[Any, Any]:
-    import yaml  # noqa: PLC0415 - Many have no file.
-
     try:
-        document: Any = yaml.safe_load(text)
-    except yaml.MarkedYAMLError as error:
-        # Not the error's own text: it quotes the line, and the line may hold a password.
-        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise SettingsError(f"{path}{line} is not YAML: {error.problem}.") from None
-    except (yaml.YAMLError, ValueError, RecursionError):
-        # ValueError: a date that is none, a number that is none.
-        raise SettingsError(f"{path} is not YAML.") from None
+        document = load_yaml(text)
+    except YamlError as error:
+        # It quotes nothing of the text, which may hold a password.
+        line = f", line {error.line}" if error.line else ""
+        raise SettingsError(f"{path}{line} is refused: {error.why}.") from None
     if document is None:
         return {}
     if not _is_section(document):

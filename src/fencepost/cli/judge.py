@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +22,7 @@ from fencepost.cli.terminal import JsonOption, answer, answer_json
 if TYPE_CHECKING:
     from fencepost.judge.packages.reading import ReadProblem
     from fencepost.judge.records import ProblemTitle
-    from fencepost.judge.verification import Verified
+    from fencepost.judge.verification import DataCheck, Verified
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Problems, people, languages and the sandbox."
@@ -36,21 +37,34 @@ app.command("try")(judge_try.try_out)
 Package = Annotated[Path, typer.Argument(metavar="PACKAGE", help="A folder or a zip.", exists=True)]
 
 
+TimeLimit = Annotated[
+    float | None, typer.Option(help="In seconds, in the place of the package's.", min=0.01, max=600)
+]
+
+
 @app.command("verify")
-def verify_package(package: Package, json_output: JsonOption = False) -> None:
+def verify_package(package: Package, time_limit: TimeLimit = None, json_output: JsonOption = False) -> None:
     """Run all submissions of a problem package, and say which got what they should.
 
-    A package is in the ICPC format (legacy or 2023-07), or a simple folder of .in and .ans files, or a zip of
-    either. Needs no server. Ends with 1 when a submission got something else.
+    A package is in the ICPC format (legacy, 2023-07 or 2025-09), or a simple folder of .in and .ans files,
+    or a zip of either. Needs no server. Ends with 1 when a submission got something else, or when the
+    package's own validators find its data wrong.
     """
     import asyncio  # noqa: PLC0415 - The judge loads what --help need not.
 
-    problem, results = asyncio.run(_verify(package))
+    problem, results, data = asyncio.run(_verify(package, time_limit))
     if json_output:
-        answer_json({"problem": problem, "submissions": [_row(one) for one in results]})
+        answer_json(
+            {
+                "problem": problem,
+                "submissions": [_row(one) for one in results],
+                "data": [{"name": one.name, "kept": one.kept, "why": one.why} for one in data],
+            }
+        )
     else:
-        answer("\n".join([problem, *map(_line, results)]))
-    if any(one.kept is False for one in results):
+        answer("\n".join([problem, *_data_lines(data), *map(_line, results)]))
+    kept = [one.kept for one in results] + [one.kept for one in data]
+    if False in kept:
         raise typer.Exit(ExitCode.PROBLEM)
 
 
@@ -58,12 +72,16 @@ def verify_package(package: Package, json_output: JsonOption = False) -> None:
 def import_package(
     package: Package,
     slug: Annotated[str | None, typer.Option(help="Its short name; otherwise the folder's.")] = None,
+    time_limit: TimeLimit = None,
     json_output: JsonOption = False,
 ) -> None:
-    """Import a problem package. The same content again is the same version."""
+    """Import a problem package. The same content again is the same version.
+
+    A package without a time limit has its solutions run here to infer one, unless --time-limit says it.
+    """
     import asyncio  # noqa: PLC0415
 
-    made = asyncio.run(_import(package, slug))
+    made = asyncio.run(_import(package, slug, time_limit))
     if json_output:
         answer_json({"slug": made.slug, "version": made.version, "title": made.title})
     else:
@@ -107,8 +125,9 @@ def probe(json_output: JsonOption = False) -> None:
         raise typer.Exit(ExitCode.PROBLEM)
 
 
-async def _verify(package: Path) -> tuple[str, list[Verified]]:
+async def _verify(package: Path, seconds: float | None) -> tuple[str, list[Verified], list[DataCheck]]:
     import tempfile  # noqa: PLC0415
+    from dataclasses import replace  # noqa: PLC0415
 
     from fencepost.cli.exits import Complaint  # noqa: PLC0415
     from fencepost.judge.chambers import open_judge  # noqa: PLC0415
@@ -117,7 +136,8 @@ async def _verify(package: Path) -> tuple[str, list[Verified]]:
     from fencepost.judge.sandbox.probing import probe_machine  # noqa: PLC0415
     from fencepost.judge.settings import JudgeSettings  # noqa: PLC0415
     from fencepost.judge.store import Store  # noqa: PLC0415
-    from fencepost.judge.verification import verify  # noqa: PLC0415
+    from fencepost.judge.time_limit import given, infer  # noqa: PLC0415
+    from fencepost.judge.verification import check_data, verify  # noqa: PLC0415
     from fencepost.metrics import Metrics  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory(prefix="fencepost-verify-") as scratch:
@@ -127,16 +147,24 @@ async def _verify(package: Path) -> tuple[str, list[Verified]]:
         if not report.ready:
             raise Complaint(f"The sandbox cannot run: {report.error} {report.remedy}")
         async with open_judge(settings, metrics, store, bubblewrap=report.bubblewrap) as judge:
-            return _headline(read), [one async for one in verify(judge, read)]
+            if seconds is not None:
+                read = replace(read, problem=given(read.problem, seconds), timing=None)
+            problem = await infer(judge, read, python=settings.python)
+            read = replace(read, problem=problem, timing=None)
+            data = [one async for one in check_data(judge, read)]
+            verified = [one async for one in verify(judge, read, python=settings.python)]
+            return _headline(read), verified, data
 
 
-async def _import(package: Path, slug: str | None) -> ProblemTitle:
+async def _import(package: Path, slug: str | None, seconds: float | None) -> ProblemTitle:
     from fencepost.house import Fencepost  # noqa: PLC0415
     from fencepost.judge.service import Judging  # noqa: PLC0415
     from fencepost.judge.settings import JudgeSettings  # noqa: PLC0415
 
     async with Fencepost.from_env() as fp:
-        return await Judging(fp, JudgeSettings.load()).import_problem(package, slug=slug)
+        return await Judging(fp, JudgeSettings.load()).import_problem(
+            package, slug=slug, time_limit_seconds=seconds
+        )
 
 
 def _headline(read: ReadProblem) -> str:
@@ -144,7 +172,21 @@ def _headline(read: ReadProblem) -> str:
     kind = "scoring" if read.problem.scoring else "pass-fail"
     how = ", interactive" if read.problem.interactive else ""
     name = f"{read.problem.title} ({read.problem.slug})"
-    return f"{name}: {kind}{how}, {count} tests, {len(read.submissions)} submissions"
+    timing = read.problem.timing
+    time = f", {read.problem.bounds.time_ms / 1000:g} s"
+    if timing.origin == "inferred":
+        time += f" (inferred: {timing.slowest} took {timing.slowest_ms} ms, times {timing.factor:g})"
+    return f"{name}: {kind}{how}, {count} tests, {len(read.submissions)} submissions{time}"
+
+
+def _data_lines(data: Sequence[DataCheck]) -> list[str]:
+    """What is wrong or was not asked, and how much was right."""
+    right = sum(one.kept is True for one in data)
+    lines = [f"  {_SIGNS[one.kept]} {one.name}: {one.why}" for one in data if not one.kept]
+    return [*lines, f"  ok   data: {right} inputs and outputs"] if right else lines
+
+
+_SIGNS = {True: "ok  ", False: "FAIL", None: "skip"}
 
 
 def _row(one: Verified) -> dict[str, object]:
@@ -157,13 +199,14 @@ def _row(one: Verified) -> dict[str, object]:
         "mem_kb": one.got.mem_kb if one.got else None,
         "kept": one.kept,
         "fault": one.fault,
+        "broken": one.broken,
     }
 
 
 def _line(one: Verified) -> str:
-    sign = {True: "ok  ", False: "FAIL", None: "skip"}[one.kept]
+    sign = _SIGNS[one.kept]
     if one.got is None:
         return f"  {sign} {one.submission.name}: {one.fault or 'its language is not on this machine'}"
     score = "" if one.got.score is None else f"  {one.got.score:g} points"
-    wanted = "" if one.kept else f", not {'/'.join(sorted(one.submission.expected))}"
+    wanted = f", {one.broken}" if one.broken else ""
     return f"  {sign} {one.submission.name}: {one.got.verdict}{wanted}{score}  {one.got.time_ms} ms"

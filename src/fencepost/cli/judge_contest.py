@@ -62,16 +62,13 @@ def put(
 
 def read_contest(file: Path) -> ContestRequest:
     """What the file describes."""
-    import yaml  # noqa: PLC0415
-
     from fencepost.cli.exits import Complaint  # noqa: PLC0415
     from fencepost.judge.contest_api import ContestRequest  # noqa: PLC0415
+    from fencepost.strict_yaml import load_yaml  # noqa: PLC0415
 
     try:
-        return ContestRequest.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
-    except RecursionError:
-        raise Complaint(f"{file} is no contest: it is nested too deeply.") from None
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        return ContestRequest.model_validate(load_yaml(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
         raise Complaint(f"{file} is no contest: {error}") from None
 
 

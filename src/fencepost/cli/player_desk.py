@@ -10,7 +10,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from fencepost.cli.exits import Complaint, ExitCode
@@ -26,10 +25,13 @@ from fencepost.players.accounting import SERVICE
 from fencepost.players.catalog import DEFINITIONS, Weighted
 from fencepost.players.requests import CreatePlayer, GrantItems, PlayerRequest
 from fencepost.players.service import Players
+from fencepost.strict_yaml import Budget, load_yaml
 
 T = TypeVar("T")
 Facts = dict[str, Any]
 PAGE = 1000
+CATALOG_BUDGET = Budget(bytes_max=16 << 20, nodes_max=2_000_000)
+"""A game has many items; the file is its operator's own."""
 
 
 def show(player_id: str) -> Facts:
@@ -191,10 +193,8 @@ def _checked(place: str, kind: type[Any], facts: Any) -> Any:
 
 def _read(file: Path) -> Mapping[str, Any]:
     try:
-        document: Any = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except RecursionError:
-        raise Complaint(f"{file} cannot be read: it is nested too deeply.") from None
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        document = load_yaml(file.read_text(encoding="utf-8"), CATALOG_BUDGET)
+    except (OSError, ValueError) as error:
         raise Complaint(f"{file} cannot be read: {error}") from None
     if not isinstance(document, dict):
         raise Complaint(f"{file} must hold sections, such as items: and pools:.")

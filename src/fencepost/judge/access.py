@@ -48,6 +48,7 @@ ACCESS: Mapping[tuple[str, str], Access] = {
     ("GET", "/languages"): CONTESTANT,
     ("GET", "/problems"): CONTESTANT,
     ("GET", "/problems/{slug}"): CONTESTANT,
+    ("GET", "/problems/{slug}/attachments/{name}"): CONTESTANT,
     ("PUT", "/problems/{slug}"): Access(Role.JURY, HOUSE_BYTES),
     ("POST", "/judge/rejudgings"): JURY,
     ("GET", "/judge/rejudgings"): JURY,
@@ -82,6 +83,7 @@ COURT = "/court"
 PAGES: Mapping[tuple[str, str], Access] = {
     ("GET", COURT): CONTESTANT,
     ("GET", f"{COURT}/problems/{{slug}}"): CONTESTANT,
+    ("GET", f"{COURT}/problems/{{slug}}/attachments/{{name}}"): CONTESTANT,
     ("GET", f"{COURT}/submissions"): CONTESTANT,
     ("POST", f"{COURT}/submissions"): TRIAL,
     ("GET", f"{COURT}/submissions/{{job_id}}"): CONTESTANT,

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request
+from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from fencepost.judge import contest_api, people_api, rejudge_api, trial_api, viewing, worker_api
@@ -25,6 +25,7 @@ from fencepost.judge.viewing import as_json
 from fencepost.web.forms import Id
 
 Limit = Annotated[int, Query(ge=1, le=200)]
+TimeLimit = Annotated[float, Query(ge=0.01, le=600)]
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
 
 
@@ -104,16 +105,26 @@ def _add_problems(router: APIRouter, judging: Judging) -> None:
             "title": found.title,
             "statement": found.problem.statement,
             "time_ms": found.problem.bounds.time_ms,
+            "timing": found.problem.timing.model_dump() if who.may(Role.JURY) else None,
+            "languages": found.problem.languages,
+            "attachments": sorted(found.problem.attachments),
             "memory_kb": found.problem.bounds.memory_kb,
             "scoring": found.problem.scoring,
             "interactive": found.problem.interactive,
             "samples": [asdict(one) for one in await viewing.samples(judging, found)],
         }
 
+    @router.get("/problems/{slug}/attachments/{name}")
+    async def attachment(slug: str, name: str, who: Who) -> Response:
+        """A file that the package hands out."""
+        return await viewing.attachment(judging, who, slug, name)
+
     @router.put("/problems/{slug}")
-    async def put_problem(slug: Slug, request: Request) -> dict[str, Any]:
-        """Import a package: the body is its zip."""
-        return asdict(await import_zip(judging, await request.body(), slug))
+    async def put_problem(
+        slug: Slug, request: Request, time_limit: TimeLimit | None = None
+    ) -> dict[str, Any]:
+        """Import a package: the body is its zip. `time_limit`, in seconds, replaces the package's."""
+        return asdict(await import_zip(judging, await request.body(), slug, time_limit))
 
 
 async def submit_as(who: Visitor, judging: Judging, request: SubmitRequest, key: str | None) -> int:
@@ -131,9 +142,11 @@ async def submit_as(who: Visitor, judging: Judging, request: SubmitRequest, key:
     )
 
 
-async def import_zip(judging: Judging, body: bytes, slug: str | None) -> ProblemTitle:
+async def import_zip(
+    judging: Judging, body: bytes, slug: str | None, time_limit_seconds: float | None = None
+) -> ProblemTitle:
     """A package that came as the bytes of its zip."""
     with tempfile.NamedTemporaryFile(prefix="fencepost-import-", suffix=".zip") as file:
         await asyncio.to_thread(file.write, body)
         file.flush()
-        return await judging.import_problem(Path(file.name), slug=slug)
+        return await judging.import_problem(Path(file.name), slug=slug, time_limit_seconds=time_limit_seconds)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fencepost.errors import InvalidInput
 from fencepost.judge.language import Language, LanguageSpec
 from fencepost.judge.main_class import class_in_folder, class_in_jar, named_for_compiler
+from fencepost.judge.problem import Bounds
 from fencepost.judge.protocol import Outcome, Verdict
 from fencepost.judge.sandbox.box_files import BoxFiles
 from fencepost.judge.sandbox.boxes import Boxes
+from fencepost.judge.sandbox.order import Limits
 from fencepost.judge.store import remove_folder
 from fencepost.judge.workshop import Workshop
 
@@ -49,20 +51,27 @@ async def compile_sources(
     sources: Mapping[str, bytes],
     job_id: str = "",
     attempt_id: int = 0,
+    *,
+    entry: str | None = None,
+    at_least: Bounds | None = None,
 ) -> Compiled:
-    """Compile. Without a program the outcome says whether the box or the source is to blame."""
-    entry = entry_of(language.spec, sources)
+    """Compile. Without a program the outcome says whether the box or the source is to blame.
+
+    `entry` is the file or class to begin with, where it is known; `at_least` is what the problem
+    guarantees compilers.
+    """
+    entry = entry or entry_of(language.spec, sources)
     if language.spec.main_class == "folder":
-        place = list(sources).index(entry)
+        place = list(sources).index(entry) if entry in sources else None
         sources = named_for_compiler(sources)
-        entry = list(sources)[place]
+        entry = entry if place is None else list(sources)[place]
     source = workshop.write_sources(sources)
     out = workshop.new_app()
     order = language.compile_order(workshop.place(source), list(sources), entry, out)
     if order is None:
         remove_folder(out)
         return Compiled(Program(language, workshop.place(source), entry), "", None)
-    order = replace(order, job_id=job_id, attempt_id=attempt_id)
+    order = replace(order, job_id=job_id, attempt_id=attempt_id, limits=_room(order.limits, at_least))
     with workshop.scratch_file() as said, workshop.scratch_file() as nothing:
         outcome = await boxes.run(order, BoxFiles(nothing, said, said))
         message = clean(os.pread(said, MESSAGE_BYTES_MAX * 2, 0))
@@ -81,9 +90,19 @@ async def compile_sources(
     return Compiled(Program(language, workshop.place(kept), entry), message, outcome)
 
 
+def _room(limits: Limits, at_least: Bounds | None) -> Limits:
+    if at_least is None:
+        return limits
+    cpu_ms = max(limits.cpu_ms, at_least.compile_ms or 0)
+    memory_kb = max(limits.memory_kb, at_least.compile_memory_kb or 0)
+    return limits.with_(cpu_ms=cpu_ms, wall_ms=max(limits.wall_ms, cpu_ms * 2), memory_kb=memory_kb)
+
+
 def _main_class(spec: LanguageSpec, made: Path, entry: str) -> str | None:
-    stem = Path(entry).stem
-    return class_in_jar(made / "main.jar", stem) if spec.main_class == "jar" else class_in_folder(made, stem)
+    wanted = Path(entry).stem if entry.endswith(tuple(spec.extensions)) else entry.rpartition(".")[2]
+    if spec.main_class == "jar":
+        return class_in_jar(made / "main.jar", wanted)
+    return class_in_folder(made, wanted)
 
 
 def entry_of(spec: LanguageSpec, sources: Mapping[str, str | bytes]) -> str:
@@ -114,6 +133,16 @@ def _python_entry(sources: Mapping[str, str | bytes]) -> str:
     }
     first = [name for name in texts if Path(name).stem not in imported] or list(texts)
     return next((name for name in first if "__main__" in texts[name]), first[0])
+
+
+DRIVERS = {"python": "__main__.py", "pypy": "__main__.py"}
+"""What the package format calls the first file of a language, where that is not our own name for it."""
+
+
+def driver_of(spec: LanguageSpec, included: Collection[str]) -> str | None:
+    """The file of a package that a program in this language begins with, if the package brings one."""
+    usual = (DRIVERS.get(spec.name, spec.source), spec.source)
+    return next((name for name in usual if name in included), None)
 
 
 def clean(said: bytes) -> str:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.resources import files
 from pathlib import Path
 from shutil import which
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from fencepost.errors import InvalidInput
 from fencepost.judge.sandbox.order import Limits, Order
+from fencepost.strict_yaml import load_yaml
 
 ASK_SECONDS = 20
 LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache")
@@ -140,6 +140,47 @@ class Language:
         return filled
 
 
+class ScriptLanguage(Language):
+    """Programs of a package that bring scripts `build` and `run`: they see the compilers that there are."""
+
+    def run_order(self, folder: str, entry: str, limits: Limits, args: Iterable[str] = ()) -> Order:
+        order = super().run_order(folder, entry, limits, args)
+        return replace(order, env={**order.env, "PATH": self._path})
+
+
+SCRIPT_SPEC = LanguageSpec(
+    name="script",
+    title="build and run",
+    source="run",
+    extensions=["run", "build"],
+    programs={},
+    version=[],
+    # An archive does not say what is executable; the format does.
+    compile=[
+        "/bin/sh",
+        "-ec",
+        "cp -R /app/. /out/; cd /out; if [ -f build ]; then chmod 755 build; ./build; fi; chmod 755 run",
+    ],
+    run=["/app/run"],
+    needs="toolchain",
+    proc=True,
+    processes=64,
+    compile_memory_kb=2_097_152,
+    compile_cpu_ms=60_000,
+)
+
+
+def script_language(languages: Mapping[str, Language]) -> Language:
+    """With the programs that the format promises to scripts, as far as they are here: cc, c++ and python3."""
+    programs = {
+        f"{one.name}-{name}": path
+        for one in languages.values()
+        if one.name in ("c", "cpp", "python")
+        for name, path in one.programs.items()
+    }
+    return ScriptLanguage(SCRIPT_SPEC, programs, site_roots(languages.values()), "")
+
+
 def _fill(word: str, values: Mapping[str, str]) -> str:
     """Only our own names: a brace in a program's text stays one."""
     for name, value in values.items():
@@ -161,7 +202,7 @@ def read_specs(folder: Path | None = None) -> tuple[LanguageSpec, ...]:
     texts = sorted(
         (file.name, file.read_text(encoding="utf-8")) for file in place.iterdir() if _is_spec(file)
     )
-    return tuple(LanguageSpec.model_validate(yaml.safe_load(text)) for _, text in texts)
+    return tuple(LanguageSpec.model_validate(load_yaml(text)) for _, text in texts)
 
 
 def find_languages(specs: Iterable[LanguageSpec] | None = None) -> dict[str, Language]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 Slug = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,63}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -16,6 +16,18 @@ class Frozen(BaseModel):
     """Stored as JSON, read back strictly."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    LATER: ClassVar[frozenset[str]] = frozenset()
+    """Fields that came later: left out where they say nothing. So a problem that needs none of them is stored
+    as ever, stays the same version, and is read by a worker that does not know them yet."""
+
+    @model_serializer(mode="wrap")
+    def _lean(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = write(self)
+        for name in self.LATER:
+            value, usual = getattr(self, name), type(self).model_fields[name].default
+            if value == usual or (usual == () and not value):
+                written.pop(name, None)
+        return written
 
 
 class Protocol(StrEnum):
@@ -25,18 +37,31 @@ class Protocol(StrEnum):
     TESTLIB = "testlib"  # input output answer; 0 right, 1 wrong, 2 presentation, 7 points
 
 
-class ValidatorSpec(Frozen):
-    """A program of the problem's own that decides. Its files are stored by content."""
+SCRIPT = "script"
+"""In the place of a language: the program is built by its script `build`, and run by its script `run`."""
 
-    protocol: Protocol = Protocol.ICPC
+
+class ProgramSpec(Frozen):
+    """A program of the problem's own. Its files are stored by content."""
+
+    LATER = frozenset({"name"})
+
+    name: str = ""
     files: Mapping[str, Digest]
     language: str
+
+
+class ValidatorSpec(ProgramSpec):
+    """One that decides whether an output is right."""
+
+    protocol: Protocol = Protocol.ICPC
 
 
 class TestCase(Frozen):
     """One input and its answer, by the digest of their content."""
 
     __test__ = False
+    LATER = frozenset({"files", "validator"})
 
     name: str
     input: Digest
@@ -45,6 +70,10 @@ class TestCase(Frozen):
     flags: Sequence[str] | None = None
     args: Sequence[str] = ()
     """Of the program, not of the validator."""
+    files: Mapping[str, Digest] = {}
+    """What lies beside the program while it runs, by name."""
+    validator: str | None = None
+    """The only one of several validators that is asked, by its name."""
 
 
 class Aggregation(StrEnum):
@@ -58,8 +87,35 @@ class Aggregation(StrEnum):
     ALL = "all"
 
 
+class VerdictMode(StrEnum):
+    """How the default grader of the old format makes one verdict of several."""
+
+    WORST = "worst_error"
+    FIRST = "first_error"
+    ALWAYS = "always_accept"
+
+
+class Rules(Frozen):
+    """How a package in the old format grades a group: by the default grader, or by one of its own."""
+
+    verdict: VerdictMode = VerdictMode.WORST
+    score: Aggregation = Aggregation.SUM
+    accept_if_any: bool = False
+    ignore_sample: bool = False
+    accept_score: float = 1
+    reject_score: float = 0
+    stops: bool = True
+    """Whether a rejected test or group ends this one."""
+    grader_flags: Sequence[str] | None = None
+    """Arguments of the package's own grader; None for the default one."""
+    least: float | None = None
+    most: float | None = None
+
+
 class Group(Frozen):
     """Tests that are scored together. In a problem without scores there is one."""
+
+    LATER = frozenset({"rules"})
 
     name: str
     cases: Sequence[TestCase] = ()
@@ -70,22 +126,84 @@ class Group(Frozen):
     stop_at_failure: bool = False
     require: Sequence[str] = ()
     """Groups that must be solved first."""
+    rules: Rules | None = None
+    """Of the old format; they take the place of what is above."""
+
+    def items(self) -> list[TestCase | Group]:
+        """Tests and groups in the order in which they are judged: by name."""
+        found: list[TestCase | Group] = [*self.cases, *self.groups]
+        return sorted(found, key=lambda one: one.name) if self.cases and self.groups else found
 
     def all_cases(self) -> Iterator[TestCase]:
-        yield from self.cases
-        for group in self.groups:
-            yield from group.all_cases()
+        for item in self.items():
+            if isinstance(item, Group):
+                yield from item.all_cases()
+            else:
+                yield item
 
 
 class Bounds(Frozen):
+    LATER = frozenset(
+        {
+            "code_kb",
+            "compile_ms",
+            "compile_memory_kb",
+            "validation_ms",
+            "validation_memory_kb",
+            "validation_output_kb",
+        }
+    )
+
     time_ms: Annotated[int, Field(ge=10, le=600_000)] = 1000
     memory_kb: Annotated[int, Field(ge=4096, le=1 << 26)] = 262_144
     output_kb: Annotated[int, Field(ge=1, le=1 << 20)] = 8192
     passes: Annotated[int, Field(ge=1, le=100)] = 1
+    code_kb: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
+    """The largest program; None for what the judge allows."""
+    compile_ms: Annotated[int, Field(ge=1, le=600_000)] | None = None
+    compile_memory_kb: Annotated[int, Field(ge=1024, le=1 << 26)] | None = None
+    validation_ms: Annotated[int, Field(ge=1, le=600_000)] | None = None
+    validation_memory_kb: Annotated[int, Field(ge=1024, le=1 << 26)] | None = None
+    validation_output_kb: Annotated[int, Field(ge=1, le=1 << 20)] | None = None
+    """What compilers and validators have at least; None for what the judge gives them."""
+
+
+class JuryRun(Frozen):
+    """How long one of the jury's solutions took."""
+
+    name: str
+    bound: Literal["lower", "upper"]
+    time_ms: int
+    verdict: str
+
+
+class Timing(Frozen):
+    """Where the time limit comes from: the package, a person, or the jury's solutions."""
+
+    origin: Literal["package", "given", "inferred"] = "package"
+    slowest: str = ""
+    slowest_ms: int = 0
+    factor: float = 1.0
+    safety: float = 1.0
+    note: str = ""
+    runs: Sequence[JuryRun] = ()
 
 
 class Problem(Frozen):
     """What is stored about a problem."""
+
+    LATER = frozenset(
+        {
+            "more_validators",
+            "grader",
+            "validator_scores",
+            "objective",
+            "include",
+            "languages",
+            "attachments",
+            "timing",
+        }
+    )
 
     slug: Slug
     title: Annotated[str, Field(min_length=1, max_length=200)]
@@ -94,11 +212,38 @@ class Problem(Frozen):
     interactive: bool = False
     flags: Sequence[str] = ()
     validator: ValidatorSpec | None = None
+    more_validators: Sequence[ValidatorSpec] = ()
+    """All of them must find an output right."""
+    grader: ProgramSpec | None = None
+    validator_scores: bool = False
+    """Whether the validator says points; then nobody knows the most there is, unless the package does."""
+    objective: Literal["max", "min"] = "max"
+    include: Mapping[str, Mapping[str, Digest]] = {}
+    """Files that every program in a language gets, by their names; those of `default` for all languages."""
+    languages: Sequence[str] | None = None
+    """Those that may be used; None for all."""
+    attachments: Mapping[str, Digest] = {}
     data: Group
     statement: str = ""
+    timing: Timing = Timing()
+
+    @property
+    def programs(self) -> Sequence[ProgramSpec]:
+        """What must be compiled beside a submission."""
+        return [
+            *([self.validator] if self.validator else ()),
+            *self.more_validators,
+            *([self.grader] if self.grader else ()),
+        ]
+
+    def included(self, language: str) -> dict[str, str]:
+        """Names to digests of what a program in this language gets."""
+        return {**self.include.get("default", {}), **self.include.get(language, {})}
 
     @property
     def digests(self) -> set[str]:
         """Every stored content that judging needs."""
         found = {digest for case in self.data.all_cases() for digest in (case.input, case.answer)}
-        return found | set(self.validator.files.values() if self.validator else ())
+        found |= {digest for case in self.data.all_cases() for digest in case.files.values()}
+        found |= {digest for files in self.include.values() for digest in files.values()}
+        return found | {digest for program in self.programs for digest in program.files.values()}

@@ -6,16 +6,18 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
 from fencepost.crashpoints import crash_point
-from fencepost.errors import InvalidInput, NotFound
+from fencepost.errors import Backpressure, InvalidInput, NotFound
 from fencepost.house import Fencepost
 from fencepost.jobs.job import Job
-from fencepost.judge import contests, people, records, rejudging
+from fencepost.judge import contests, people, records, rejudging, time_limit
 from fencepost.judge.chambers import open_directory, open_judge, open_store
 from fencepost.judge.compiling import entry_of
 from fencepost.judge.discovery import Load, Presence, Worker, card_of
@@ -24,8 +26,9 @@ from fencepost.judge.judging import DataAway, Judge, JudgeFault, Judgement
 from fencepost.judge.language import read_specs
 from fencepost.judge.metrics import JudgeMetrics
 from fencepost.judge.onlookers import Onlookers, Streams, no_submission
-from fencepost.judge.packages.reading import read_problem
+from fencepost.judge.packages.reading import ReadProblem, read_problem
 from fencepost.judge.passing_on import pass_on, wait_for_store
+from fencepost.judge.problem import SCRIPT, Problem
 from fencepost.judge.rejudging import Filter, Opened
 from fencepost.judge.sandbox.probing import Report, probe_machine
 from fencepost.judge.settings import JudgeSettings
@@ -45,6 +48,10 @@ LEASE_SECONDS = 30.0
 PROGRESS_CASES = 20
 PROGRESS_SECONDS = 0.2
 DROPPED = "DROPPED"
+IMPORTS_AT_ONCE = 2
+INFER_SECONDS = 1800
+IMPORTS_MAX = 16
+"""Under way and waiting, in one process."""
 REJUDGE_MAX = 50_000
 FINAL_STATUS = {"TLE": "TIMEOUT", "MLE": "OOM", "SE": "SANDBOX_ERROR"}
 """What the job's final status is called where it is not the verdict itself."""
@@ -65,6 +72,10 @@ class Judging:
         self.streams = Streams(total_max=settings.streams_max, per_user_max=settings.streams_per_user)
         self._metrics = metrics or JudgeMetrics.on(fp.metrics)
         self._judge: Judge | None = None
+        # Of its own: pages and judging use the loop's executor, and must not wait behind packages.
+        self._import_threads = ThreadPoolExecutor(IMPORTS_AT_ONCE, thread_name_prefix="judge-import")
+        self.imports = 0
+        """Packages under way and waiting."""
         self._elsewhere: frozenset[str] = frozenset()
         self.trials = Trials(fp, settings, QUEUE, self._sitting)
         self._job = fp.job(QUEUE, kind="judge_submission", attempts=TRIES, lease=LEASE_SECONDS)(self._run)
@@ -162,12 +173,74 @@ class Judging:
             crash_point("judge.rejudge.before_commit")
         return Opened(generation, len(found))
 
-    async def import_problem(self, place: Path, *, slug: str | None = None) -> records.ProblemTitle:
-        """The data first, then the row that names it: a crash in between leaves data that nobody names."""
-        read = await asyncio.to_thread(read_problem, place, self.store, slug=slug)
+    async def import_problem(
+        self, place: Path, *, slug: str | None = None, time_limit_seconds: float | None = None
+    ) -> records.ProblemTitle:
+        """The data first, then the row that names it: a crash in between leaves data that nobody names.
+
+        A limit that is given here, in seconds, takes the place of the package's. Where neither says one, the
+        jury's solutions are run to infer it.
+        """
+        read = await self._read(place, slug)
         crash_point("judge.import.after_data")
-        version = await self.fp.run(records.put_problem(read.problem))
-        return records.ProblemTitle(read.problem.slug, version, read.problem.title)
+        problem = await self._timed(read, time_limit_seconds)
+        self._check_code_limit(problem)
+        version = await self.fp.run(records.put_problem(problem))
+        return records.ProblemTitle(problem.slug, version, problem.title)
+
+    async def _timed(self, read: ReadProblem, seconds: float | None) -> Problem:
+        if seconds is not None:
+            return time_limit.given(read.problem, seconds)
+        if read.timing is None:
+            return read.problem
+        try:
+            async with asyncio.timeout(INFER_SECONDS), self._some_judge() as judge:
+                return await time_limit.infer(judge, read, python=self.settings.python)
+        except TimeoutError:
+            raise InvalidInput(
+                f"Running the jury's solutions took more than {INFER_SECONDS} s. {time_limit.ASK}",
+                field="time_limit",
+            ) from None
+
+    @asynccontextmanager
+    async def _some_judge(self) -> AsyncGenerator[Judge]:
+        """The one that sits here, or one for as long as it is needed."""
+        if self._judge is not None:
+            yield self._judge
+            return
+        report = await asyncio.to_thread(probe_machine, cgroup=self.settings.cgroup == "auto")
+        if not report.ready:
+            raise InvalidInput(
+                "The package gives no time limit, and the jury's solutions cannot be run here:"
+                f" {report.error} {time_limit.ASK}",
+                field="time_limit",
+            )
+        async with open_judge(
+            self.settings, self._metrics, self.store, bubblewrap=report.bubblewrap
+        ) as judge:
+            yield judge
+
+    def _check_code_limit(self, problem: Problem) -> None:
+        wanted = (problem.bounds.code_kb or 0) * 1024
+        if wanted > self.settings.source_max_bytes:
+            raise InvalidInput(
+                f"problem.yaml: limits.code allows programs of {wanted} bytes, and the judge takes"
+                f" {self.settings.source_max_bytes}. Set JUDGE_SOURCE_MAX_BYTES to {wanted}.",
+                field="code",
+            )
+
+    async def _read(self, place: Path, slug: str | None) -> ReadProblem:
+        """Raises Backpressure when too many packages are being read already."""
+        if self.imports >= IMPORTS_MAX:
+            raise Backpressure(
+                f"{self.imports} packages are being imported already. Import this one when they are done."
+            )
+        self.imports += 1
+        try:
+            reading = partial(read_problem, place, self.store, slug=slug)
+            return await asyncio.get_running_loop().run_in_executor(self._import_threads, reading)
+        finally:
+            self.imports -= 1
 
     async def import_samples(self) -> None:
         """On a house without problems: something to look at."""
@@ -278,9 +351,8 @@ class Judging:
             async with job.finish(None, final_status=DROPPED):
                 return
         docket = found[0]
-        validator = docket.problem.validator
-        for language in (docket.language, *([validator.language] if validator else ())):
-            if language not in judge.languages:
+        for language in (docket.language, *(one.language for one in docket.problem.programs)):
+            if language != SCRIPT and language not in judge.languages:
                 await pass_on(self.fp, job, language)
         crash_point("judge.before_run")
         try:

@@ -31,7 +31,7 @@ class JudgeSettings(LayeredSettings):
     ] = 1_048_576
     source_max_bytes: Annotated[
         int, Field(ge=1, le=1 << 20), From("JUDGE_SOURCE_MAX_BYTES", "judge.source_max_bytes")
-    ] = 65_536
+    ] = 131_072
     submits_per_minute: Annotated[
         float, Field(gt=0, le=100_000), From("JUDGE_SUBMITS_PER_MINUTE", "judge.submits_per_minute")
     ] = 12
@@ -93,6 +93,8 @@ class JudgeSettings(LayeredSettings):
         Field(ge=3, le=3600),
         From("JUDGE_DISCOVERY_LEASE_SECONDS", "judge.discovery_lease_seconds"),
     ] = 15
+    python: Annotated[Literal["python", "pypy"], From("JUDGE_PYTHON", "judge.python")] = "python"
+    """What a `.py` of the jury means."""
     workspace: Annotated[Path | None, From("JUDGE_WORKSPACE", "judge.workspace")] = None
 
     @property

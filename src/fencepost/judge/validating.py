@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fencepost.judge.compiling import Program, clean
-from fencepost.judge.problem import Protocol
+from fencepost.judge.problem import Bounds, Protocol
 from fencepost.judge.protocol import Outcome, Verdict
 from fencepost.judge.sandbox.order import Limits, Order
 
@@ -18,7 +18,20 @@ VALIDATOR_LIMITS = Limits(
     cpu_ms=60_000, wall_ms=120_000, memory_kb=1_048_576, output_kb=65_536, disk_kb=65_536, open_files=256
 )
 MESSAGE_BYTES = 2000
-_SILENT = 42
+ACCEPTED = 42
+"""With this a validator is content."""
+
+
+def limits_of(bounds: Bounds) -> Limits:
+    """What a validator has: as much as we give it, and no less than the problem guarantees it."""
+    cpu_ms = max(VALIDATOR_LIMITS.cpu_ms, bounds.validation_ms or 0)
+    return VALIDATOR_LIMITS.with_(
+        cpu_ms=cpu_ms,
+        wall_ms=cpu_ms * 2,
+        memory_kb=max(VALIDATOR_LIMITS.memory_kb, bounds.validation_memory_kb or 0),
+        output_kb=max(VALIDATOR_LIMITS.output_kb, bounds.validation_output_kb or 0),
+        disk_kb=max(VALIDATOR_LIMITS.disk_kb, bounds.validation_output_kb or 0),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +52,8 @@ class Validator:
 
     program: Program
     protocol: Protocol
+    limits: Limits = VALIDATOR_LIMITS
+    name: str = ""
 
     def order(
         self,
@@ -63,9 +78,7 @@ class Validator:
         else:
             names[output] = "/w/box/output"
             args = ["/box/input", "/box/output", answer]
-        order = self.program.language.run_order(
-            self.program.folder, self.program.entry, VALIDATOR_LIMITS, args
-        )
+        order = self.program.language.run_order(self.program.folder, self.program.entry, self.limits, args)
         return replace(order, binds={**order.binds, **names}, out=feedback, out_from=remembered)
 
     def opinion(self, outcome: Outcome, feedback: Path, said: bytes) -> Opinion:
@@ -77,7 +90,7 @@ class Validator:
         message = clean(read_bounded(feedback / "judgemessage.txt", MESSAGE_BYTES))
         if outcome.exit_code == 43:
             return Opinion("WA", message)
-        if outcome.exit_code != _SILENT:
+        if outcome.exit_code != ACCEPTED:
             return Opinion("JE", f"The validator ended with {outcome.exit_code}, not 42 or 43. {message}")
         following = feedback / "nextpass.in"
         return _worth(Opinion("AC", message, next_input=following if following.is_file() else None), feedback)

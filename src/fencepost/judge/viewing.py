@@ -10,6 +10,9 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
+from urllib.parse import quote
+
+from starlette.responses import Response
 
 from fencepost.errors import NotFound
 from fencepost.house import Fencepost
@@ -73,6 +76,21 @@ async def samples(judging: Judging, found: StoredProblem) -> list[Sample]:
         return []
     cases = [case for case in found.problem.data.all_cases() if case.sample]
     return [await asyncio.to_thread(_sample, judging, case) for case in cases]
+
+
+async def attachment(judging: Judging, who: Visitor, slug: str, name: str) -> Response:
+    """A file of the package, for everybody who may see the problem: to be kept, never shown as a page of
+    ours."""
+    found = await problem(judging, who, slug)
+    if name not in found.problem.attachments:
+        raise NotFound(f"{slug} has no attachment of this name.", noun="attachment", subject=slug)
+    content = await asyncio.to_thread(judging.store.get, found.problem.attachments[name])
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "private, no-store",
+    }
+    return Response(content, media_type="application/octet-stream", headers=headers)
 
 
 async def standing(judging: Judging, who: Visitor, job_id: int) -> Standing:

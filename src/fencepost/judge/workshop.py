@@ -59,6 +59,14 @@ class Workshop:
             target.chmod(0o644)
         return folder
 
+    def put_beside(self, folder: str, name: str, content: bytes) -> None:
+        """A file of the package into a program's folder; what the compiler or the author left there stays no
+        longer."""
+        target = self.folder / folder / Path(name).name
+        target.unlink(missing_ok=True)
+        target.write_bytes(content)
+        target.chmod(0o644)
+
     @contextmanager
     def scratch_file(self, content: bytes = b"") -> Generator[int]:
         """A file without a name: nothing is left of it, whatever happens."""

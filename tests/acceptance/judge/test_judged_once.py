@@ -115,8 +115,9 @@ async def test_what_cannot_be_judged_is_not_taken(database: Database, tmp_path: 
             await judging.submit("no-such", "python", RIGHT, author="ann")
         with pytest.raises(InvalidInput, match="offered"):
             await judging.submit("fence-posts", "brainfog", RIGHT, author="ann")
+        large = "x" * (judging.settings.source_max_bytes + 1)
         with pytest.raises(InvalidInput, match="bytes"):
-            await judging.submit("fence-posts", "python", {"main.py": "x" * 100_000}, author="ann")
+            await judging.submit("fence-posts", "python", {"main.py": large}, author="ann")
         with pytest.raises(InvalidInput, match=r"no \.py file"):
             await judging.submit("fence-posts", "python", {"main.txt": "1"}, author="ann")
     with psycopg.connect(database.admin_url) as connection:

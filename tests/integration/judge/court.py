@@ -15,6 +15,7 @@ from fencepost.judge.packages.reading import read_problem
 from fencepost.judge.problem import Problem
 from fencepost.judge.settings import JudgeSettings
 from fencepost.judge.store import Store
+from fencepost.judge.time_limit import given
 from fencepost.metrics import Metrics
 
 SAMPLES = Path(__file__).parents[3] / "src/fencepost/judge/samples"
@@ -33,7 +34,10 @@ class Court:
             path = place / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        return read_problem(place, self.store).problem.model_copy(update=changes)
+        read = read_problem(place, self.store)
+        # Nobody infers a limit here: a second, where the files give none.
+        problem = read.problem if read.timing is None else given(read.problem, 1)
+        return problem.model_copy(update=changes)
 
     async def sentence(self, problem: Problem, language: str, source: str) -> Judgement:
         spec = next(spec for spec in read_specs() if spec.name == language)

@@ -41,6 +41,22 @@ async def test_java_finds_the_class_to_begin_with(
     assert verdict == "AC" or "main" in got.message
 
 
+@pytest.mark.parametrize("entry", ["Right", "Right.java", "p.Right", "b.java"])
+async def test_java_begins_with_the_class_or_the_file_that_its_author_names(
+    tmp_path: Path, entry: str
+) -> None:
+    sources = {"a.java": "package p; public class Main { public static void main(String[] x) {} }"}
+    second = "Right.java" if entry == "Right.java" else "b.java"
+    sources[second] = f"package p; public class Right {{ {MAIN} }}"
+    async with open_court(tmp_path) as court:
+        if "java" not in court.judge.languages:
+            pytest.skip("there is no Java here: install a JDK (Debian: default-jdk-headless)")
+        files = {name: text.encode() for name, text in sources.items()}
+        got = await court.judge.judge(court.problem(SUM), "java", files, entry=entry)
+
+    assert got.verdict == "AC", got
+
+
 @pytest.mark.full
 async def test_kotlin_finds_the_class_to_begin_with(tmp_path: Path) -> None:
     """Two files with a main each leave the compiler without an opinion."""

@@ -21,7 +21,7 @@ SAMPLE, SECRET = "1357924680", "8642097531"
 def package(folder: Path, *, interactive: bool) -> Path:
     kind = "type: interactive\n" if interactive else ""
     files = {
-        "problem.yaml": f"problem_format_version: 2023-07\nname: Guess\n{kind}",
+        "problem.yaml": f"problem_format_version: 2023-07\nname: Guess\nlimits: {{time_limit: 1}}\n{kind}",
         "statement/problem.en.md": "Guess the number.",
         "output_validator/guess.py": "raise SystemExit(42)\n",
     }

@@ -161,7 +161,7 @@ def test_a_catalogue_that_is_none_is_refused_by_its_place(text: str, why: str) -
 
 
 def test_a_contest_without_a_floor_is_refused() -> None:
-    with pytest.raises(Complaint, match="no contest: it is nested too deeply"):
+    with pytest.raises(Complaint, match="no contest: line 1: it is nested too deeply"):
         from_file(read_contest, "c.yaml")(DEEP_YAML.encode())
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fencepost.errors import InvalidInput, ServerUnavailable
 from fencepost.judge.comparison import Answer, Comparison, compare
 from fencepost.judge.discovery_etcd import EtcdPlace, code_of, number_in, workers_in
+from fencepost.judge.packages.documents import parse_here
 from fencepost.judge.packages.reading import read_problem
 from fencepost.judge.sandbox.agent import AgentFailed, read_hello
 from fencepost.judge.sandbox.bubblewrap import _exit_code  # pyright: ignore[reportPrivateUsage]
@@ -96,7 +97,7 @@ def read_files_of(files: dict[str, str]) -> None:
             # What an archive cannot hold beside the others is left out.
             with suppress(OSError):
                 write_package(place, {name: text})
-        read_problem(place, Store(Path(folder) / "store"))
+        read_problem(place, Store(Path(folder) / "store"), parse=parse_here)
 
 
 def compare_by(flags: list[str], output: bytes, answer: bytes) -> None:

@@ -7,6 +7,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from fencepost.errors import InvalidInput, SettingsError, from_sqlstate
 from fencepost.jobs.timetable import read_timetable
 from fencepost.judge import protocol
 from fencepost.judge.packages.archive import unpack
+from fencepost.judge.packages.documents import parse_here
 from fencepost.judge.packages.reading import read_problem
 from fencepost.judge.store import Store
 from fencepost.layered_settings import READERS, LayeredSettings
@@ -114,7 +116,45 @@ def read_yaml_package(texts: tuple[str, str]) -> None:
         place = Path(folder)
         for name in ("problem.yaml", "data/secret/testdata.yaml"):
             files[name].encode()  # A file holds what can be written.
-        read_problem(write_package(place / "p", files), Store(place / "store"))
+        read_problem(write_package(place / "p", files), Store(place / "store"), parse=parse_here)
+
+
+NEW_PACKAGE = {
+    "problem": {
+        "problem_format_version": "2025-09",
+        "name": {"en": "x"},
+        "type": ["scoring"],
+        "limits": {"time_limit": 1, "code": 3, "time_multipliers": {"ac_to_time_limit": 2}},
+        "languages": ["python3"],
+        "constants": {"a": {"value": 3, "tex": "3"}},
+    },
+    "group": {"max_score": 3, "score_aggregation": "sum", "require_pass": ["sample"], "args": ["a"]},
+    "case": {"output_validator_args": ["exact"], "args": ["x"], "hint": "h", "full_feedback": True},
+    "submissions": {
+        "accepted": {
+            "language": "python3",
+            "permitted": ["AC"],
+            "secret/*": {"required": ["AC"]},
+            "score": [1, 2],
+        }
+    },
+    "old": {"grader_flags": "min", "range": "0 3", "output_validator_flags": {"name": "x", "flags": "y"}},
+}
+
+
+def read_new_package(documents: Any) -> None:
+    said = cast("dict[str, Any]", documents) if isinstance(documents, dict) else dict[str, Any]()
+    names = {
+        "problem": "problem.yaml",
+        "group": "data/secret/test_group.yaml",
+        "case": "data/secret/a.yaml",
+        "submissions": "submissions/submissions.yaml",
+        "old": "data/sample/testdata.yaml",
+    }
+    texts = {names[key]: json.dumps(said.get(key), default=str) for key in names if key in said}
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        read_problem(write_package(place / "p", LEGACY | texts), Store(place / "store"), parse=parse_here)
 
 
 def a_package() -> bytes:
@@ -163,6 +203,15 @@ PARSERS = {
     ),
     "files that people leave": Parser(read_files, bodies({"name": "x", "rows": [], "goals": []})),
     "an archive": Parser(read_archive, wrong_bytes(a_package()), (InvalidInput,)),
+    "a package of 2025-09": Parser(
+        read_new_package,
+        st.one_of(
+            wrong_documents(NEW_PACKAGE),
+            wrong_documents({key: one for key, one in NEW_PACKAGE.items() if key != "old"}),
+            wrong_documents({key: NEW_PACKAGE[key] for key in ("old", "submissions")}),
+        ),
+        (InvalidInput,),
+    ),
     "a package": Parser(read_yaml_package, st.tuples(YAML, YAML), (InvalidInput,)),
     "a detail of PostgreSQL": Parser(lambda text: from_sqlstate("ZF001", "x", text), TEXTS),
     "a text to hide from": Parser(redact_text, wrong_text(SENTINELS)),

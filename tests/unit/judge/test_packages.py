@@ -1,5 +1,6 @@
 """Reading problems of every form into one value."""
 
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -133,12 +134,17 @@ def test_legacy_subtasks_as_the_usual_tools_write_them(tmp_path: Path, store: St
     }
     problem = read_problem(write(tmp_path / "p", files), store).problem
 
-    assert groups_of(problem) == [
-        ("secret", Aggregation.SUM, 1, 0),
-        ("secret/g1", Aggregation.MIN, 30, 2),
-        ("secret/g2", Aggregation.SUM, 7, 2),
-        ("secret/g3", Aggregation.AVG, 8, 1),
+    secret = problem.data.groups[1]
+    rules = [one.rules for one in (problem.data, secret, *secret.groups)]
+    assert all(rules)
+    assert [(one.score, one.accept_score, one.stops, one.ignore_sample) for one in rules if one] == [
+        (Aggregation.SUM, 1, False, True),
+        (Aggregation.SUM, 1, False, False),
+        (Aggregation.MIN, 30, True, False),
+        (Aggregation.SUM, 7, False, False),
+        (Aggregation.AVG, 8, False, False),
     ]
+    assert [one.accept_if_any for one in rules if one] == [False, True, False, True, False]
     assert best(problem) == 30 + 14 + 8
 
 
@@ -219,12 +225,12 @@ def test_a_simple_folder_with_a_checker(tmp_path: Path, store: Store) -> None:
         ({"problem.yaml": "name: [unclosed"}, "problem.yaml"),
         ({"problem.yaml": "- a list"}, "problem.yaml"),
         ({"problem.yaml": "name: x\nlimits: {time_limit: never}"}, "limit"),
-        ({"problem.yaml": "name: x\ntype: puzzle"}, "puzzle"),
+        ({"problem.yaml": "name: x\ntype: puzzle"}, "type"),
         ({"problem.yaml": "name: x\nvalidator_flags: fuzzy"}, "fuzzy"),
         ({"data/secret/testdata.yaml": "output_validator_flags: float_tolerance"}, "float_tolerance"),
         ({"problem.yaml": "name: x\nvalidation: custom"}, "validator"),
-        ({"problem.yaml": "name: x\ntype: interactive"}, "interactive"),
-        ({"data/secret/a.files/x": ""}, "a.files"),
+        ({"problem.yaml": "name: x\ntype: interactive"}, "type"),
+        ({"data/secret/a.files/x": "", "data/secret/a.files/y": ""}, "a.files"),
         ({"static_validator/v.py": ""}, "static"),
         ({"submissions/accepted/.keep": "", "submissions/accepted/empty/.keep": ""}, "empty"),
     ],
@@ -288,6 +294,7 @@ def test_a_package_may_have_domjudges_file_alone(tmp_path: Path, store: Store) -
         ("timelimit = -1", "timelimit"),
         ("special_compare = compare_float", "special_compare"),
         ("special_run = 'talk'", "special_run"),
+        ("special_compare_args = 'float_tolerance 1e-6'", "special_compare_args"),
         ("no sense at all", "domjudge-problem.ini"),
         ("timelimit = 1\ntimelimit = 2", "timelimit"),
     ],
@@ -313,3 +320,256 @@ def test_a_simple_folder_has_every_limit(tmp_path: Path, store: Store) -> None:
     assert {one.name: one.sample for one in problem.data.all_cases()} == {"1": False, "sample/1": True}
     with pytest.raises(InvalidInput, match="limit"):
         read_problem(write(tmp_path / "wrong", files | {"problem.yaml": "output: 0\n"}), store)
+
+
+NEW = {
+    "problem.yaml": "problem_format_version: 2025-09\nname: New\n",
+    "data/secret/1.in": "1\n",
+    "data/secret/1.ans": "1\n",
+    "submissions/accepted/x.py": "print(1)\n",
+}
+
+
+def new(more: str, **files: str) -> dict[str, str]:
+    return NEW | {"problem.yaml": NEW["problem.yaml"] + more} | files
+
+
+UNSUPPORTED = {
+    "a version that does not exist": (
+        {"problem.yaml": "problem_format_version: 2031-01\nname: x"},
+        "2031-01",
+    ),
+    "a key that is misspelt": ({"problem.yaml": "name: x\nvalidatorflags: exact"}, "validatorflags"),
+    "a limit that is misspelt": ({"problem.yaml": "name: x\nlimits: {memory_limit: 3}"}, "memory_limit"),
+    "a key of a group": ({"data/secret/testdata.yaml": "acceptscore: 3"}, "acceptscore"),
+    "a validator that is not asked": ({"output_validators/v.py": "exit(42)"}, "validation is not custom"),
+    "a test outside": ({"data/1.in": "", "data/1.ans": ""}, "judged nowhere"),
+    "a test in another folder": ({"data/extra/1.in": "", "data/extra/1.ans": ""}, "judged nowhere"),
+    "an answer without its input": ({"data/secret/9.ans": ""}, r"9\.ans has no 9\.in"),
+    "a grader that nobody asks": (
+        {"problem.yaml": "name: x\ntype: scoring\n", "graders/g.py": ""},
+        "no testdata.yaml says grading: custom",
+    ),
+    "a grader that is not there": (
+        {"problem.yaml": "name: x\ntype: scoring\n", "data/secret/testdata.yaml": "grading: custom\n"},
+        "graders holds no grader",
+    ),
+    "a flag of the default grader": ({"data/testdata.yaml": "grader_flags: median"}, "median"),
+    "a validator by another name": (
+        {
+            "problem.yaml": "name: x\nvalidation: custom",
+            "output_validators/v.py": "",
+            "data/secret/testdata.yaml": "output_validator_flags: {name: w, flags: x}",
+        },
+        "names the validator 'w'",
+    ),
+    "included files in no folder": ({"include/a.h": ""}, "include/a.h is in no language"),
+    "included files in a folder": ({"include/c/deep/a.h": ""}, "include/c/deep"),
+    "languages that nobody has": (new("languages: [cobol]\n"), "none of the languages cobol"),
+    "a constant without a value": (new("constants: {a: {tex: 3}}\n"), "constant 'a' has no value"),
+    "a group without points": (
+        new("type: scoring\n", **{"data/secret/g/1.in": "", "data/secret/g/1.ans": ""})
+        | {"data/secret/g/test_group.yaml": "{}", "data/secret/1.in": "", "data/secret/1.ans": ""},
+        "needs a max_score",
+    ),
+    "points without scores": (
+        new("", **{"data/secret/test_group.yaml": "max_score: 3"}),
+        "max_score is for groups of scoring",
+    ),
+    "files of another version": (
+        new("", **{"data/secret/testdata.yaml": "on_reject: break"}),
+        "of the old format",
+    ),
+    "a new file in the old format": ({"data/secret/test_group.yaml": "max_score: 3"}, "of the new format"),
+    "static validation of a group": (
+        new("", **{"data/secret/test_group.yaml": "static_validation_score: 3"}),
+        "static validation",
+    ),
+    "static validation": ({"static_validator/v.py": ""}, "static"),
+    "answers instead of programs": (new("type: submit-answer\n"), "submit-answer"),
+    "a folder in a program": (
+        {
+            "problem.yaml": "name: x\nvalidation: custom",
+            "output_validators/v/a.py": "",
+            "output_validators/v/deep/b.py": "",
+        },
+        "deep",
+    ),
+    "two folders of validators": (
+        {
+            "problem.yaml": "name: x\nvalidation: custom",
+            "output_validators/v.py": "",
+            "output_validator/w.py": "",
+        },
+        "leave one",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", UNSUPPORTED)
+def test_what_would_be_judged_wrongly_is_refused_by_name(tmp_path: Path, store: Store, what: str) -> None:
+    files, named = UNSUPPORTED[what]
+    right = {} if "submissions/accepted/x.py" in files else LEGACY
+    with pytest.raises(InvalidInput, match=named):
+        read_problem(write(tmp_path / "p", right | files), store)
+
+
+def test_an_answer_without_its_input_is_refused_in_a_simple_folder_too(tmp_path: Path, store: Store) -> None:
+    with pytest.raises(InvalidInput, match=r"2\.ans has no 2\.in"):
+        read_problem(write(tmp_path / "p", {"1.in": "", "1.ans": "", "2.ans": ""}), store)
+
+
+def zipped(place: Path, files: dict[str, str]) -> Path:
+    with zipfile.ZipFile(place, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return place
+
+
+def test_a_zip_two_folders_deep_is_the_package_in_it(tmp_path: Path, store: Store) -> None:
+    files = {f"contest/old_one/{name}": text for name, text in LEGACY.items()} | {"__MACOSX/x": ""}
+    read = read_problem(zipped(tmp_path / "old_one.zip", files), store)
+
+    assert (read.problem.title, len(read.submissions)) == ("Old One", 2)
+
+
+def test_a_zip_of_several_packages_is_refused(tmp_path: Path, store: Store) -> None:
+    files = {f"{one}/{name}": text for one in ("a", "b") for name, text in LEGACY.items()}
+
+    with pytest.raises(InvalidInput, match="lies deeper, in a, b"):
+        read_problem(zipped(tmp_path / "both.zip", files), store)
+
+
+def test_a_folder_of_packages_by_domjudges_file_alone_is_refused_too(tmp_path: Path, store: Store) -> None:
+    package = {name: text for name, text in LEGACY.items() if name != "problem.yaml"}
+    package |= {"domjudge-problem.ini": INI}
+    files = {f"{one}/{name}": text for one in ("a", "b") for name, text in package.items()}
+    write(tmp_path / "both", files)
+
+    with pytest.raises(InvalidInput, match="lies deeper, in a, b"):
+        read_problem(tmp_path / "both", store)
+
+
+def test_each_version_has_its_own_defaults(tmp_path: Path, store: Store) -> None:
+    grouped = pairs("secret/a/1", "secret/b/1")
+    old = {"problem.yaml": "name: Old\n", ".timelimit": "1\n", **grouped}
+    draft = {
+        "problem.yaml": "problem_format_version: 2023-07-draft\nname: Draft\nlimits: {time_limit: 1}\n",
+        "data/secret/a/testdata.yaml": "on_reject: continue\n",
+        **grouped,
+    }
+    new = {"problem.yaml": "problem_format_version: 2025-09\nname: New\nlimits: {time_limit: 1}\n", **grouped}
+    one, two, three = (
+        read_problem(write(tmp_path / name, files), store).problem
+        for name, files in (("old", old), ("draft", draft), ("new", new))
+    )
+
+    assert one.data.rules is not None
+    assert one.data.rules.stops
+    assert [len(group.groups) for group in one.data.groups] == [0, 2]
+    assert two.data.rules is not None, "the usual tools grade a draft with the old files as the old format"
+    assert three.data.rules is None
+    assert [len(group.cases) for group in three.data.groups] == [0, 2]
+
+
+def test_languages_limits_include_and_attachments_are_kept(tmp_path: Path, store: Store) -> None:
+    limits = "limits: {time_limit: 1, code: 10, compilation_time: 99, validation_memory: 3000}\n"
+    files = new(
+        f"languages: [python3, cpp, cobol]\n{limits}",
+        **{
+            "include/default/a.txt": "a",
+            "include/python3/lib.py": "b",
+            "attachments/tool.py": "c",
+            "attachments/.hidden": "",
+        },
+    )
+    problem = read_problem(write(tmp_path / "p", files), store).problem
+
+    assert problem.languages == ["cpp", "pypy", "python"]
+    assert set(problem.included("pypy")) == set(problem.included("python")) == {"a.txt", "lib.py"}
+    assert set(problem.included("cpp")) == {"a.txt"}
+    assert store.get(problem.attachments["tool.py"]) == b"c"
+    assert set(problem.attachments) == {"tool.py"}
+    bounds = problem.bounds
+    assert (bounds.code_kb, bounds.compile_ms, bounds.validation_memory_kb) == (10, 99_000, 3_072_000)
+    assert problem.included("c").items() <= problem.included("cpp").items()
+
+
+def test_a_package_without_a_time_limit_says_how_to_infer_one(tmp_path: Path, store: Store) -> None:
+    old = LEGACY | {"problem.yaml": "name: x\nlimits: {time_multiplier: 3}\n"}
+    del old[".timelimit"]
+    first = read_problem(write(tmp_path / "old", old), store)
+    second = read_problem(write(tmp_path / "new", new("limits: {time_resolution: 0.5}\n")), store)
+    third = read_problem(write(tmp_path / "given", LEGACY), store)
+
+    assert first.timing is not None
+    assert second.timing is not None
+    assert (first.timing.ac_to_time_limit, first.timing.time_limit_to_tle, first.timing.strict) == (
+        3,
+        2,
+        False,
+    )
+    assert (second.timing.ac_to_time_limit, second.timing.resolution_seconds) == (2, 0.5)
+    assert second.timing.strict
+    assert third.timing is None
+
+
+def test_a_problem_that_needs_nothing_new_is_stored_as_ever(tmp_path: Path, store: Store) -> None:
+    """Workers of the version before read it too, and the same package again is the same version."""
+    files = {"1.in": "", "1.ans": "", "check.c": "int main(void){}", "problem.yaml": "checker: check.c\n"}
+    stored = read_problem(write(tmp_path / "p", files), store).problem.model_dump(mode="json")
+
+    assert set(stored) == {
+        "slug",
+        "title",
+        "bounds",
+        "scoring",
+        "interactive",
+        "flags",
+        "validator",
+        "data",
+        "statement",
+    }
+    assert set(stored["bounds"]) == {"time_ms", "memory_kb", "output_kb", "passes"}
+    assert set(stored["validator"]) == {"protocol", "files", "language"}
+    assert set(stored["data"]["cases"][0]) == {"name", "input", "answer", "sample", "flags", "args"}
+    assert "rules" not in stored["data"]
+
+
+def test_what_is_stored_of_a_package_is_read_back(tmp_path: Path, store: Store) -> None:
+    files = LEGACY | {
+        "problem.yaml": "name: x\ntype: scoring\nvalidation: custom score\n",
+        "output_validators/v.py": "",
+        "output_validators/w.py": "",
+        "data/secret/testdata.yaml": "grading: custom\ngrader_flags: a b\nrange: -inf 7\n",
+        "graders/g.py": "",
+        "include/default/a.txt": "a",
+        "attachments/b": "b",
+    }
+    problem = read_problem(write(tmp_path / "p", files), store).problem
+
+    stored = problem.model_dump_json()
+    assert Problem.model_validate_json(stored).model_dump_json() == stored
+    assert problem.validator_scores
+    rules = problem.data.groups[1].rules
+    assert rules is not None
+    assert (rules.grader_flags, rules.least, rules.most) == (["a", "b"], None, 7)
+
+
+def test_yaml_that_a_program_reads_is_no_yaml_of_the_package(tmp_path: Path, store: Store) -> None:
+    files = new("limits: {time_limit: 1}\n", **{"data/secret/1.files/config.yaml": "a: &a [*a"})
+    (case,) = read_problem(write(tmp_path / "p", files), store).problem.data.all_cases()
+
+    assert store.get(case.files["config.yaml"]) == b"a: &a [*a"
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ms"), [("short-name = A7\ntimelimit = '2.5'\n", 2500), ("probid=9\ntimelimit=3\n", 3000)]
+)
+def test_the_time_limit_of_another_judges_file(tmp_path: Path, store: Store, text: str, time_ms: int) -> None:
+    files = LEGACY | {"domjudge-problem.ini": text}
+    del files[".timelimit"]
+
+    assert read_problem(write(tmp_path / "p", files), store).problem.bounds.time_ms == time_ms
+    with pytest.raises(InvalidInput, match="special_run"):
+        read_problem(write(tmp_path / "q", files | {"domjudge-problem.ini": "special_run=x\n"}), store)

@@ -84,23 +84,38 @@ as $$
 $$;
 
 -- The submission that belongs to a job, in the transaction that submitted the job: both or neither. Sent to the newest
--- version of the problem; raises not_found when there is none. Into a contest only within its time, by who takes part.
+-- version of the problem; raises not_found when there is none, and refuses a language that the problem does not allow and a
+-- program larger than it allows. Into a contest only within its time, by who takes part.
 create or replace function fencepost.judge_submission_put(
   p_job_id bigint, p_slug text, p_language text, p_author text, p_sources jsonb, p_contest text
 ) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, fencepost, pg_temp
 as $$
 declare
-  v_version integer;
-  v_now     timestamptz := fencepost.clock();
+  v_version   integer;
+  v_languages jsonb;
+  v_code_kb   bigint;
+  v_bytes     bigint;
+  v_now       timestamptz := fencepost.clock();
 begin
   perform fencepost._check_token('job_id', p_job_id);
   perform fencepost._check_text('language', p_language, 32);
   perform fencepost._check_text('author', p_author, 200);
   perform fencepost._check_json('sources', p_sources, 2097152);
-  select p.version into v_version from fencepost.judge_problem p where p.slug = p_slug order by p.version desc limit 1;
+  select p.version, p.spec -> 'languages', (p.spec #>> '{bounds,code_kb}')::bigint into v_version, v_languages, v_code_kb
+  from fencepost.judge_problem p where p.slug = p_slug order by p.version desc limit 1;
   if v_version is null then
     perform fencepost._refuse('not_found', 'problem', coalesce(p_slug, ''), '{}', '{}');
+  end if;
+  if jsonb_typeof(v_languages) = 'array' and not v_languages ? p_language then
+    raise exception '% is solved in %; % is not allowed.', p_slug,
+      (select string_agg(l, ', ' order by l) from jsonb_array_elements_text(v_languages) l), p_language
+      using errcode = 'ZF100', detail = '{"field": "language"}';
+  end if;
+  select sum(octet_length(s.value)) into v_bytes from jsonb_each_text(p_sources) s;
+  if v_bytes > v_code_kb * 1024 then
+    raise exception 'The program has % bytes; % allows %.', v_bytes, p_slug, v_code_kb * 1024
+      using errcode = 'ZF100', detail = '{"field": "code"}';
   end if;
   if p_contest is not null then
     perform fencepost._judge_contest_check(p_contest, p_slug, p_author, v_now);

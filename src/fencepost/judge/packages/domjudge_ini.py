@@ -11,8 +11,8 @@ from pathlib import Path
 from fencepost.errors import InvalidInput
 
 NAME = "domjudge-problem.ini"
-REFUSED = ("special_compare", "special_run")
-"""Programs of another system, by the names that they have there."""
+REFUSED = "special_"
+"""How the keys begin that name programs of another system, and what these are given."""
 BYTES_MAX = 65_536
 SHOWN_MAX = 100
 
@@ -31,12 +31,13 @@ def read_ini(folder: Path) -> DomjudgeIni:
     if not path.is_file():
         return DomjudgeIni()
     told = _told(path.read_bytes()[:BYTES_MAX].decode("utf-8-sig", "replace"))
-    for key in REFUSED:
-        if told.get(key):
-            raise InvalidInput(
-                f"{NAME}: {key} names a program of another system. Bring it as an output validator.",
-                field=key,
-            )
+    special = next((key for key, value in told.items() if key.startswith(REFUSED) and value), None)
+    if special is not None:
+        raise InvalidInput(
+            f"{NAME}: {special[:SHOWN_MAX]} is about a program of another system. Bring that as an output"
+            " validator.",
+            field=special[:SHOWN_MAX],
+        )
     return DomjudgeIni(told.get("name") or None, _seconds(told.get("timelimit")))
 
 

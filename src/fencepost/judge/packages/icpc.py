@@ -1,7 +1,7 @@
 """The ICPC problem package, legacy and 2023-07, which was released as 2025-09.
 
-What the two call differently is read into one value here; what we do not know in problem.yaml is left alone,
-as the format asks, but a wrong value of what we do know is an error that names the file.
+What the versions call differently is read into one value here. What is not known, or not supported, is
+refused by its name: a package that is judged differently from what its author wrote is worse than none.
 """
 
 from __future__ import annotations
@@ -11,92 +11,145 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
-
-import yaml
+from typing import Any
 
 from fencepost.errors import InvalidInput
 from fencepost.judge.comparison import Comparison
+from fencepost.judge.language import read_specs
 from fencepost.judge.packages import domjudge_ini
-from fencepost.judge.packages.domjudge_ini import read_ini
-from fencepost.judge.packages.source_files import read_program
-from fencepost.judge.problem import Aggregation, Bounds, Group, Problem, Protocol, TestCase, ValidatorSpec
+from fencepost.judge.packages.constants import Constants
+from fencepost.judge.packages.documents import Documents, Parse, parse_in_child
+from fencepost.judge.packages.domjudge_ini import DomjudgeIni, read_ini
+from fencepost.judge.packages.expectations import FILE as SUBMISSIONS
+from fencepost.judge.packages.metadata import PROBLEM, Metadata, Version, read_metadata
+from fencepost.judge.packages.source_files import is_data, read_program, read_programs
+from fencepost.judge.packages.test_data import asked_graders, asked_validators, read_tests
+from fencepost.judge.packages.unsupported import unsupported
+from fencepost.judge.packages.validation_data import ValidationData, read_validation_data
+from fencepost.judge.problem import Bounds, Group, Problem, ProgramSpec, Protocol, ValidatorSpec
 from fencepost.judge.store import Store
 
-Yaml = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """Where the two versions of the format differ. Drafts of the new one have the old one's group file."""
-
-    is_new: bool
-    group_files: Sequence[str]
-    validators: Sequence[str]
-    statements: Sequence[str]
-
-
-LEGACY = Dialect(False, ("testdata.yaml",), ("output_validators",), ("problem_statement",))
-NEW = Dialect(
-    True,
-    ("test_group.yaml", "testdata.yaml"),
-    ("output_validator", "output_validators"),
-    ("statement", "problem_statement"),
-)
+DESCRIBING = (PROBLEM, domjudge_ini.NAME)
+"""Either of these files makes a folder with data a package."""
+INCLUDED_DATA_MAX = 10
+ATTACHMENTS_MAX = 100
+ATTACHED_BYTES_MAX = 256 << 20
+PROVISIONAL_MS = 60_000
+"""The limit of a problem whose own is not inferred yet: how long a solution of the jury may take for that."""
+CODES = {
+    "pypy3": ("pypy",),
+    "python3": ("python", "pypy"),
+    "python3numpy": (),
+    "python2": (),
+    "nodejs": ("javascript",),
+}
+"""Languages whose code in the package format is not our name for them."""
 
 
 def is_package(folder: Path) -> bool:
-    described = (folder / "problem.yaml").is_file() or (folder / domjudge_ini.NAME).is_file()
+    described = any((folder / name).is_file() for name in DESCRIBING)
     return described and (folder / "data").is_dir()
 
 
-def read_package(folder: Path, store: Store, *, slug: str | None = None) -> Problem:
+@dataclass(frozen=True, slots=True)
+class Multipliers:
+    """How the time limit follows from the jury's solutions."""
+
+    ac_to_time_limit: float
+    time_limit_to_tle: float
+    resolution_seconds: float
+    strict: bool
+    """Whether a solution that should be too slow must be."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPackage:
+    """The problem, and what else the package says."""
+
+    problem: Problem
+    metadata: Metadata
+    constants: Constants
+    submissions: Mapping[str, Any]
+    """`submissions.yaml`."""
+    timing: Multipliers | None
+    validation: ValidationData
+
+
+def read_package(
+    folder: Path, store: Store, *, slug: str | None = None, parse: Parse = parse_in_child
+) -> ReadPackage:
     """Read a package and put its data into the store. Raises InvalidInput naming the file."""
-    described = read_yaml(folder / "problem.yaml")
-    dialect = NEW if _is_new(described) else LEGACY
-    kinds = _kinds(described)
-    flags = shlex.split(str(described.get("validator_flags", "") or ""))
-    validator = _validator(folder, described, dialect, kinds, store)
-    if (folder / "static_validator").is_dir():
-        raise InvalidInput("static_validator: static validation is not supported.", field="static_validator")
-    reader = _Reader(folder, store, dialect, "scoring" in kinds, tuple(flags))
-    above = reader.described(folder / "data", {})
-    secret = _group(folder / "data/secret", "secret", reader, above)
-    sample = _group(folder / "data/sample", "sample", reader, above)
-    samples = [case.model_copy(update={"sample": True}) for case in sample.all_cases()]
-    if not samples and not any(True for _ in secret.all_cases()):
-        raise InvalidInput(
-            f"{folder / 'data'} has no test: a test is a pair NAME.in and NAME.ans.", field="data"
-        )
-    if validator is None:
-        for case in (*samples, *secret.all_cases()):
-            Comparison.from_flags(flags if case.flags is None else case.flags)
-    scored_samples = Group(name="sample", cases=samples, score=0)
-    return Problem(
+    documents = Documents(folder, parse)
+    documents.load([folder / PROBLEM])
+    metadata, ini = read_metadata(documents.get(folder / PROBLEM)), read_ini(folder)
+    constants = Constants(metadata.constants)
+    described = folder / SUBMISSIONS
+    documents.load([described, *_data_files(folder / "data")], constants.fill)
+    _refuse_unsupported(folder, metadata)
+    data = read_tests(folder, store, documents, metadata)
+    validators = _validators(folder, metadata, constants, store)
+    _check_data(folder, data, metadata, validators)
+    seconds = metadata.limits.time_limit or _time_limit_file(folder) or ini.seconds
+    problem = Problem(
         slug=slug or slug_of(folder.name),
-        title=_title(described, folder),
-        bounds=_bounds(folder, described, kinds),
-        scoring="scoring" in kinds,
-        interactive="interactive" in kinds,
-        flags=flags,
-        validator=validator,
-        data=Group(name="data", groups=[scored_samples, secret]),
-        statement=_statement(folder, dialect),
+        title=_title(metadata, ini, folder),
+        bounds=_bounds(metadata, seconds),
+        scoring="scoring" in metadata.kinds,
+        interactive="interactive" in metadata.kinds,
+        flags=shlex.split(metadata.validator_flags),
+        validator=validators[0] if validators else None,
+        more_validators=validators[1:],
+        grader=_grader(folder, metadata, data, store),
+        validator_scores=bool(validators) and metadata.custom_score,
+        objective="min" if metadata.objective == "min" else "max",
+        include=_include(folder, constants, store),
+        languages=_languages(metadata),
+        attachments=_attachments(folder, store),
+        data=data,
+        statement=constants.fill(_statement(folder, metadata.version)),
+    )
+    timing = _multipliers(metadata) if seconds is None else None
+    validation = read_validation_data(folder, store, documents, constants, problem)
+    return ReadPackage(problem, metadata, constants, documents.get(described), timing, validation)
+
+
+def _data_files(data: Path) -> list[Path]:
+    """Not what lies in NAME.files: that is a program's."""
+    found = sorted(data.rglob("*.yaml"))
+    return [path for path in found if not any(part.endswith(".files") for part in path.parts)]
+
+
+def _multipliers(metadata: Metadata) -> Multipliers:
+    return Multipliers(
+        metadata.ac_to_time_limit,
+        metadata.time_limit_to_tle,
+        metadata.limits.time_resolution,
+        metadata.version.is_new,
     )
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        document: Any = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{path.name} is not YAML: {error}", field=path.name) from None
-    if document is None:
-        return {}
-    if not isinstance(document, dict):
-        raise InvalidInput(f"{path.name} must hold keys and values.", field=path.name)
-    return cast("dict[str, Any]", document)
+def _refuse_unsupported(folder: Path, metadata: Metadata) -> None:
+    if (folder / "static_validator").is_dir():
+        raise unsupported("static_validator", "static validation")
+    if "submit-answer" in metadata.kinds:
+        raise unsupported(PROBLEM, "type submit-answer")
+
+
+def _check_data(folder: Path, data: Group, metadata: Metadata, validators: Sequence[ValidatorSpec]) -> None:
+    if not any(True for _ in data.all_cases()):
+        raise InvalidInput(
+            f"{folder / 'data'} has no test: a test is a pair NAME.in and NAME.ans.", field="data"
+        )
+    if not validators:
+        flags = shlex.split(metadata.validator_flags)
+        for case in data.all_cases():
+            Comparison.from_flags(flags if case.flags is None else case.flags)
+    unknown = sorted(set(asked_validators(data)) - {one.name for one in validators})
+    if unknown:
+        raise InvalidInput(
+            f"output_validator_flags names the validator {unknown[0][:80]!r}, which there is not.",
+            field="output_validator_flags",
+        )
 
 
 def slug_of(name: str) -> str:
@@ -106,194 +159,166 @@ def slug_of(name: str) -> str:
     return slug
 
 
-def _is_new(described: Yaml) -> bool:
-    return not str(described.get("problem_format_version", "legacy")).startswith("legacy")
+def _title(metadata: Metadata, ini: DomjudgeIni, folder: Path) -> str:
+    names = metadata.names
+    return (names.get("en") or next(iter(names.values()), "") or ini.name or folder.name)[:200]
 
 
-def _kinds(described: Yaml) -> set[str]:
-    """pass-fail, scoring, interactive, multi-pass: by `type`, and in the old format by `validation`."""
-    kinds: Any = described.get("type", "pass-fail")
-    words = set(cast("list[str]", kinds) if isinstance(kinds, list) else str(kinds).split())
-    validation = str(described.get("validation", "default")).split()
-    words |= {word for word in validation if word in ("interactive", "multi-pass")}
-    unknown = words - {"pass-fail", "scoring", "interactive", "multi-pass", "submit-answer"}
-    if unknown or "submit-answer" in words:
-        raise InvalidInput(f"problem.yaml: the type {', '.join(sorted(words))} is not known.", field="type")
-    return words
-
-
-def _title(described: Yaml, folder: Path) -> str:
-    name: Any = described.get("name") or read_ini(folder).name or folder.name
-    if isinstance(name, dict):
-        names = cast("dict[str, str]", name)
-        name = names.get("en") or next(iter(names.values()), folder.name)
-    return str(name)[:200]
-
-
-def _bounds(folder: Path, described: Yaml, kinds: set[str]) -> Bounds:
-    limits: Any = described.get("limits") or {}
-    seconds = limits.get("time_limit") or _time_limit_file(folder) or 1.0
-    passes = int(limits.get("validation_passes", 2)) if "multi-pass" in kinds else 1
+def _bounds(metadata: Metadata, seconds: float | None) -> Bounds:
+    limits = metadata.limits
     try:
         return Bounds(
-            time_ms=round(float(seconds) * 1000),
-            memory_kb=round(float(limits.get("memory", 1024)) * 1024),
-            output_kb=round(float(limits.get("output", 8)) * 1024),
-            passes=passes,
+            time_ms=PROVISIONAL_MS if seconds is None else round(seconds * 1000),
+            memory_kb=round((limits.memory or 1024) * 1024),
+            output_kb=round((limits.output or 8) * 1024),
+            passes=limits.validation_passes if "multi-pass" in metadata.kinds else 1,
+            code_kb=_scaled(limits.code, 1),
+            compile_ms=_scaled(limits.compilation_time, 1000),
+            compile_memory_kb=_scaled(limits.compilation_memory, 1024),
+            validation_ms=_scaled(limits.validation_time, 1000),
+            validation_memory_kb=_scaled(limits.validation_memory, 1024),
+            validation_output_kb=_scaled(limits.validation_output, 1024),
         )
-    except (TypeError, ValueError) as error:
+    except (ValueError, OverflowError) as error:
         raise InvalidInput(f"problem.yaml: a limit is out of its range: {error}", field="limits") from None
 
 
+def _scaled(figure: float | None, unit: int) -> int | None:
+    return None if figure is None else round(figure * unit)
+
+
 def _time_limit_file(folder: Path) -> float | None:
-    path, ini = folder / ".timelimit", read_ini(folder)
-    if path.is_file():
-        match = re.search(r"\d+(?:\.\d+)?", path.read_text(encoding="utf-8"))
-        if match:
-            return float(match[0])
-    return ini.seconds
-
-
-def _validator(
-    folder: Path, described: Yaml, dialect: Dialect, kinds: set[str], store: Store
-) -> ValidatorSpec | None:
-    validation = str(described.get("validation", "")).split()
-    places = [folder / name for name in dialect.validators if (folder / name).is_dir()]
-    if not places or (validation and validation[0] == "default"):
-        needing = sorted(kinds & {"interactive", "multi-pass"}) + [
-            one for one in validation if one == "custom"
-        ]
-        if needing:
-            raise InvalidInput(
-                f"problem.yaml: {needing[0]} needs a validator in {dialect.validators[0]}.",
-                field="validation",
-            )
+    path = folder / ".timelimit"
+    if not path.is_file():
         return None
-    program = read_program(places[0], store)
-    protocol = Protocol.TESTLIB if "testlib" in validation else Protocol.ICPC
-    return ValidatorSpec(protocol=protocol, files=program.files, language=program.language)
+    match = re.match(r"\s*(\d+(?:\.\d+)?)", path.read_text(encoding="utf-8", errors="replace"))
+    return (float(match[1]) or None) if match else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    root: Path
-    store: Store
-    dialect: Dialect
-    scoring: bool
-    flags: Sequence[str]
-    """Of problem.yaml: what a group adds comes behind them."""
-
-    def described(self, folder: Path, above: Yaml) -> Yaml:
-        """What is said of a group. In the old format it is said of all below it too; in the new one only what
-        is handed to programs is."""
-        files = (folder / name for name in self.dialect.group_files)
-        own = next((read_yaml(path) for path in files if path.is_file()), dict[str, Any]())
-        kept = above if not self.dialect.is_new else {key: above[key] for key in _HANDED_ON if key in above}
-        return {**kept, **own}
-
-    def is_group(self, folder: Path) -> bool:
-        return not self.dialect.is_new or any((folder / name).is_file() for name in self.dialect.group_files)
-
-
-_FLAGS = ("output_validator_flags", "output_validator_args")
-_HANDED_ON = (*_FLAGS, "args")
-
-
-def _group(folder: Path, name: str, reader: _Reader, above: Yaml) -> Group:
-    if not folder.is_dir():
-        return Group(name=name)
-    described = reader.described(folder, above)
-    cases, below = _cases(folder, reader, described), list[Group]()
-    for path in sorted(path for path in folder.iterdir() if path.is_dir()):
-        if path.suffix == ".files":
-            raise InvalidInput(f"{path.name}: files beside the input are not supported.", field=path.name)
-        if reader.is_group(path):
-            below.append(_group(path, f"{name}/{path.name}", reader, described))
-        else:
-            inner = _group(path, name, reader, described)
-            cases, below = [*cases, *inner.cases], [*below, *inner.groups]
-    return Group(name=name, cases=cases, groups=below, **_scores(name, described, len(cases), reader))
-
-
-def _cases(folder: Path, reader: _Reader, described: Yaml) -> list[TestCase]:
+def _validators(folder: Path, metadata: Metadata, constants: Constants, store: Store) -> list[ValidatorSpec]:
+    """`output_validator` is a program, `output_validators` is a folder of them."""
+    places = [folder / name for name in ("output_validator", "output_validators") if _holds(folder / name)]
+    if len(places) > 1:
+        raise InvalidInput(
+            "There is output_validator and output_validators; leave one of them.", field="output_validators"
+        )
+    if metadata.custom_validator is False and places:
+        raise InvalidInput(
+            f"problem.yaml: there is a validator in {places[0].name}, and validation is not custom. Say"
+            " validation: custom, or remove the folder.",
+            field="validation",
+        )
+    if not places:
+        _check_none_is_needed(metadata)
+        return []
+    one = places[0].name == "output_validator"
+    fill = constants.fill_bytes
+    found = [read_program(places[0], store, fill)] if one else read_programs(places[0], store, fill)
+    several = sorted(metadata.kinds & {"interactive", "multi-pass"})
+    if len(found) > 1 and several:
+        raise InvalidInput(
+            f"output_validators: {several[0]} needs one validator, and there are {len(found)}.",
+            field="output_validators",
+        )
+    protocol = Protocol.TESTLIB if metadata.testlib else Protocol.ICPC
     return [
-        _case(path, reader, described)
-        for path in sorted(folder.glob("*.in"))
-        if path.is_file() and not path.name.endswith((".statement.in", ".download.in"))
+        ValidatorSpec(name=one.name, protocol=protocol, files=one.files, language=one.language)
+        for one in found
     ]
 
 
-def _case(path: Path, reader: _Reader, described: Yaml) -> TestCase:
-    if reader.dialect.is_new:
-        described = {**described, **read_yaml(path.with_suffix(".yaml"))}
-    own = next((described[key] for key in reversed(_FLAGS) if key in described), None)
-    return TestCase(
-        name=str(path.relative_to(reader.root / "data").with_suffix("")),
-        input=reader.store.put(path.read_bytes()),
-        answer=reader.store.put(_answer(path)),
-        flags=None if own is None else [*reader.flags, *_words(own)],
-        args=_words(described.get("args", ())),
-    )
+def _check_none_is_needed(metadata: Metadata) -> None:
+    needing = sorted(metadata.kinds & {"interactive", "multi-pass"})
+    needing += ["validation: custom"] if metadata.custom_validator else []
+    if needing:
+        place = "output_validator" if metadata.version.is_new else "output_validators"
+        raise InvalidInput(f"problem.yaml: {needing[0]} needs a validator in {place}.", field="validation")
 
 
-def _words(value: Any) -> list[str]:
-    """A text of words, a list of them, or the old format's name and flags."""
-    if isinstance(value, dict):
-        value = cast("dict[str, Any]", value).get("flags", "")
-    return shlex.split(value) if isinstance(value, str) else [str(word) for word in value]
+def _holds(folder: Path) -> bool:
+    return folder.is_dir() and any(not path.name.startswith(".") for path in folder.iterdir())
 
 
-def _answer(path: Path) -> bytes:
-    answer = path.with_suffix(".ans")
-    if not answer.is_file():
-        raise InvalidInput(f"{path.name} has no {answer.name} beside it.", field=path.name)
-    return answer.read_bytes()
+def _grader(folder: Path, metadata: Metadata, data: Group, store: Store) -> ProgramSpec | None:
+    """At most one, and only for groups that ask for it."""
+    asked = next(asked_graders(data), None)
+    if not _holds(folder / "graders"):
+        if asked is not None:
+            raise InvalidInput(f"{asked}: grading is custom, and graders holds no grader.", field="grading")
+        return None
+    if metadata.version is Version.RELEASED:
+        raise unsupported("graders", "a grader, which 2025-09 does not have,")
+    if asked is None:
+        raise InvalidInput(
+            "graders holds a grader, and no testdata.yaml says grading: custom. Say it, or remove it.",
+            field="graders",
+        )
+    if "scoring" not in metadata.kinds:
+        raise InvalidInput("graders: only a scoring problem has a grader of its own.", field="graders")
+    found = read_programs(folder / "graders", store)
+    if len(found) > 1:
+        raise InvalidInput(f"graders holds {len(found)} programs; one is allowed.", field="graders")
+    return ProgramSpec(name=found[0].name, files=found[0].files, language=found[0].language)
 
 
-def _scores(name: str, described: Yaml, count: int, reader: _Reader) -> dict[str, Any]:
-    if not reader.scoring:
+def our_names(code: str) -> Sequence[str]:
+    known = {spec.name for spec in read_specs()}
+    return CODES.get(code, (code,) if code in known else ())
+
+
+def _include(folder: Path, constants: Constants, store: Store) -> dict[str, dict[str, str]]:
+    """By our own names of languages. Those of languages that the judge does not know concern nobody."""
+    made: dict[str, dict[str, str]] = {}
+    if not (folder / "include").is_dir():
+        return made
+    for place in sorted(path for path in (folder / "include").iterdir() if not path.name.startswith(".")):
+        if not place.is_dir():
+            raise InvalidInput(
+                f"include/{place.name} is in no language's folder; included files are in include/default or"
+                " include/LANGUAGE.",
+                field="include",
+            )
+        entries = sorted(path for path in place.iterdir() if not path.name.startswith("."))
+        deeper = [path.name for path in entries if not path.is_file()]
+        if deeper:
+            raise unsupported(f"include/{place.name}/{deeper[0]}", "a folder of included files")
+        if sum(is_data(path.name) for path in entries) > INCLUDED_DATA_MAX:
+            raise unsupported(f"include/{place.name}", f"more than {INCLUDED_DATA_MAX} files of data")
+        files = {path.name: store.put(constants.fill_bytes(path.read_bytes())) for path in entries}
+        for name in ("default",) if place.name == "default" else our_names(place.name):
+            made[name] = files
+    return made
+
+
+def _languages(metadata: Metadata) -> list[str] | None:
+    if metadata.languages is None:
+        return None
+    allowed = sorted({name for code in metadata.languages for name in our_names(code)})
+    if not allowed:
+        raise InvalidInput(
+            f"problem.yaml: the judge has none of the languages {', '.join(metadata.languages)[:200]}.",
+            field="languages",
+        )
+    return allowed
+
+
+def _attachments(folder: Path, store: Store) -> dict[str, str]:
+    place = folder / "attachments"
+    if not place.is_dir():
         return {}
-    require: Any = described.get("require_pass", ())
-    scores: dict[str, Any] = {
-        "stop_at_failure": described.get("on_reject") == "break",
-        "require": [require] if isinstance(require, str) else list(require),
-    }
-    new = reader.dialect.is_new and not {"accept_score", "grader_flags"} & set(described)
-    return scores | (_new_scores(name, described, count) if new else _old_scores(described))
+    files = [path for path in sorted(place.iterdir()) if path.is_file() and not path.name.startswith(".")]
+    if len(files) > ATTACHMENTS_MAX or sum(path.stat().st_size for path in files) > ATTACHED_BYTES_MAX:
+        raise InvalidInput(
+            f"attachments holds more than {ATTACHMENTS_MAX} files or {ATTACHED_BYTES_MAX} bytes.",
+            field="attachments",
+        )
+    return {path.name: store.put(path.read_bytes()) for path in files}
 
 
-def _old_scores(described: Yaml) -> dict[str, Any]:
-    """What a test is worth, and how the default grader puts them together; its last mode counts."""
-    modes = [word for word in str(described.get("grader_flags", "")).split() if word in _MODES]
-    return {
-        "aggregation": _MODES[modes[-1]] if modes else Aggregation.SUM,
-        "score": float(described.get("accept_score", 1)),
-    }
-
-
-_MODES = {one.value: one for one in (Aggregation.SUM, Aggregation.MIN, Aggregation.MAX, Aggregation.AVG)}
-_NEW_MODES = {"sum": Aggregation.SUM, "min": Aggregation.MIN, "pass-fail": Aggregation.ALL}
-
-
-def _new_scores(name: str, described: Yaml, count: int) -> dict[str, Any]:
-    """What a group is worth, and whether its tests share that. Unbounded: only what a validator says."""
-    whole = name == "secret"
-    mode = str(described.get("score_aggregation", "sum" if whole else "pass-fail"))
-    if mode not in _NEW_MODES:
-        raise InvalidInput(f"{name}: score_aggregation {mode!r} is not sum, min or pass-fail.", field=name)
-    most: Any = described.get("max_score", 100 if whole else None)
-    if most == "unbounded":
-        score = 0.0
-    elif most is None:
-        score = 1.0
-    else:
-        score = float(most) / count if mode == "sum" and count else float(most)
-    return {"aggregation": _NEW_MODES[mode], "score": score}
-
-
-def _statement(folder: Path, dialect: Dialect) -> str:
+def _statement(folder: Path, version: Version) -> str:
     """In English, or else in the first language that there is."""
-    for place in dialect.statements:
+    new, old = "statement", "problem_statement"
+    for place in (new, old) if version.is_new else (old, new):
         others = sorted((folder / place).glob("problem.*.md"))
         for path in (folder / place / "problem.en.md", folder / place / "problem.md", *others):
             if path.is_file():

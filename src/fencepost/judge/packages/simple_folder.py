@@ -16,7 +16,8 @@ from typing import cast
 
 from fencepost.errors import InvalidInput
 from fencepost.judge.comparison import Comparison
-from fencepost.judge.packages.icpc import read_yaml, slug_of
+from fencepost.judge.packages.documents import Documents, Parse, parse_in_child
+from fencepost.judge.packages.icpc import slug_of
 from fencepost.judge.packages.source_files import language_of
 from fencepost.judge.problem import Bounds, Group, Problem, Protocol, TestCase, ValidatorSpec
 from fencepost.judge.store import Store
@@ -25,8 +26,12 @@ KEYS = {"title", "time_limit", "memory", "output", "flags", "checker"}
 SHOWN_MAX = 100
 
 
-def read_folder(folder: Path, store: Store, *, slug: str | None = None) -> Problem:
-    described = read_yaml(folder / "problem.yaml")
+def read_folder(
+    folder: Path, store: Store, *, slug: str | None = None, parse: Parse = parse_in_child
+) -> Problem:
+    documents = Documents(folder, parse)
+    documents.load([folder / "problem.yaml"])
+    described = documents.get(folder / "problem.yaml")
     unknown = sorted(str(key) for key in set(described) - KEYS)
     if unknown:
         raise InvalidInput(
@@ -35,6 +40,10 @@ def read_folder(folder: Path, store: Store, *, slug: str | None = None) -> Probl
     inputs = sorted(path for path in folder.rglob("*.in") if path.is_file())
     if not inputs:
         raise InvalidInput(f"{folder.name} has no test: a test is NAME.in and NAME.ans.", field="data")
+    lone = [path for path in sorted(folder.rglob("*.ans")) if not path.with_suffix(".in").is_file()]
+    if lone:
+        name = lone[0].relative_to(folder)
+        raise InvalidInput(f"{name} has no {lone[0].stem}.in beside it.", field=lone[0].name)
     cases = [
         TestCase(
             name=str(path.relative_to(folder).with_suffix("")),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Request, Response
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel, BeforeValidator, Field
 from starlette.datastructures import UploadFile
 
 from fencepost.errors import InvalidInput
@@ -22,6 +22,10 @@ from fencepost.web.settings import WebSettings
 class ImportForm(BaseModel):
     slug: Annotated[Slug | None, BeforeValidator(lambda value: None if value == "" else value)] = None
     """Another name than the file's."""
+    time_limit: Annotated[
+        float | None, Field(ge=0.01, le=600), BeforeValidator(lambda value: None if value == "" else value)
+    ] = None
+    """In seconds, in the place of the package's."""
 
 
 def add(desk: Desk) -> None:
@@ -38,6 +42,6 @@ def add(desk: Desk) -> None:
         if not isinstance(package, UploadFile) or not package.filename:
             raise InvalidInput("Choose a zip.", field="package")
         slug = wanted.slug or slug_of(package.filename.rpartition("/")[2].removesuffix(".zip"))
-        made = await import_zip(desk.judging, await package.read(), slug)
+        made = await import_zip(desk.judging, await package.read(), slug, wanted.time_limit)
         told = f"{made.title} ({made.slug}) is imported, version {made.version}."
         return desk.done(request, f"{COURT}/problems/{made.slug}", told)

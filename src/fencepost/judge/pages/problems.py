@@ -16,8 +16,8 @@ from fencepost.judge.doors import Who, author_of, told_to
 from fencepost.judge.pages import statement
 from fencepost.judge.pages.desk import Desk
 from fencepost.judge.pages.workbench import Workbench, offered, only_source
-from fencepost.judge.problem import Slug
-from fencepost.judge.role import Visitor
+from fencepost.judge.problem import Problem, Slug, Timing
+from fencepost.judge.role import Role, Visitor
 from fencepost.web.answers import status_of
 from fencepost.web.forms import Id
 
@@ -49,6 +49,10 @@ def add(desk: Desk) -> None:
         begun = await _beginning(desk, who, origin)
         return await show_problem(desk, request, slug, {"contest": contest, **begun})
 
+    @desk.router.get(f"{COURT}/problems/{{slug}}/attachments/{{name}}")
+    async def attachment(who: Who, slug: str, name: str) -> Response:
+        return await viewing.attachment(desk.judging, who, slug, name)
+
 
 async def show_problem(
     desk: Desk, request: Request, slug: str, bench: Mapping[str, Any], refused: FencepostError | None = None
@@ -60,14 +64,21 @@ async def show_problem(
     facts = {
         "problem": found,
         "statement": await asyncio.to_thread(statement.render, found.problem.statement, found.title),
+        "timing": _timing(found.problem, who),
+        "attachments": sorted(found.problem.attachments),
         "samples": await viewing.samples(judging, found),
         "tests": sum(1 for _ in found.problem.data.all_cases()),
         "contest": None if contest is None else await viewing.contest(desk.fp, contest),
-        "bench": Workbench(problem=slug, languages=offered(judging), **bench),
+        "bench": Workbench(problem=slug, languages=offered(judging, found.problem.languages), **bench),
         "complaint": None if refused is None else str(told_to(who, refused)),
     }
     status = 200 if refused is None else status_of(refused)[0]
     return desk.show(request, "problem.html", found.title, facts, status=status)
+
+
+def _timing(problem: Problem, who: Visitor) -> Timing | None:
+    """For juries, where there is something to say: the names of solutions tell what goes wrong."""
+    return problem.timing if who.may(Role.JURY) and problem.timing.origin != "package" else None
 
 
 async def _beginning(desk: Desk, who: Visitor, origin: int | None) -> dict[str, str]:

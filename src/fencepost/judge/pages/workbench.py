@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fencepost.judge.language import read_specs
@@ -23,9 +23,9 @@ class Workbench:
     key: str = field(default_factory=new_secret)
 
 
-def offered(judging: Judging) -> dict[str, str]:
-    """The languages by name, with their titles."""
-    here = set(judging.languages)
+def offered(judging: Judging, allowed: Sequence[str] | None = None) -> dict[str, str]:
+    """The languages by name, with their titles; of a problem that allows only some, those."""
+    here = set(judging.languages) & set(judging.languages if allowed is None else allowed)
     return {spec.name: spec.title for spec in read_specs() if spec.name in here}
 
 
