@@ -11,7 +11,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PROGRAM = "src/fencepost/judge/sandbox/program.py"
+PROGRAM = "src/fencepost/judge/sandbox/box_binary.py"
 
 
 class CompileTheBox(BuildHookInterface[Any]):

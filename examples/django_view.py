@@ -13,9 +13,9 @@ from django.urls import path
 from psycopg.conninfo import conninfo_to_dict
 
 from fencepost import InvalidInput, run
-from fencepost.kernel import marker
+from fencepost.kernel import idempotency
+from fencepost.server_addresses import of_this_directory
 from fencepost.settings import Settings
-from fencepost.whereabouts import of_this_directory
 
 
 def grant(request: HttpRequest, player: int) -> JsonResponse:
@@ -23,7 +23,7 @@ def grant(request: HttpRequest, player: int) -> JsonResponse:
     key = request.headers["Idempotency-Key"]
     try:
         with transaction.atomic():
-            claim = run(connection, marker.claim(f"player:{player}", key, response=answer))
+            claim = run(connection, idempotency.claim(f"player:{player}", key, response=answer))
             if claim.claimed:
                 with connection.cursor() as cursor:
                     cursor.execute("insert into inventory (player, item) values (%s, 'sword')", [player])

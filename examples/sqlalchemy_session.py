@@ -9,8 +9,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from fencepost import run
 from fencepost.kernel import job
+from fencepost.server_addresses import of_this_directory
 from fencepost.settings import Settings
-from fencepost.whereabouts import of_this_directory
 
 
 class Table(DeclarativeBase):

@@ -5,8 +5,8 @@ The services' own role may call the functions of Fencepost and write these table
 
 import psycopg
 
+from fencepost.server_addresses import of_this_directory
 from fencepost.settings import Settings
-from fencepost.whereabouts import of_this_directory
 
 TABLES = """
     create table if not exists inventory (player integer not null, item text not null);

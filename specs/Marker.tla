@@ -1,6 +1,6 @@
 ------------------------------- MODULE Marker -------------------------------
 (***************************************************************************)
-(* One request that must take effect once: kernel/functions/marker.sql.    *)
+(* One request that must take effect once: kernel/functions/idempotency.sql.    *)
 (*                                                                         *)
 (* Clients send the same request as often as they like, at once and one    *)
 (* after another; each try is one transaction that may be rolled back at   *)

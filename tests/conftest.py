@@ -26,8 +26,8 @@ from tests.matrix import choice
 from tests.matrix.cluster_node import ClusterNode
 from tests.matrix.pooler import PooledDatabase, Pooler
 from tests.matrix.sentinel import Watched, watched
-from tests.order import dealt
-from tests.places import server_directory
+from tests.scheduling import dealt
+from tests.tmp_dirs import server_directory
 
 TEMPLATE = "fencepost_template"
 # By files, as `Database.create` does.

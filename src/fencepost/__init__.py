@@ -8,6 +8,7 @@ Importing it loads nothing but the errors: the drivers come with the first name 
 
 import typing
 
+from fencepost._lazy_imports import on_first_use as _on_first_use
 from fencepost.errors import (
     AlreadyFinished,
     Backpressure,
@@ -35,18 +36,17 @@ from fencepost.errors import (
     TooOld,
     WrongIsolation,
 )
-from fencepost.latecomers import on_first_use as _on_first_use
 
 if typing.TYPE_CHECKING:
-    from fencepost.house import Fencepost, SyncFencepost
+    from fencepost.app import Fencepost, SyncFencepost
     from fencepost.jobs.handler import Handler
     from fencepost.jobs.job import Job
-    from fencepost.jobs.policy import Bury, PermanentError, Rate, Retry, exponential
-    from fencepost.jobs.results import JobFailed
+    from fencepost.jobs.job_results import JobFailed
+    from fencepost.jobs.retry_policy import Bury, PermanentError, Rate, Retry, exponential
     from fencepost.kernel.call import Call
     from fencepost.kernel.drivers import run
+    from fencepost.kernel.idempotency import Claim, digest
     from fencepost.kernel.lease import Lease, owner_name
-    from fencepost.kernel.marker import Claim, digest
     from fencepost.transaction import SyncTransaction, Transaction
 
 __all__ = [
@@ -96,22 +96,22 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Bury": "fencepost.jobs.policy",
+    "Bury": "fencepost.jobs.retry_policy",
     "Call": "fencepost.kernel.call",
-    "Claim": "fencepost.kernel.marker",
-    "Fencepost": "fencepost.house",
+    "Claim": "fencepost.kernel.idempotency",
+    "Fencepost": "fencepost.app",
     "Handler": "fencepost.jobs.handler",
     "Job": "fencepost.jobs.job",
-    "JobFailed": "fencepost.jobs.results",
+    "JobFailed": "fencepost.jobs.job_results",
     "Lease": "fencepost.kernel.lease",
-    "PermanentError": "fencepost.jobs.policy",
-    "Rate": "fencepost.jobs.policy",
-    "Retry": "fencepost.jobs.policy",
-    "SyncFencepost": "fencepost.house",
+    "PermanentError": "fencepost.jobs.retry_policy",
+    "Rate": "fencepost.jobs.retry_policy",
+    "Retry": "fencepost.jobs.retry_policy",
+    "SyncFencepost": "fencepost.app",
     "SyncTransaction": "fencepost.transaction",
     "Transaction": "fencepost.transaction",
-    "digest": "fencepost.kernel.marker",
-    "exponential": "fencepost.jobs.policy",
+    "digest": "fencepost.kernel.idempotency",
+    "exponential": "fencepost.jobs.retry_policy",
     "owner_name": "fencepost.kernel.lease",
     "run": "fencepost.kernel.drivers",
 }

@@ -12,21 +12,21 @@ from typing import Any, Self, TypeVar
 import psycopg
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from fencepost.connecting import CallLost, Pool, PoolExhausted, examine, pool_options
 from fencepost.errors import Refusal
+from fencepost.instrumentation import CallObserver
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 from fencepost.kernel.lease import owner_name
 from fencepost.metrics import Metrics
+from fencepost.pool import CallLost, Pool, PoolExhausted, examine, pool_options
+from fencepost.server_addresses import of_this_directory
 from fencepost.settings import Settings
 from fencepost.transaction import SyncTransaction, Transaction, open_sync_transaction, open_transaction
-from fencepost.whereabouts import of_this_directory
-from fencepost.witness import Witness
 
 T = TypeVar("T")
 
 
-class Fencepost:
+class KernelClient:
     """Exactly-once effects on one database.
 
     async with Fencepost.from_env() as fp:
@@ -41,7 +41,7 @@ class Fencepost:
         self.database_url = database_url
         self.owner = owner_name("fencepost")
         self.metrics = metrics or Metrics()
-        self._witness = Witness.of(database_url, self.owner, self.settings, self.metrics)
+        self._observer = CallObserver.of(database_url, self.owner, self.settings, self.metrics)
         self._pool = Pool(database_url, name="service", **pool_options(self.settings))
 
     @classmethod
@@ -72,14 +72,14 @@ class Fencepost:
     async def close(self) -> None:
         await self._pool.close()
         # It may wait for a server that does not answer: not on the event loop.
-        await asyncio.to_thread(self._witness.close)
+        await asyncio.to_thread(self._observer.close)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Transaction]:
         """One transaction. It commits at the end of the block, unless the block raised or was refused."""
         connection = await self._borrow()
         try:
-            async with open_transaction(connection, self._witness) as tx:
+            async with open_transaction(connection, self._observer) as tx:
                 yield tx
         finally:
             await self._pool.putconn(connection)
@@ -88,23 +88,23 @@ class Fencepost:
         """One kernel call in a transaction of its own."""
         connection = await self._borrow()
         try:
-            with self._witness.watch(call):
+            with self._observer.watch(call):
                 return await run(connection, call)
         except psycopg.OperationalError as error:
             if connection.closed:
-                self._witness.lost_commit()
+                self._observer.lost_commit()
                 raise CallLost.by(error) from error
             raise
         finally:
             await self._pool.putconn(connection)
 
-    def sync(self) -> SyncFencepost:
+    def sync(self) -> SyncKernelClient:
         """The same for code without an event loop, with a pool of its own: `with fp.sync() as sync_fp`."""
-        return SyncFencepost(self.database_url, self.settings, self.metrics, self._witness)
+        return SyncKernelClient(self.database_url, self.settings, self.metrics, self._observer)
 
     def note_refusal(self, refusal: Refusal) -> None:
         """Count, log and record a refusal that came through a connection of yours."""
-        self._witness.refused(refusal)
+        self._observer.refused(refusal)
 
     async def _borrow(self) -> psycopg.AsyncConnection[Any]:
         try:
@@ -113,14 +113,16 @@ class Fencepost:
             raise PoolExhausted.by(self._pool.get_stats(), self.settings) from error
 
 
-class SyncFencepost:
-    """`Fencepost` for Django, Flask and scripts: the same calls, without an event loop."""
+class SyncKernelClient:
+    """`KernelClient` for Django, Flask and scripts: the same calls, without an event loop."""
 
-    def __init__(self, database_url: str, settings: Settings, metrics: Metrics, witness: Witness) -> None:
+    def __init__(
+        self, database_url: str, settings: Settings, metrics: Metrics, observer: CallObserver
+    ) -> None:
         self.database_url = database_url
         self.settings = settings
         self.metrics = metrics
-        self._witness = witness
+        self._observer = observer
         self._pool: ConnectionPool[psycopg.Connection[Any]] = ConnectionPool(
             database_url, name="service-sync", **pool_options(settings)
         )
@@ -146,14 +148,14 @@ class SyncFencepost:
 
     def close(self) -> None:
         self._pool.close()
-        self._witness.close()
+        self._observer.close()
 
     @contextmanager
     def transaction(self) -> Generator[SyncTransaction]:
         """One transaction. It commits at the end of the block, unless the block raised or was refused."""
         connection = self._borrow()
         try:
-            with open_sync_transaction(connection, self._witness) as tx:
+            with open_sync_transaction(connection, self._observer) as tx:
                 yield tx
         finally:
             self._pool.putconn(connection)
@@ -162,11 +164,11 @@ class SyncFencepost:
         """One kernel call in a transaction of its own."""
         connection = self._borrow()
         try:
-            with self._witness.watch(call):
+            with self._observer.watch(call):
                 return run(connection, call)
         except psycopg.OperationalError as error:
             if connection.closed:
-                self._witness.lost_commit()
+                self._observer.lost_commit()
                 raise CallLost.by(error) from error
             raise
         finally:
@@ -174,7 +176,7 @@ class SyncFencepost:
 
     def note_refusal(self, refusal: Refusal) -> None:
         """Count, log and record a refusal that came through a connection of yours."""
-        self._witness.refused(refusal)
+        self._observer.refused(refusal)
 
     def _borrow(self) -> psycopg.Connection[Any]:
         try:

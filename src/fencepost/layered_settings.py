@@ -95,7 +95,7 @@ class LayeredSettings(BaseModel):
         path, document = _read_config(environ, config_file)
         sources = cls.sources()
         in_file = dict(_leaves(document, {source.file for source in sources.values()}))
-        complaints = _unknown_keys(path, in_file, {source.file for source in sources.values()})
+        user_errors = _unknown_keys(path, in_file, {source.file for source in sources.values()})
         found = {
             name: place
             for name, source in sources.items()
@@ -104,11 +104,11 @@ class LayeredSettings(BaseModel):
         try:
             loaded = cls.model_validate({name: place.value for name, place in found.items()})
         except ValidationError as error:
-            complaints += [_complaint(cls, detail, found) for detail in error.errors()]
+            user_errors += [_user_error(cls, detail, found) for detail in error.errors()]
         else:
-            if not complaints:
+            if not user_errors:
                 return loaded
-        raise SettingsError("\n".join(complaints))
+        raise SettingsError("\n".join(user_errors))
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         sources = self.sources()
@@ -209,7 +209,7 @@ def _unknown_key(path: Path, key: str, known: set[str]) -> str:
     return f"{path}: unknown key '{key}'." + (f" Did you mean '{near[0]}'?" if near else "")
 
 
-def _complaint(cls: type[LayeredSettings], detail: ErrorDetails, found: Mapping[str, _Found]) -> str:
+def _user_error(cls: type[LayeredSettings], detail: ErrorDetails, found: Mapping[str, _Found]) -> str:
     """One wrong setting in one line: the variable, its value where that may be shown, and what is allowed."""
     name = str(detail["loc"][0]) if detail["loc"] else ""
     if name not in cls.model_fields:

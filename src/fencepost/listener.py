@@ -8,7 +8,7 @@ from typing import Any
 
 import psycopg
 
-from fencepost.kernel import wake
+from fencepost.kernel import notify
 from fencepost.logs import get_logger
 from fencepost.signals import announce
 
@@ -42,7 +42,7 @@ class Listener:
                 async with await psycopg.AsyncConnection.connect(
                     self._url, autocommit=True, connect_timeout=CONNECT_SECONDS
                 ) as connection:
-                    await connection.execute(wake.LISTEN)
+                    await connection.execute(notify.LISTEN)
                     self._wake_in_doubt()
                     announce("listener.listening")
                     delay_seconds = 0.1

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from fencepost.latecomers import on_first_use
+from fencepost._lazy_imports import on_first_use
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
-    from fencepost.log_chain import configure_logging, log_context
+    from fencepost.log_processors import configure_logging, log_context
 
 __all__ = ["FloodGate", "configure_logging", "get_logger", "log_context"]
 
@@ -30,7 +30,7 @@ LogMethod = Callable[..., Any]
 if not TYPE_CHECKING:
     # They come with structlog, and that with rich: whoever imports one of them is going to use it.
     __getattr__ = on_first_use(
-        __name__, {"configure_logging": "fencepost.log_chain", "log_context": "fencepost.log_chain"}
+        __name__, {"configure_logging": "fencepost.log_processors", "log_context": "fencepost.log_processors"}
     )
 
 

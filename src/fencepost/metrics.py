@@ -18,7 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
-from fencepost.endpoint import Page
+from fencepost.metrics_server import MetricsPage
 
 LABELS = frozenset(
     {
@@ -72,8 +72,8 @@ class Metrics:
         """Show a connection pool; its figures are read when somebody scrapes, not before."""
         self._pools.watch(pool, stats)
 
-    def page(self) -> Page:
-        return Page(generate_latest(self.registry), CONTENT_TYPE_LATEST)
+    def page(self) -> MetricsPage:
+        return MetricsPage(generate_latest(self.registry), CONTENT_TYPE_LATEST)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from fencepost.errors import IndeterminateCommit, Refusal, RefusedTransaction
-from fencepost.kernel import marker
+from fencepost.instrumentation import CallObserver, CallTimer
+from fencepost.kernel import idempotency
 from fencepost.kernel.call import Call, Json
 from fencepost.kernel.drivers import run
-from fencepost.witness import Watch, Witness
 
 T = TypeVar("T")
 BEGIN: LiteralString = "begin isolation level read committed"
@@ -23,18 +23,20 @@ BEGIN: LiteralString = "begin isolation level read committed"
 class Verdict:
     """Whether a transaction may commit. Shared by the sync and the async form; does no I/O."""
 
-    def __init__(self, witness: Witness) -> None:
-        self._witness = witness
+    def __init__(self, observer: CallObserver) -> None:
+        self._observer = observer
         self._refusal: Refusal | None = None
         self._claimed = False
         self._replayed = False
         self._ended = False
 
-    def watch(self, call: Call[Any]) -> Watch:
+    def watch(self, call: Call[Any]) -> CallTimer:
         """A refusal marks the transaction, also if it is caught."""
-        return self._witness.watch(call, self._mark)
+        return self._observer.watch(call, self._mark)
 
-    def judge_claim(self, claim: marker.Claim, scope: str, key: str, digest: str | None) -> marker.Claim:
+    def judge_claim(
+        self, claim: idempotency.Claim, scope: str, key: str, digest: str | None
+    ) -> idempotency.Claim:
         """A replay writes nothing, so it will not commit; every other answer but a claim is raised."""
         self._claimed = self._claimed or claim.claimed
         self._replayed = self._replayed or claim.replayed
@@ -44,7 +46,7 @@ class Verdict:
             refusal.seen = {"claimed_at": claim.claimed_at and claim.claimed_at.isoformat()}
             self._mark(refusal)
             # The database wrote it down in this transaction, which will not commit.
-            self._witness.refused(refusal)
+            self._observer.refused(refusal)
             raise refusal
         return claim
 
@@ -83,7 +85,7 @@ class Verdict:
             raise RefusedTransaction(what)
 
     def indeterminate(self, error: psycopg.OperationalError) -> IndeterminateCommit:
-        self._witness.lost_commit()
+        self._observer.lost_commit()
         return IndeterminateCommit(
             f"The connection broke while COMMIT was under way ({error}): it may have happened. "
             "Settle it before you repeat: claim the same request again, or look the job or lease up."
@@ -129,12 +131,12 @@ class Transaction:
 
     async def claim(
         self, scope: str, key: str, *, digest: str | None = None, response: Json = None
-    ) -> marker.Claim:
+    ) -> idempotency.Claim:
         """Claim a request, first thing. Claimed: go on. Replayed: answer `response`; nothing commits here.
 
         Every other answer is raised: Duplicate, Mismatch, InFlight.
         """
-        answer = await self.run(marker.claim(scope, key, digest=digest, response=response))
+        answer = await self.run(idempotency.claim(scope, key, digest=digest, response=response))
         return self._verdict.judge_claim(answer, scope, key, digest)
 
     @asynccontextmanager
@@ -168,12 +170,12 @@ class SyncTransaction:
 
     def claim(
         self, scope: str, key: str, *, digest: str | None = None, response: Json = None
-    ) -> marker.Claim:
+    ) -> idempotency.Claim:
         """Claim a request, first thing. Claimed: go on. Replayed: answer `response`; nothing commits here.
 
         Every other answer is raised: Duplicate, Mismatch, InFlight.
         """
-        answer = self.run(marker.claim(scope, key, digest=digest, response=response))
+        answer = self.run(idempotency.claim(scope, key, digest=digest, response=response))
         return self._verdict.judge_claim(answer, scope, key, digest)
 
     @contextmanager
@@ -185,10 +187,10 @@ class SyncTransaction:
 
 @asynccontextmanager
 async def open_transaction(
-    connection: psycopg.AsyncConnection[Any], witness: Witness
+    connection: psycopg.AsyncConnection[Any], observer: CallObserver
 ) -> AsyncGenerator[Transaction]:
     """Begin, and commit at the end of the block unless it raised, was refused, or was a replay."""
-    verdict = Verdict(witness)
+    verdict = Verdict(observer)
     await connection.execute(BEGIN)
     try:
         yield Transaction(connection, verdict)
@@ -214,10 +216,10 @@ async def open_transaction(
 
 @contextmanager
 def open_sync_transaction(
-    connection: psycopg.Connection[Any], witness: Witness
+    connection: psycopg.Connection[Any], observer: CallObserver
 ) -> Generator[SyncTransaction]:
     """Begin, and commit at the end of the block unless it raised, was refused, or was a replay."""
-    verdict = Verdict(witness)
+    verdict = Verdict(observer)
     connection.execute(BEGIN)
     try:
         yield SyncTransaction(connection, verdict)

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.testing import Entry
+from fencepost.testing import HistoryLine
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,11 @@ class Shop:
             assert right in definition, f"{signature} has no {right!r} to be replaced"
             admin.execute(definition.replace(right, wrong).encode())
 
-    def effects(self) -> list[Entry]:
+    def effects(self) -> list[HistoryLine]:
         """The effects that committed, in the order in which they were written."""
         with self.database.connect_admin() as admin:
             rows = admin.execute("select key, token, who from ledger order by id").fetchall()
-        return [Entry("done", key, token, {"who": who}) for key, token, who in rows]
+        return [HistoryLine("done", key, token, {"who": who}) for key, token, who in rows]
 
     @asynccontextmanager
     async def connect_async(self) -> AsyncGenerator[psycopg.AsyncConnection[Any]]:

@@ -4,7 +4,7 @@ import asyncio
 
 from fencepost import Fencepost, InFlight
 from fencepost.crashpoints import crash_point
-from fencepost.kernel import marker
+from fencepost.kernel import idempotency
 from fencepost.signals import announce
 from fencepost.transaction import Transaction
 
@@ -43,7 +43,7 @@ async def _grant(fp: Fencepost, key: str) -> str:
         if claim.claimed:
             await _write(tx, key)
             crash_point("mutation.after_write")
-            await tx.run(marker.remember(SCOPE, key, {"granted": key}))
+            await tx.run(idempotency.remember(SCOPE, key, {"granted": key}))
             crash_point("mutation.before_commit")
     crash_point("mutation.after_commit")
     return claim.outcome

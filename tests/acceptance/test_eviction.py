@@ -12,22 +12,22 @@ from fencepost.embedded.deadline import Deadline
 from fencepost.errors import NotOwner, Refusal
 from fencepost.kernel import lease
 from fencepost.kernel.drivers import run
-from fencepost.kernel.eviction import Patience, of_lease, take_over, take_over_sync
-from fencepost.testing import Clock, Entry, check, once
+from fencepost.kernel.eviction import EvictionDelay, of_lease, take_over, take_over_sync
+from fencepost.testing import Clock, HistoryLine, check, once
 from tests.acceptance.conftest import Shop
 from tests.acceptance.takeovers import LONG_LEASE_SECONDS, NOUNS, Noun, outcome_after_waking, paused_holder
 
-IMPATIENT = Patience(first_pause_seconds=0.1, longest_pause_seconds=0.2, seconds_max=10)
+IMPATIENT = EvictionDelay(first_pause_seconds=0.1, longest_pause_seconds=0.2, seconds_max=10)
 LEASE = NOUNS[0]
 
 
 @pytest.mark.parametrize("noun", NOUNS, ids=lambda noun: noun.name)
 def test_within_the_grace_nobody_is_evicted(noun: Noun, shop: Shop, clock: Clock) -> None:
-    check_nobody_is_evicted_within_the_grace(noun, shop, clock, Patience(0.05, 0.05, 0.3))
+    check_nobody_is_evicted_within_the_grace(noun, shop, clock, EvictionDelay(0.05, 0.05, 0.3))
 
 
 def check_nobody_is_evicted_within_the_grace(
-    noun: Noun, shop: Shop, clock: Clock, patience: Patience
+    noun: Noun, shop: Shop, clock: Clock, patience: EvictionDelay
 ) -> None:
     with paused_holder(noun, shop.url, "copy") as holder:
         clock.advance(LONG_LEASE_SECONDS + 1)
@@ -35,7 +35,7 @@ def check_nobody_is_evicted_within_the_grace(
             take_over_sync(shop.connect, noun.takeover(3600), patience)
         assert shop.evicted() == set()
         assert outcome_after_waking(holder) == "outcome committed"
-    check([Entry("asked", "page-1"), *shop.effects()], once())
+    check([HistoryLine("asked", "page-1"), *shop.effects()], once())
 
 
 def test_the_holder_of_a_valid_lease_is_left_alone(shop: Shop) -> None:
@@ -104,7 +104,7 @@ def test_a_taker_that_has_the_row_and_is_about_to_commit_is_spared(shop: Shop, c
 async def test_a_cancelled_takeover_leaves_nobody_waiting(shop: Shop, clock: Clock) -> None:
     with paused_holder(LEASE, shop.url, "copy"):
         clock.advance(LONG_LEASE_SECONDS + 1)
-        patient = Patience(first_pause_seconds=30)
+        patient = EvictionDelay(first_pause_seconds=30)
         takeover = asyncio.create_task(take_over(shop.connect_async, LEASE.takeover(0), patient))
         await asyncio.to_thread(Deadline(60, "the taker waits").wait, lambda: _waits(shop))
         takeover.cancel()
@@ -114,7 +114,7 @@ async def test_a_cancelled_takeover_leaves_nobody_waiting(shop: Shop, clock: Clo
 
 
 def test_the_looks_are_spaced_and_end() -> None:
-    assert list(Patience(0.5, 2, 6).pauses()) == [0.5, 1.0, 2, 2, 0.5]
+    assert list(EvictionDelay(0.5, 2, 6).pauses()) == [0.5, 1.0, 2, 2, 0.5]
 
 
 def _wait_in_line(shop: Shop, connection: psycopg.Connection[tuple[object, ...]]) -> Future[str]:

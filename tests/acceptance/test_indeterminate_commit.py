@@ -8,7 +8,7 @@ import pytest
 
 from fencepost import Fencepost, IndeterminateCommit
 from fencepost.settings import Settings
-from fencepost.testing import Ambush, History, HistoryBroken, Proxy, check, once
+from fencepost.testing import DropRule, History, HistoryBroken, Proxy, check, once
 from tests.acceptance import callers
 from tests.acceptance.conftest import Shop, seeded_chance
 
@@ -86,20 +86,20 @@ async def _try_and_check(
     chance = seeded_chance()
     history = History(tmp_path / "history")
     ambushes = [await _one_cycle(caller, fp, proxy, history, f"grant-{n}", chance) for n in range(cycles)]
-    sprung = sum(ambush.sprung.is_set() for ambush in ambushes)
+    sprung = sum(drop_rule.sprung.is_set() for drop_rule in ambushes)
     assert sprung > cycles / 2, f"only {sprung} of {cycles} commits were hit"
     check([*history.entries(), *shop.effects()], once())
 
 
 async def _one_cycle(
     caller: callers.Caller, fp: Fencepost, proxy: Proxy, history: History, key: str, chance: random.Random
-) -> Ambush:
+) -> DropRule:
     lose = chance.choice([proxy.lose_commit_reply, proxy.lose_commit])
     # A caller with two transactions has two commits to lose; one with a single commit escapes now and then.
-    ambush = lose(nth=chance.choice([1, 1, 2]))
+    drop_rule = lose(nth=chance.choice([1, 1, 2]))
     history.record("asked", key)
     await caller(fp, key)
-    return ambush
+    return drop_rule
 
 
 async def _insert(fp: Fencepost, key: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from fencepost.testing import Child, Entry, HistoryBroken, Signals, check, once
+from fencepost.testing import Child, HistoryBroken, HistoryLine, Signals, check, once
 from tests.acceptance import mutations
 from tests.acceptance.conftest import Shop, seeded_chance
 
@@ -18,7 +18,7 @@ async def test_killed_at_a_step_and_repeated_the_effect_happens_once(step: str, 
     with Child(mutations.grant, shop.url, "grant-1", crash=f"mutation.{step}:kill") as victim:
         victim.be_killed()
     answer = await mutations.grant(shop.url, "grant-1")
-    check([Entry("asked", "grant-1"), *shop.effects()], once())
+    check([HistoryLine("asked", "grant-1"), *shop.effects()], once())
     assert answer == ("replay" if step == "after_commit" else "claimed")
 
 
@@ -43,7 +43,7 @@ async def test_a_marker_in_a_transaction_of_its_own_is_caught(
         victim.be_killed()
     await wrong(shop.url, "grant-1")
     with pytest.raises(HistoryBroken, match=breach):
-        check([Entry("asked", "grant-1"), *shop.effects()], once())
+        check([HistoryLine("asked", "grant-1"), *shop.effects()], once())
 
 
 def _kill_at_random(shop: Shop, kills: int, *, keys: int) -> None:
@@ -54,4 +54,4 @@ def _kill_at_random(shop: Shop, kills: int, *, keys: int) -> None:
             victim.kill()
     with Child(mutations.grant_many, shop.url, keys) as survivor:
         survivor.succeed(within=60)
-    check([*(Entry("asked", f"grant-{n}") for n in range(keys)), *shop.effects()], once())
+    check([*(HistoryLine("asked", f"grant-{n}") for n in range(keys)), *shop.effects()], once())

@@ -4,8 +4,8 @@ import pytest
 
 from fencepost.embedded.deadline import Deadline
 from fencepost.kernel.drivers import run
-from fencepost.kernel.eviction import Patience, evict_job, take_over, take_over_sync
-from fencepost.testing import Clock, Entry, check, once, tokens_grow
+from fencepost.kernel.eviction import EvictionDelay, evict_job, take_over, take_over_sync
+from fencepost.testing import Clock, HistoryLine, check, once, tokens_grow
 from tests.acceptance.conftest import Shop
 from tests.acceptance.takeovers import (
     JOB_ID,
@@ -17,7 +17,7 @@ from tests.acceptance.takeovers import (
     paused_holder,
 )
 
-IMPATIENT = Patience(first_pause_seconds=0.1, longest_pause_seconds=0.2, seconds_max=10)
+IMPATIENT = EvictionDelay(first_pause_seconds=0.1, longest_pause_seconds=0.2, seconds_max=10)
 
 nouns = pytest.mark.parametrize("noun", NOUNS, ids=lambda noun: noun.name)
 
@@ -83,5 +83,5 @@ async def test_a_worker_frees_a_job_by_its_id_and_may_come_late(shop: Shop, cloc
 
 def check_only_the_new_holder_wrote(shop: Shop) -> None:
     effects = shop.effects()
-    check([Entry("asked", "page-1"), *effects], once(), tokens_grow())
+    check([HistoryLine("asked", "page-1"), *effects], once(), tokens_grow())
     assert [effect.detail["who"] for effect in effects] == ["new"]

@@ -9,7 +9,7 @@ from psycopg.errors import LockNotAvailable
 
 from fencepost.errors import Refusal
 from fencepost.kernel.drivers import run
-from fencepost.kernel.eviction import Patience
+from fencepost.kernel.eviction import EvictionDelay
 from fencepost.testing import Clock, HistoryBroken
 from tests.acceptance import test_eviction, test_heartbeat, test_paused_holder
 from tests.acceptance.conftest import Shop
@@ -125,5 +125,5 @@ def test_an_eviction_that_does_not_ask_for_the_grace_ends_a_holder_too_early(
     # It gets what it waits for at the second look, which on a busy machine comes late: so it has the time.
     with pytest.raises(pytest.fail.Exception):
         test_eviction.check_nobody_is_evicted_within_the_grace(
-            NOUNS[0], shop, clock, Patience(0.05, 0.05, 30)
+            NOUNS[0], shop, clock, EvictionDelay(0.05, 0.05, 30)
         )

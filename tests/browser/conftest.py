@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 from fencepost.console.role import Role
 from fencepost.embedded import Database, PostgresServer
 from tests.browser.visit import Visit
-from tests.integration.console.stage import Stage, console
+from tests.integration.console.env import ConsoleEnv, console
 
 FLAGS = [
     "--no-sandbox",
@@ -63,7 +63,7 @@ def shared_database(postgres: PostgresServer, template_database: Database) -> It
 
 
 @pytest.fixture(scope="module")
-def stage(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleEnv]:
     with console(shared_database, data_directory=tmp_path_factory.mktemp("reports")) as stage:
         yield stage
 
@@ -77,7 +77,7 @@ def shots() -> Path:
 
 
 @pytest.fixture(scope="module")
-def known(browser: Browser, stage: Stage) -> Iterator[BrowserContext]:
+def known(browser: Browser, stage: ConsoleEnv) -> Iterator[BrowserContext]:
     """Somebody with every right, logged in once, in a window of a desktop."""
     context = browser.new_context(
         base_url=stage.url,
@@ -94,7 +94,7 @@ def known(browser: Browser, stage: Stage) -> Iterator[BrowserContext]:
 
 
 @pytest.fixture
-def visit(known: BrowserContext, stage: Stage, shots: Path) -> Iterator[Visit]:
+def visit(known: BrowserContext, stage: ConsoleEnv, shots: Path) -> Iterator[Visit]:
     page: Page = known.new_page()
     yield Visit(url=stage.url, page=page, shots=shots, stage=stage)
     page.close()

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from fencepost.console import people
+from fencepost.console import account_calls
 from fencepost.console.role import Role
 from fencepost.embedded import Database
 from tests.browser.visit import Visit
-from tests.integration.console.city import City, leave_a_report
-from tests.integration.console.crowd import Crowd
+from tests.integration.console.env import PASSWORD, ConsoleEnv, console
+from tests.integration.console.oidc_double import ADA, PUBLIC_URL, openid_provider, trusting
 from tests.integration.console.page import LISTS
-from tests.integration.console.stage import PASSWORD, Stage, console
-from tests.integration.console.vouching import ADA, PUBLIC_URL, openid_provider, trusting
+from tests.integration.console.populated_system import PopulatedSystem, leave_a_report
+from tests.integration.console.watchers import Watchers
 
 EVIL = "\"'><img src=x onerror=window.hit=1>javascript:window.hit=1"
 SHOWN = """() => [...document.querySelectorAll("time")].map((time) => [
@@ -25,15 +25,15 @@ SHOWN = """() => [...document.querySelectorAll("time")].map((time) => [
 
 
 @pytest.fixture(scope="module")
-def city(stage: Stage) -> City:
+def city(stage: ConsoleEnv) -> PopulatedSystem:
     leave_a_report(stage.place.fp.settings.data_directory)
-    city = City(stage.database)
-    stage.call(people.roll(5))
-    stage.place.pulse.forget()
+    city = PopulatedSystem(stage.database)
+    stage.call(account_calls.roll(5))
+    stage.place.live_snapshot.forget()
     return city
 
 
-def paths(city: City) -> list[str]:
+def paths(city: PopulatedSystem) -> list[str]:
     """One page of every template."""
     things = [
         f"jobs/{city.running}",
@@ -49,7 +49,7 @@ def paths(city: City) -> list[str]:
     return ["/console", *(f"/console/{path}" for path in (*lists, *things))]
 
 
-def in_the_dark(city: City) -> list[str]:
+def in_the_dark(city: PopulatedSystem) -> list[str]:
     """Between them they have every kind of thing that has a colour."""
     return [
         "",
@@ -65,7 +65,7 @@ def name_of(path: str) -> str:
     return re.sub(r"\W+", "-", path.removeprefix("/console").strip("/") or "overview")
 
 
-def test_every_page_is_shown_accessible_and_at_home_on_a_phone(visit: Visit, city: City) -> None:
+def test_every_page_is_shown_accessible_and_at_home_on_a_phone(visit: Visit, city: PopulatedSystem) -> None:
     for path in paths(city):
         visit.page.emulate_media(color_scheme="light")
         visit.go(path)
@@ -82,9 +82,11 @@ def test_every_page_is_shown_accessible_and_at_home_on_a_phone(visit: Visit, cit
     visit.went_well()
 
 
-def test_what_is_written_in_the_database_does_nothing_in_a_browser(visit: Visit, city: City) -> None:
-    crowd = Crowd(visit.stage.database, EVIL)
-    visit.stage.place.pulse.forget()
+def test_what_is_written_in_the_database_does_nothing_in_a_browser(
+    visit: Visit, city: PopulatedSystem
+) -> None:
+    crowd = Watchers(visit.stage.database, EVIL)
+    visit.stage.place.live_snapshot.forget()
     for path in ("", "queues", "jobs", "dead", "leases", "outbox", f"jobs/{crowd.dead[0]}"):
         visit.go(f"/console/{path}".rstrip("/"))
         assert visit.page.evaluate("window.hit") is None, path
@@ -93,11 +95,11 @@ def test_what_is_written_in_the_database_does_nothing_in_a_browser(visit: Visit,
 
 
 def test_the_figures_move_by_themselves_and_a_chart_is_read_out_with_the_keyboard(
-    visit: Visit, city: City
+    visit: Visit, city: PopulatedSystem
 ) -> None:
     visit.go("/console")
     expect(visit.page.locator("#live")).to_have_text("live")
-    Crowd(visit.stage.database, "lively")
+    Watchers(visit.stage.database, "lively")
     expect(visit.page.locator("#needs-list")).to_contain_text("dead in lively", timeout=60_000)
     chart = visit.page.locator("figure.chart").first
     chart.focus()
@@ -108,7 +110,7 @@ def test_the_figures_move_by_themselves_and_a_chart_is_read_out_with_the_keyboar
     visit.went_well()
 
 
-def test_filters_stay_in_the_address(visit: Visit, city: City) -> None:
+def test_filters_stay_in_the_address(visit: Visit, city: PopulatedSystem) -> None:
     visit.go("/console/jobs?queue=mail")
     visit.page.get_by_label("State").select_option("dead")
     visit.press("Show")
@@ -119,9 +121,9 @@ def test_filters_stay_in_the_address(visit: Visit, city: City) -> None:
     visit.went_well()
 
 
-def test_an_operator_decides_about_queues_schedules_and_jobs(visit: Visit, city: City) -> None:
-    crowd = Crowd(visit.stage.database, "operated")
-    visit.stage.place.pulse.forget()
+def test_an_operator_decides_about_queues_schedules_and_jobs(visit: Visit, city: PopulatedSystem) -> None:
+    crowd = Watchers(visit.stage.database, "operated")
+    visit.stage.place.live_snapshot.forget()
     visit.go("/console/queues")
     row = visit.page.locator("tr[data-queue=operated]")
     row.get_by_role("button", name="Pause").click()
@@ -155,9 +157,9 @@ def test_an_operator_decides_about_queues_schedules_and_jobs(visit: Visit, city:
     visit.went_well()
 
 
-def test_dead_letters_are_previewed_and_replayed_in_bulk(visit: Visit, city: City) -> None:
-    crowd = Crowd(visit.stage.database, "buried")
-    visit.stage.place.pulse.forget()
+def test_dead_letters_are_previewed_and_replayed_in_bulk(visit: Visit, city: PopulatedSystem) -> None:
+    crowd = Watchers(visit.stage.database, "buried")
+    visit.stage.place.live_snapshot.forget()
     visit.go("/console/dead?queue=buried")
     visit.page.get_by_role("link", name="Preview…").click()
     expect(visit.page.get_by_role("heading", level=1)).to_have_text("3 dead letters are meant")
@@ -168,9 +170,9 @@ def test_dead_letters_are_previewed_and_replayed_in_bulk(visit: Visit, city: Cit
     visit.went_well()
 
 
-def test_dead_letters_are_given_up_in_bulk_after_a_question(visit: Visit, city: City) -> None:
-    crowd = Crowd(visit.stage.database, "hopeless")
-    visit.stage.place.pulse.forget()
+def test_dead_letters_are_given_up_in_bulk_after_a_question(visit: Visit, city: PopulatedSystem) -> None:
+    crowd = Watchers(visit.stage.database, "hopeless")
+    visit.stage.place.live_snapshot.forget()
     visit.go("/console/dead/preview?queue=hopeless")
     answers = ["dismiss", "accept"]
     visit.page.on("dialog", lambda dialog: getattr(dialog, answers.pop(0))())
@@ -185,7 +187,7 @@ def test_dead_letters_are_given_up_in_bulk_after_a_question(visit: Visit, city: 
     visit.went_well()
 
 
-def test_messages_orders_and_flows_are_decided_about(visit: Visit, city: City) -> None:
+def test_messages_orders_and_flows_are_decided_about(visit: Visit, city: PopulatedSystem) -> None:
     visit.go(f"/console/outbox/{city.parked}")
     visit.page.get_by_label("It is").select_option("dead")
     visit.page.get_by_label("because").fill("asked them")

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, BrowserContext, expect
 from fencepost.embedded import Database
 from fencepost.judge import contests
 from fencepost.judge.scoreboard import Contest, ContestProblem, Scoring
-from tests.browser.court import Court, court
+from tests.browser.judge_site import JudgeSite, judge_site
 from tests.browser.visit import Guest
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
@@ -31,9 +31,9 @@ EVIL = "</textarea><img src=x onerror=window.hit=1><script>window.hit=1</script>
 
 
 @pytest.fixture(scope="module")
-def house(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
+def house(shared_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[JudgeSite]:
     """One judge and its two contests for all of these tests; each makes submissions of its own."""
-    with court(shared_database, tmp_path_factory.mktemp("court")) as house:
+    with judge_site(shared_database, tmp_path_factory.mktemp("court")) as house:
         for scoring in Scoring:
             house.call(contests.put_contest(autumn(scoring), "jo"))
             house.call(contests.join(f"autumn-{scoring}", "con"))
@@ -45,7 +45,7 @@ class Entering:
     """Somebody who logs in as a person does, once; each time with a page of his own."""
 
     browser: Browser
-    house: Court
+    house: JudgeSite
     shots: Path
     known: dict[tuple[str, bool], BrowserContext] = field(
         default_factory=dict[tuple[str, bool], BrowserContext]
@@ -76,7 +76,7 @@ class Entering:
 
 
 @pytest.fixture(scope="module")
-def enter(browser: Browser, house: Court, shots: Path) -> Iterator[Entering]:
+def enter(browser: Browser, house: JudgeSite, shots: Path) -> Iterator[Entering]:
     """A busy machine is slow, and that is all it is."""
     expect.set_options(timeout=PATIENCE_MS)
     yield Entering(browser, house, shots)
@@ -99,7 +99,7 @@ def autumn(scoring: Scoring) -> Contest:
 def test_a_program_is_written_tried_sent_and_its_verdict_arrives_by_itself(enter: Entering) -> None:
     with enter("con") as guest:
         page = guest.page
-        guest.go("/court")
+        guest.go("/judge")
         page.get_by_role("link", name="Fence Posts").click()
         expect(page.locator(".statement math").first).to_be_visible()
         page.get_by_label("Language").select_option("python")
@@ -122,7 +122,7 @@ def test_a_program_is_written_tried_sent_and_its_verdict_arrives_by_itself(enter
         page.get_by_role("button", name="Run on my input").click()
         expect(page.locator("[data-outcome] pre")).to_have_text("4\n")
         editor.press("Control+Enter")
-        page.wait_for_url(re.compile(r"/court/submissions/\d+$"))
+        page.wait_for_url(re.compile(r"/judge/submissions/\d+$"))
         page.evaluate("window.same = 1")
         expect(page.locator(VERDICT)).to_contain_text("accepted")
         expect(page.locator("[data-tests] tr")).to_have_count(10)
@@ -135,7 +135,7 @@ def test_a_program_is_written_tried_sent_and_its_verdict_arrives_by_itself(enter
 def test_without_scripts_a_form_a_text_area_and_a_page_that_looks_again_do_the_same(enter: Entering) -> None:
     with enter("con", scripts=False) as guest:
         page = guest.page
-        guest.go("/court/problems/fence-posts")
+        guest.go("/judge/problems/fence-posts")
         page.get_by_label("Language").select_option("python")
         page.get_by_label("Program").fill("print(input(")
         page.get_by_role("button", name="Submit").click()
@@ -143,11 +143,11 @@ def test_without_scripts_a_form_a_text_area_and_a_page_that_looks_again_do_the_s
         expect(page.locator("pre.error")).to_contain_text("SyntaxError")
 
 
-def test_a_jury_judges_again_compares_and_applies(enter: Entering, house: Court) -> None:
+def test_a_jury_judges_again_compares_and_applies(enter: Entering, house: JudgeSite) -> None:
     job_id = house.submit("con", language="c", code=POSTS_IN_C)
     with enter("ada") as guest:
         page = guest.page
-        guest.go(f"/court/submissions/{job_id}")
+        guest.go(f"/judge/submissions/{job_id}")
         expect(page.locator(VERDICT)).to_contain_text("accepted")
         page.get_by_role("link", name="Judge again…").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("1 submission is meant")
@@ -160,24 +160,26 @@ def test_a_jury_judges_again_compares_and_applies(enter: Entering, house: Court)
         guest.shoot("judge-rejudged")
 
 
-def test_the_scoreboard_shows_what_was_solved(enter: Entering, house: Court) -> None:
+def test_the_scoreboard_shows_what_was_solved(enter: Entering, house: JudgeSite) -> None:
     job_id = house.submit("con", language="c", code=POSTS_IN_C, contest="autumn-icpc")
     with enter("con") as guest:
         page = guest.page
-        guest.go(f"/court/submissions/{job_id}")
+        guest.go(f"/judge/submissions/{job_id}")
         expect(page.locator(VERDICT)).to_contain_text("accepted")
-        guest.go("/court/contests/autumn-icpc")
+        guest.go("/judge/contests/autumn-icpc")
         page.get_by_role("link", name="Scoreboard").click()
         expect(page.locator(".board .own .solved")).to_have_text(re.compile(r"★ 6\d"))
         guest.shoot("judge-scoreboard")
 
 
-def test_every_page_is_accessible_in_light_and_dark_and_fits_a_phone(enter: Entering, house: Court) -> None:
+def test_every_page_is_accessible_in_light_and_dark_and_fits_a_phone(
+    enter: Entering, house: JudgeSite
+) -> None:
     house.call(contests.ask("autumn-icpc", "A", "con", "Is a rest shorter than d given a post?"))
     job_id = house.submit("con", code=EVIL, contest="autumn-icpc")
     with enter("ada") as guest:
         page = guest.page
-        guest.go(f"/court/submissions/{job_id}")
+        guest.go(f"/judge/submissions/{job_id}")
         expect(page.locator(VERDICT)).to_contain_text("does not compile")
         paths = [
             "",
@@ -202,7 +204,7 @@ def test_every_page_is_accessible_in_light_and_dark_and_fits_a_phone(enter: Ente
             "login",
         ]
         for path in paths:
-            guest.go(f"/court/{path}".rstrip("/"))
+            guest.go(f"/judge/{path}".rstrip("/"))
             guest.is_accessible()
             guest.fits_a_phone()
             assert page.evaluate("window.hit") is None

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from axe_playwright_python.base import AXE_SCRIPT  # type: ignore[import-untyped]
 from playwright.sync_api import ConsoleMessage, Page, Request
 
-from tests.integration.console.stage import Stage
+from tests.integration.console.env import ConsoleEnv
 
 # Tags of WCAG 2.1 A and AA. What else was found right of all the page need not be told.
 RULES = {
@@ -32,11 +32,11 @@ class Guest:
     url: str
     page: Page
     shots: Path
-    complaints: list[str] = field(default_factory=list[str])
+    user_errors: list[str] = field(default_factory=list[str])
 
     def __post_init__(self) -> None:
         self.page.on("console", self._heard)
-        self.page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
+        self.page.on("pageerror", lambda error: self.user_errors.append(f"script: {error}"))
         self.page.on("request", self._asked)
 
     def go(self, path: str) -> None:
@@ -75,7 +75,7 @@ class Guest:
         self.page.set_viewport_size(before)
 
     def went_well(self) -> None:
-        assert self.complaints == []
+        assert self.user_errors == []
 
     def _accept(self, violations: list[dict[str, Any]]) -> None:
         told = [
@@ -85,16 +85,16 @@ class Guest:
 
     def _heard(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"}:
-            self.complaints.append(f"console: {message.text}")
+            self.user_errors.append(f"console: {message.text}")
 
     def _asked(self, request: Request) -> None:
         ours = urlsplit(self.url).netloc
         if urlsplit(request.url).netloc != ours:
-            self.complaints.append(f"another host: {request.url}")
+            self.user_errors.append(f"another host: {request.url}")
 
 
 @dataclass(kw_only=True)
 class Visit(Guest):
     """At a console."""
 
-    stage: Stage
+    stage: ConsoleEnv

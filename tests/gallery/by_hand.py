@@ -122,7 +122,7 @@ BY_HAND = {
         ),
         (
             "no digest of the request",
-            "kernel/marker.py",
+            "kernel/idempotency.py",
             "another request gets the first one's answer",
             "test_without_a_digest_another_request_gets_the_first_ones_answer",
         ),
@@ -150,7 +150,7 @@ BY_HAND = {
     "tests/acceptance/players/test_frozen.py": [
         (
             "nobody looks who holds a player",
-            "mutations/vigil.py",
+            "mutations/blocker_eviction.py",
             "a mutation that waits for a holder inside COPY",
             "test_without_the_looks_the_holder_blocks_the_player_and_the_request_is_aborted",
         )

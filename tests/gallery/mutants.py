@@ -25,11 +25,11 @@ def _write_without_a_fence() -> Iterator[AbstractContextManager[Any]]:
             row = tx.execute(leases.WRITE, (lease.resource, wish, lease.token, lease.resource)).fetchone()
             return int(row[0])
 
-    yield mock.patch.object(leases.Holder, "_write_fenced", wrong)
+    yield mock.patch.object(leases.LeaseHolder, "_write_fenced", wrong)
 
 
 def _take_unknown_for_failed() -> Iterator[AbstractContextManager[Any]]:
-    right = leases.Holder._write_fenced  # pyright: ignore[reportPrivateUsage]
+    right = leases.LeaseHolder._write_fenced  # pyright: ignore[reportPrivateUsage]
 
     def wrong(self: Any, lease: Lease, wish: int) -> int:
         try:
@@ -37,7 +37,7 @@ def _take_unknown_for_failed() -> Iterator[AbstractContextManager[Any]]:
         except IndeterminateCommit:
             return right(self, lease, wish)
 
-    yield mock.patch.object(leases.Holder, "_write_fenced", wrong)
+    yield mock.patch.object(leases.LeaseHolder, "_write_fenced", wrong)
 
 
 def _effect_beside_the_finish() -> Iterator[AbstractContextManager[Any]]:

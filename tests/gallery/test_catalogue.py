@@ -10,14 +10,14 @@ PLANTS = re.compile(r"\.plant\(|\.mutate\(|\bmutate\(|mutant\(|planted\(|pg_get_
 # They plant what others name, or look whether their own eyes are open.
 OTHERS = {
     "tests/acceptance/conftest.py": "plants for the tests of its folder",
-    "tests/acceptance/jobs/crew.py": "switches the bugs on in processes",
+    "tests/acceptance/jobs/worker_processes.py": "switches the bugs on in processes",
     "tests/acceptance/jobs/mutants.py": "the bugs of tests/acceptance/jobs/test_teeth.py",
-    "tests/acceptance/jobs/stage.py": "plants for the tests of its folder",
+    "tests/acceptance/jobs/env.py": "plants for the tests of its folder",
     "tests/gallery/catalogue.py": "the catalogue",
     "tests/gallery/mutants.py": "the bugs of tests/gallery/test_gallery.py",
-    "tests/gallery/planted_nursery.py": "switches the bugs on in processes",
+    "tests/gallery/planted_fork_server.py": "switches the bugs on in processes",
     "tests/gallery/test_catalogue.py": "this file",
-    "tests/integration/job_features/eyes.py": "writes rows for the tests of its folder",
+    "tests/integration/job_features/probes.py": "writes rows for the tests of its folder",
     "tests/integration/job_features/test_direct.py": "plants faults of the database, not bugs",
     "tests/integration/job_features/test_processes.py": "plants rows, not bugs",
     "tests/integration/job_features/test_results.py": "plants rows, not bugs",
@@ -25,7 +25,7 @@ OTHERS = {
     "tests/integration/plans/test_plans.py": "shows that it sees a sequential scan",
     "tests/isolation/planted_bug.py": "how a bug is planted",
     "tests/security/canary.py": "plants secrets, not bugs",
-    "tests/security/canary_house.py": "plants secrets, not bugs",
+    "tests/security/canary_app.py": "plants secrets, not bugs",
     "tests/security/test_canary.py": "plants secrets, not bugs",
     "tests/specs/tlc.py": "reads the twins",
 }

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.torture.crew import NURSERY
-from fencepost.torture.ordeal import Ordeal
-from fencepost.torture.plan import Plan
-from fencepost.torture.stage import Stage
+from fencepost.torture.plan import RunPlan
+from fencepost.torture.process_pool import NURSERY
+from fencepost.torture.run import TortureRun
+from fencepost.torture.system_environment import SystemEnvironment
 from tests.gallery.gallery import GALLERY, TorturedBug
 from tests.gallery.mutants import MUTANTS
 from tests.isolation import gallery as isolation
@@ -35,7 +35,7 @@ def test_the_torture_finds_the_bug(bug: TorturedBug) -> None:
 
 
 def rules_broken(bug: TorturedBug, seed: int) -> set[str]:
-    plan = Plan(
+    plan = RunPlan(
         seed,
         SECONDS,
         [bug.system],
@@ -45,14 +45,14 @@ def rules_broken(bug: TorturedBug, seed: int) -> set[str]:
         lease_seconds=1.0,
         server_settings={"fsync": "off", "full_page_writes": "off"},
         patience_seconds=1.0,
-        nursery="tests.gallery.planted_nursery" if bug.mutant else NURSERY,
-        nursery_arguments=[bug.mutant] if bug.mutant else [],
+        fork_server="tests.gallery.planted_fork_server" if bug.mutant else NURSERY,
+        fork_server_arguments=[bug.mutant] if bug.mutant else [],
         before=lambda stage: plant(bug, stage),
     )
-    return {breach.rule for _, breach in Ordeal(plan).run().judgement.breaches}
+    return {breach.rule for _, breach in TortureRun(plan).run().judgement.breaches}
 
 
-def plant(bug: TorturedBug, stage: Stage) -> None:
+def plant(bug: TorturedBug, stage: SystemEnvironment) -> None:
     PlantedBug(bug.title, "", bug.edits).plant(stage.database)
 
 

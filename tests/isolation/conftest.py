@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator
 import pytest
 
 from fencepost.embedded import Database, PostgresServer
-from tests.isolation.stage import Residence, Stage, prepare, prepare_pauses
+from tests.isolation.env import EnvDatabase, IsolationEnv, prepare, prepare_pauses
 
 
 @pytest.fixture(scope="session")
@@ -44,22 +44,22 @@ def _copy(postgres: PostgresServer, template: Database) -> Generator[Database]:
 
 
 @pytest.fixture(scope="session")
-def residence(stage_database: Database) -> Iterator[Residence]:
-    with contextlib.closing(Residence(stage_database)) as residence:
+def residence(stage_database: Database) -> Iterator[EnvDatabase]:
+    with contextlib.closing(EnvDatabase(stage_database)) as residence:
         yield residence
 
 
 @pytest.fixture(scope="session")
-def pausing_residence(pausing_database: Database) -> Iterator[Residence]:
-    with contextlib.closing(Residence(pausing_database)) as residence:
+def pausing_residence(pausing_database: Database) -> Iterator[EnvDatabase]:
+    with contextlib.closing(EnvDatabase(pausing_database)) as residence:
         yield residence
 
 
 @pytest.fixture
-def stage(residence: Residence) -> Stage:
+def stage(residence: EnvDatabase) -> IsolationEnv:
     return residence.stage()
 
 
 @pytest.fixture
-def pausing_stage(pausing_residence: Residence) -> Stage:
+def pausing_stage(pausing_residence: EnvDatabase) -> IsolationEnv:
     return pausing_residence.stage()

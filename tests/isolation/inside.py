@@ -6,9 +6,9 @@ that the pair gives in one of its two orders: the calls overlap, so either may c
 
 from collections.abc import Iterator
 
+from tests.isolation.env import IsolationEnv
 from tests.isolation.pairs import Call, Pair, Second
 from tests.isolation.scenario import COMMIT, Run, Scenario, Session, Step
-from tests.isolation.stage import Stage
 
 HAND = Session(
     "hand",
@@ -20,7 +20,7 @@ HAND = Session(
 )
 
 
-def explore_inside(stage: Stage, pair: Pair) -> list[Run]:
+def explore_inside(stage: IsolationEnv, pair: Pair) -> list[Run]:
     """Stop each of the two calls at every place where it can be stopped; raises the first Violation."""
     runs: list[Run] = []
     for stopped in "a" if pair.a is pair.b else "ab":

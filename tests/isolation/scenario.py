@@ -136,6 +136,6 @@ class Scenario:
 class Violation(AssertionError):
     """An interleaving in which the kernel did not do what it promises."""
 
-    def __init__(self, scenario: Scenario, run: Run, complaints: Iterable[str]):
-        lines = [f"{scenario.title}:", *(f"- {complaint}" for complaint in complaints), str(run)]
+    def __init__(self, scenario: Scenario, run: Run, user_errors: Iterable[str]):
+        lines = [f"{scenario.title}:", *(f"- {user_error}" for user_error in user_errors), str(run)]
         super().__init__("\n".join(lines))

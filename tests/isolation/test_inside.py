@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.isolation.env import IsolationEnv
 from tests.isolation.inside import explore_inside
-from tests.isolation.repertoire import pairs
-from tests.isolation.stage import Stage
+from tests.isolation.scenarios import pairs
 
 PAIRS = pairs()
 
@@ -17,7 +17,7 @@ NAMES = [pytest.param(name, marks=pytest.mark.full) if name.startswith("orders:"
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_call_that_is_stopped_in_its_middle_changes_no_promise(
-    name: str, pausing_stage: Stage, record_property: Callable[[str, object], None]
+    name: str, pausing_stage: IsolationEnv, record_property: Callable[[str, object], None]
 ) -> None:
     runs = explore_inside(pausing_stage, PAIRS[name])
     record_property("interleavings", len(runs))

@@ -4,16 +4,16 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.isolation.census import CENSUS
-from tests.isolation.repertoire import repertoire
-from tests.isolation.stage import Stage
+from tests.isolation.env import IsolationEnv
+from tests.isolation.interleaving_counts import CENSUS
+from tests.isolation.scenarios import repertoire
 
 REPERTOIRE = repertoire()
 
 
 @pytest.mark.parametrize("name", REPERTOIRE)
 def test_every_interleaving_gives_the_promised_answers(
-    name: str, stage: Stage, record_property: Callable[[str, object], None]
+    name: str, stage: IsolationEnv, record_property: Callable[[str, object], None]
 ) -> None:
     runs = stage.explore_all(REPERTOIRE[name])
     record_property("interleavings", len(runs))

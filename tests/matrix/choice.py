@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.embedded import Found
+from fencepost.embedded import FoundBinaries
 
 POSTGRES = "FENCEPOST_TEST_POSTGRES_BIN"
 VALKEY = "FENCEPOST_TEST_VALKEY"
@@ -17,14 +17,14 @@ PGBOUNCER = "FENCEPOST_TEST_PGBOUNCER"
 def use_chosen_servers(patch: pytest.MonkeyPatch) -> None:
     """Every server that a test starts is the chosen one, also those that a test has of its own."""
     if directory := os.environ.get(POSTGRES):
-        postgres = Found(Path(directory) / "postgres", POSTGRES)
+        postgres = FoundBinaries(Path(directory) / "postgres", POSTGRES)
         patch.setattr("fencepost.embedded.postgres.find_postgres", lambda: postgres)
     if path := os.environ.get(VALKEY):
-        valkey = Found(Path(path), VALKEY)
+        valkey = FoundBinaries(Path(path), VALKEY)
         patch.setattr("fencepost.embedded.valkey.find_valkey", lambda: valkey)
     if PGBOUNCER in os.environ:
         # Whoever gives no settings of his own, as most tests do; programs read the variable of the cell.
-        patch.setattr("fencepost.connecting.PREPARE_AFTER", None)
+        patch.setattr("fencepost.pool.PREPARE_AFTER", None)
 
 
 def clustered() -> bool:

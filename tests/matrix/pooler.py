@@ -11,11 +11,11 @@ from urllib.parse import quote
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from fencepost.embedded import Database, Found, PostgresServer, cluster
+from fencepost.embedded import Database, FoundBinaries, PostgresServer, data_dir
 from fencepost.embedded.database import SERVICE, VIEWER
 from fencepost.embedded.deadline import Deadline
-from fencepost.embedded.process import KeptProcess, Plan
-from tests.places import server_place
+from fencepost.embedded.process import KeptProcess, StartPlan
+from tests.tmp_dirs import server_place
 
 PORT = 6432
 SECONDS_MAX = 30
@@ -41,7 +41,7 @@ class Pooler:
     """One PgBouncer for every database of one server. Logins without a password, as there."""
 
     def __init__(self, program: Path, server: PostgresServer, *, backends: int = 20) -> None:
-        self._program = Found(program, "the matrix")
+        self._program = FoundBinaries(program, "the matrix")
         self._server = server
         self._backends = backends
         self._directory = tempfile.TemporaryDirectory(
@@ -57,7 +57,7 @@ class Pooler:
         log = self.sockets / "log"
         log.touch()
         settings, users = self.sockets / "pgbouncer.ini", self.sockets / "users"
-        users.write_text("".join(f'"{name}" ""\n' for name in (cluster.SUPERUSER, SERVICE, VIEWER)))
+        users.write_text("".join(f'"{name}" ""\n' for name in (data_dir.SUPERUSER, SERVICE, VIEWER)))
         server = conninfo_to_dict(self._server.url())["host"]
         settings.write_text(
             SETTINGS.format(
@@ -65,9 +65,9 @@ class Pooler:
             )
         )
         # PgBouncer refuses root, as PostgreSQL does.
-        identity = cluster.choose_identity(self._program, self.sockets / "data", self.sockets, log)
+        identity = data_dir.choose_identity(self._program, self.sockets / "data", self.sockets, log)
         identity.own_tree(self.sockets)
-        plan = Plan([self._program.path, "-q", settings], identity, log, FAREWELL, sweep=(self.sockets,))
+        plan = StartPlan([self._program.path, "-q", settings], identity, log, FAREWELL, sweep=(self.sockets,))
         self._process = KeptProcess(plan)
         Deadline(SECONDS_MAX, f"PgBouncer accepts connections; {log} says why not").wait(self._is_ready)
         return self
@@ -88,7 +88,7 @@ class Pooler:
 
     def _is_ready(self) -> bool:
         try:
-            psycopg.connect(self.url("postgres", cluster.SUPERUSER)).close()
+            psycopg.connect(self.url("postgres", data_dir.SUPERUSER)).close()
         except psycopg.OperationalError:
             return False
         return True

@@ -12,11 +12,11 @@ from typing import Any, cast
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from fencepost.drive.connection import connect_sync
 from fencepost.embedded import ValkeyServer
 from fencepost.embedded.deadline import Deadline
+from fencepost.redis_streams.connection import connect_sync
 from tests.matrix.ports import free_port
-from tests.places import server_directory
+from tests.tmp_dirs import server_directory
 
 SERVICE = "fencepost"
 DOWN_AFTER_MS = 500

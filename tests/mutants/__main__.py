@@ -11,20 +11,20 @@ from itertools import accumulate
 
 import pytest
 
-from fencepost.torture.machine_time import slowness
+from fencepost.torture.cpu_time import slowness
 from tests.mutants.exchange import Stillborn
 from tests.mutants.excused import REACHED_ELSEWHERE
 from tests.mutants.score import STILLBORN, keep, read_results, results_file, score, table
 from tests.mutants.subject import KERNEL, PYTHON, AnyMutant, Subject, folder, subject
 from tests.mutants.survey import Survey, functions_of, sites
-from tests.mutants.workshop import (
+from tests.mutants.workspace import (
     HANG_TIMES,
     HUNG,
     PASSED,
     FirstFailure,
     Hourglass,
     Standing,
-    Workshop,
+    Workspace,
     in_a_child,
     open_workshop,
     run_tests,
@@ -43,7 +43,7 @@ PYTEST = (
 class Run:
     """The whole of it, inside one pytest session that runs no test itself."""
 
-    def __init__(self, options: argparse.Namespace, of: Subject, workshop: Workshop) -> None:
+    def __init__(self, options: argparse.Namespace, of: Subject, workshop: Workspace) -> None:
         self._options = options
         self._of = of
         self._workshop = workshop

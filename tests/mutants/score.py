@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.mutants.excused import EXCUSED
 from tests.mutants.subject import FOLDER, AnyMutant, folder
-from tests.mutants.workshop import HUNG, PASSED
+from tests.mutants.workspace import HUNG, PASSED
 
 STILLBORN = "stillborn"
 SCORES = FOLDER / "score.json"

@@ -22,7 +22,7 @@ NOWHERE = "127.0.0.1:9"
 
 
 @dataclass(frozen=True)
-class Ground:
+class CanaryServers:
     """What secrets lead to: servers that are there, and a parrot where a stranger's house would be."""
 
     database: Database
@@ -63,7 +63,7 @@ def _hidden_everywhere(address: str, canary: str) -> str:
     return f"http://parrot:{canary}@{address}/{canary}?key={canary}"
 
 
-PLANTS: Mapping[str, Callable[[Ground, str], str]] = {
+PLANTS: Mapping[str, Callable[[CanaryServers, str], str]] = {
     "DATABASE_URL": lambda ground, song: _with_password(ground.database.url, song),
     "MIGRATION_DATABASE_URL": lambda ground, song: _with_password(ground.database.admin_url, song),
     "LISTEN_DATABASE_URL": lambda ground, song: _with_password(
@@ -93,7 +93,7 @@ UNDECLARED = ("BROKER_KEY", "APCA_API_KEY_ID", "APCA_API_SECRET_KEY", "OANDA_API
 BROKER_PLACE = "the password in a broker's address"
 
 
-def planted(ground: Ground, folder: Path) -> dict[str, str]:
+def planted(ground: CanaryServers, folder: Path) -> dict[str, str]:
     """The environment of a house whose secrets all sing, with whatever makes it use them."""
     parrot = f"http://{ground.parrot}"
     described = {"headers": {"Authorization": "Bearer ${BROKER_KEY}"}, "promise": "nothing"}

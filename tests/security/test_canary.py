@@ -25,19 +25,19 @@ from psycopg import sql
 from fencepost.bench import report as bench_report
 from fencepost.bench.report import machine
 from fencepost.cli.app import run
-from fencepost.console.entrance import BACK, SIGN_ON
-from fencepost.drive.connection import connect_sync
+from fencepost.console.login import BACK, SIGN_ON
 from fencepost.embedded import Database, ValkeyServer
 from fencepost.embedded.deadline import Deadline
 from fencepost.errors import SettingsError
 from fencepost.logs import get_logger
 from fencepost.nonces.sending.keys import keys_of
 from fencepost.nonces.settings import NoncesSettings
+from fencepost.redis_streams.connection import connect_sync
 from fencepost.torture import report as torture_report
 from tests.security.canary import (
     NOWHERE,
     PLANTS,
-    Ground,
+    CanaryServers,
     canary_of,
     heard,
     parrot,
@@ -45,7 +45,7 @@ from tests.security.canary import (
     readers,
     secret_settings,
 )
-from tests.security.canary_house import BY_SESSION, House, open_house, walk
+from tests.security.canary_app import BY_SESSION, CanaryApp, open_house, walk
 from tests.unit.torture.test_report import outcome
 
 BROKERS = ("paper", "echo", "alpaca", "oanda")
@@ -63,15 +63,15 @@ FIELDS = (
 
 
 @pytest.fixture
-def ground(database: Database, redis_url: str) -> Iterator[Ground]:
+def ground(database: Database, redis_url: str) -> Iterator[CanaryServers]:
     with parrot() as address:
-        yield Ground(database, redis_url, address)
+        yield CanaryServers(database, redis_url, address)
 
 
 @pytest.fixture
 def house(
-    ground: Ground, valkey: ValkeyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[House]:
+    ground: CanaryServers, valkey: ValkeyServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[CanaryApp]:
     with open_house(ground, valkey, tmp_path, monkeypatch) as house:
         yield house
 
@@ -80,7 +80,9 @@ def test_every_secret_setting_has_a_song() -> None:
     assert set(PLANTS) == secret_settings()
 
 
-def test_settings_tell_no_secret_when_they_are_printed_or_wrong(ground: Ground, tmp_path: Path) -> None:
+def test_settings_tell_no_secret_when_they_are_printed_or_wrong(
+    ground: CanaryServers, tmp_path: Path
+) -> None:
     environ = planted(ground, tmp_path)
     for reader in readers():
         assert heard(repr(reader.load(environ))) == [], reader
@@ -103,7 +105,7 @@ def test_settings_tell_no_secret_when_they_are_printed_or_wrong(ground: Ground, 
 
 
 async def test_a_keystore_that_cannot_be_opened_does_not_tell_its_password(
-    ground: Ground, tmp_path: Path
+    ground: CanaryServers, tmp_path: Path
 ) -> None:
     (tmp_path / "key.json").write_text(json.dumps({"crypto": {}, "version": 3}))
     environ = planted(ground, tmp_path) | {"NONCES_REMOTE_SIGNER": "", "NONCES_KEYSTORE": str(tmp_path)}
@@ -115,7 +117,7 @@ async def test_a_keystore_that_cannot_be_opened_does_not_tell_its_password(
 
 
 def test_no_secret_is_sung_and_no_request_is_a_failure_of_ours(
-    house: House, capsys: pytest.CaptureFixture[str]
+    house: CanaryApp, capsys: pytest.CaptureFixture[str]
 ) -> None:
     leave_reports(house)
     messages = send_messages(house)
@@ -157,13 +159,13 @@ def told(answer: httpx.Response) -> str:
     return f"{answer.headers}{answer.text}"
 
 
-def leave_reports(house: House) -> None:
+def leave_reports(house: CanaryApp) -> None:
     """As runs leave them that were started where these secrets are."""
     torture_report.write(torture_report.facts_of(outcome(), {}), house.folder / "torture")
     bench_report.write(bench_report.Report("kernel", True, [], [], machine()), house.folder / "bench")
 
 
-def send_messages(house: House) -> list[int]:
+def send_messages(house: CanaryApp) -> list[int]:
     """To receivers who are away, and to one who repeats what he is told."""
     with psycopg.connect(house.database.url, autocommit=True) as connection:
         put = "select fencepost.outbox_put(%s, 'k1', '{}'::jsonb)"
@@ -184,7 +186,7 @@ def ask_for_secrets(program: httpx.Client) -> Iterator[httpx.Response]:
         yield program.post("/transactions", json=transaction, headers={"idempotency-key": f"{chain}"})
         yield program.post(f"/nonces/{chain}/0x{'ab' * 20}/reserve", json={"count": 1})
     yield program.put("/problems/echo", content=package())
-    yield program.get("/judge/workers")
+    yield program.get("/judge/api/workers")
 
 
 def package() -> bytes:
@@ -205,7 +207,7 @@ def sign_on(stranger: httpx.Client) -> Iterator[httpx.Response]:
     yield from (sent, back)
 
 
-def tried(house: House, messages: list[int]) -> bool:
+def tried(house: CanaryApp, messages: list[int]) -> bool:
     """Whether every message has an error, and every order too."""
     with house.database.connect_admin() as admin:
         row = admin.execute(
@@ -216,7 +218,7 @@ def tried(house: House, messages: list[int]) -> bool:
     return row is not None and row[0] >= len(BROKERS) + len(CHANNELS)
 
 
-def commands(house: House, messages: list[int], capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
+def commands(house: CanaryApp, messages: list[int], capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
     """What the command line says of this house, and of one that is not there."""
     subjects = [f"outbox:{message}" for message in messages]
     asked = [("doctor",), ("doctor", "--json"), ("status",), ("status", "--json")]
@@ -238,7 +240,7 @@ def said(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> str:
     return captured.out + captured.err
 
 
-def heard_where_it_is_planted(house: House, capsys: pytest.CaptureFixture[str]) -> list[str]:
+def heard_where_it_is_planted(house: CanaryApp, capsys: pytest.CaptureFixture[str]) -> list[str]:
     """A leak in every place is noticed there: the places where it was not."""
     song = canary_of("HTTP_TOKEN")
     with house.database.connect_admin() as admin:
@@ -257,7 +259,9 @@ def heard_where_it_is_planted(house: House, capsys: pytest.CaptureFixture[str]) 
     return [place for place, text in found.items() if "HTTP_TOKEN" not in heard(text)]
 
 
-def hostile_requests(house: House, admin: httpx.Client, program: httpx.Client) -> Iterator[httpx.Response]:
+def hostile_requests(
+    house: CanaryApp, admin: httpx.Client, program: httpx.Client
+) -> Iterator[httpx.Response]:
     chance = random.Random(7)  # noqa: S311 - Repeatable garbage, no secret.
     for path, methods in house.app.openapi()["paths"].items():
         for method in methods:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.integration.kernel.caller import Caller
-from tests.taking_over import TAKEN_OVER
+from tests.takeover import TAKEN_OVER
 
 OWNER = "worker-1/boot-1"
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from fencepost.console import people
+from fencepost.console import account_calls
 from fencepost.console.role import Role
 from fencepost.embedded import Database
 from fencepost.kernel.drivers import run
@@ -35,7 +35,7 @@ NAMES = (
 @pytest.fixture
 def people_of(database: Database) -> Database:
     with psycopg.connect(database.url, autocommit=True) as connection:
-        run(connection, people.set_user("ada", Role.ADMIN, "a hash", "test"))
+        run(connection, account_calls.set_user("ada", Role.ADMIN, "a hash", "test"))
         connection.execute("select fencepost.judge_user_set('ada', 'contestant', 'test')")
     return database
 

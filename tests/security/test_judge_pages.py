@@ -12,15 +12,15 @@ import psycopg
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.judge import contests, records
-from fencepost.judge.access import COURT, OPEN_PAGES, PAGES
+from fencepost.judge import contests, judge_calls
+from fencepost.judge.access import OPEN_PAGES, PAGES, PAGES_ROOT
 from fencepost.judge.grading import CaseResult
 from fencepost.judge.judging import Judgement
 from fencepost.judge.rejudging import Filter
-from fencepost.judge.role import Role
+from fencepost.judge.role import JudgeRole
 from fencepost.judge.scoreboard import Contest, ContestProblem, Scoring
 from fencepost.logs import configure_logging
-from tests.integration.judge.office import PROGRAM, Browser, Office, open_office
+from tests.integration.judge.judge_env import PROGRAM, Browser, JudgeEnv, open_office
 
 ROLES = {None: 0, "con": 1, "jo": 2, "ada": 3}
 """Who is at the browser, and how much he may."""
@@ -30,12 +30,12 @@ OWNER = "judge/boot-1"
 PASSWORD = "correct horse battery"
 
 
-async def people_of(office: Office) -> None:
-    for name, role in (("con", Role.CONTESTANT), ("jo", Role.JURY), ("ada", Role.ADMIN)):
+async def people_of(office: JudgeEnv) -> None:
+    for name, role in (("con", JudgeRole.CONTESTANT), ("jo", JudgeRole.JURY), ("ada", JudgeRole.ADMIN)):
         await office.add(name, role)
 
 
-async def browsers(office: Office, closing: AsyncExitStack) -> dict[str | None, Browser]:
+async def browsers(office: JudgeEnv, closing: AsyncExitStack) -> dict[str | None, Browser]:
     return {who: await closing.enter_async_context(office.browser(who)) for who in ROLES}
 
 
@@ -55,7 +55,7 @@ async def test_every_page_lets_in_whom_the_table_names_and_nobody_else(
         for who, browser in (await browsers(office, closing)).items():
             token = await browser.form_token()
             # The last: it ends the session.
-            for method, path in sorted(PAGES, key=lambda line: line[1] == f"{COURT}/logout"):
+            for method, path in sorted(PAGES, key=lambda line: line[1] == f"{PAGES_ROOT}/logout"):
                 # Nothing that these name exists, so that nothing is changed on the way.
                 place = path.format(**dict.fromkeys(NAMES, "0"))
                 if method == "POST":
@@ -79,19 +79,23 @@ async def test_every_page_lets_in_whom_the_table_names_and_nobody_else(
 
 def test_a_contestant_changes_nothing_but_what_is_his_own() -> None:
     changing = {
-        path for (method, path), access in PAGES.items() if method == "POST" and access.role < Role.JURY
+        path for (method, path), access in PAGES.items() if method == "POST" and access.role < JudgeRole.JURY
     }
 
     assert changing == {
-        f"{COURT}/submissions",
-        f"{COURT}/trials",
-        f"{COURT}/contests/{{contest}}/join",
-        f"{COURT}/contests/{{contest}}/clarifications",
-        f"{COURT}/account/password",
-        f"{COURT}/logout",
+        f"{PAGES_ROOT}/submissions",
+        f"{PAGES_ROOT}/custom-runs",
+        f"{PAGES_ROOT}/contests/{{contest}}/join",
+        f"{PAGES_ROOT}/contests/{{contest}}/clarifications",
+        f"{PAGES_ROOT}/account/password",
+        f"{PAGES_ROOT}/logout",
     }
-    assert {path for _, path in OPEN_PAGES} == {"/judge", f"{COURT}/login", f"{COURT}/static/{{name}}"}
-    assert not [path for (_, path), one in PAGES.items() if "users" in path and one.role < Role.ADMIN]
+    assert {path for _, path in OPEN_PAGES} == {
+        "/judge",
+        f"{PAGES_ROOT}/login",
+        f"{PAGES_ROOT}/static/{{name}}",
+    }
+    assert not [path for (_, path), one in PAGES.items() if "users" in path and one.role < JudgeRole.ADMIN]
 
 
 async def test_a_form_of_another_session_or_site_does_nothing(database: Database, tmp_path: Path) -> None:
@@ -99,15 +103,15 @@ async def test_a_form_of_another_session_or_site_does_nothing(database: Database
         await people_of(office)
         async with office.browser("con") as con, office.browser("jo") as jo, office.browser() as stranger:
             token, other = await con.form_token(), await jo.form_token()
-            borrowed = await con.send("/court/submissions", form_token=other, **PROGRAM)
+            borrowed = await con.send("/judge/submissions", form_token=other, **PROGRAM)
             headers = {"sec-fetch-site": "cross-site"}
             elsewhere = await con.client.post(
-                "/court/submissions", data={**PROGRAM, "form_token": token}, headers=headers
+                "/judge/submissions", data={**PROGRAM, "form_token": token}, headers=headers
             )
             # A login that somebody else has prepared would put his account under my work.
             login = {"name": "con", "password": office.tokens["con"]}
-            prepared = await stranger.client.post("/court/login", data=login)
-            history = await con.get("/court/submissions")
+            prepared = await stranger.client.post("/judge/login", data=login)
+            history = await con.get("/judge/submissions")
 
     assert [one.status_code for one in (borrowed, elsewhere, prepared)] == [403, 403, 403]
     assert "Nothing was sent yet" in history.text
@@ -122,17 +126,17 @@ async def test_the_cookies_are_for_the_server_alone_and_cannot_be_made_up(
             entered = await stranger.log_in("con", office.tokens["con"])
             cookies = entered.headers.get_list("set-cookie")
             session = stranger.client.cookies["fencepost_judge_session"]
-            out = await stranger.send("/court/logout")
+            out = await stranger.send("/judge/logout")
             stranger.client.cookies.set("fencepost_judge_session", session)
-            stolen = await stranger.get("/court")
+            stolen = await stranger.get("/judge")
             stranger.client.cookies.clear()
             stranger.client.cookies.set("fencepost_judge_session", session.swapcase())
-            made_up = await stranger.get("/court")
+            made_up = await stranger.get("/judge")
 
     assert cookies
     assert all("HttpOnly" in one and "SameSite=lax" in one for one in cookies)
     assert [one.status_code for one in (out, stolen, made_up)] == [303, 303, 303]
-    assert made_up.headers["location"].startswith("/court/login")
+    assert made_up.headers["location"].startswith("/judge/login")
 
 
 async def test_the_login_tells_nothing_leads_nowhere_else_and_is_slow_to_guess(
@@ -145,13 +149,13 @@ async def test_the_login_tells_nothing_leads_nowhere_else_and_is_slow_to_guess(
             foreign = await stranger.log_in("jo", office.tokens["con"])
             evil = (
                 "https://evil.example/",
-                "//evil.example/court",
-                "/court//evil",
-                "/court\\evil",
+                "//evil.example/judge",
+                "/judge//evil",
+                "/judge\\evil",
                 "/courts",
             )
             led = [
-                await stranger.send("/court/login", name="con", password=office.tokens["con"], next=place)
+                await stranger.send("/judge/login", name="con", password=office.tokens["con"], next=place)
                 for place in evil
             ]
             for _ in range(10):
@@ -160,11 +164,11 @@ async def test_the_login_tells_nothing_leads_nowhere_else_and_is_slow_to_guess(
 
     assert [one.status_code for one in (*guesses, foreign)] == [403, 403, 403]
     assert all("Name, password or token is wrong." in one.text for one in (*guesses, foreign))
-    assert {one.headers["location"] for one in led} == {"/court"}
+    assert {one.headers["location"] for one in led} == {"/judge"}
     assert refused.status_code == 429
 
 
-async def evil_house(office: Office, database: Database) -> AsyncIterator[str]:
+async def evil_house(office: JudgeEnv, database: Database) -> AsyncIterator[str]:
     """A house in which everybody has written what he should not; the pages that show it."""
     folder = office.judging.settings.workspace
     assert folder is not None
@@ -177,20 +181,22 @@ async def evil_house(office: Office, database: Database) -> AsyncIterator[str]:
     statement = f"# {EVIL}\n\n{EVIL}\n\n$\\text{{{EVIL}}}$ $\\href{{javascript:alert(1)}}{{x}}$\n\n"
     statement += f"```{EVIL}\n{EVIL}\n```\n\n[a](javascript:alert(3)) ![b](http://evil.example/x.png)\n\n"
     statement += f'<http://x.example/"onclick=alert(4)>\n\n| {EVIL} |\n|---|\n| `{EVIL}` |\n'
-    await office.fp.run(records.put_problem(found.model_copy(update={"title": EVIL, "statement": statement})))
-    yield "/court"
-    yield "/court/problems/evil"
+    await office.fp.run(
+        judge_calls.put_problem(found.model_copy(update={"title": EVIL, "statement": statement}))
+    )
+    yield "/judge"
+    yield "/judge/problems/evil"
     cases = [CaseResult(name=EVIL, verdict="WA", message=EVIL)]
     for author in ("con", EVIL[:100]):
         job_id = await office.judging.submit("evil", "python", {"main.py": EVIL}, author=author)
         with database.connect() as connection:
             connection.execute("select * from fencepost.job_claim(%s, %s)", (job_id, OWNER))
         verdict = Judgement(verdict="CE", message=EVIL, cases=cases)
-        await office.fp.run(records.put_result(job_id, 1, OWNER, verdict))
-        yield f"/court/submissions/{job_id}"
-        yield f"/court/problems/evil?from={job_id}"
+        await office.fp.run(judge_calls.put_result(job_id, 1, OWNER, verdict))
+        yield f"/judge/submissions/{job_id}"
+        yield f"/judge/problems/evil?from={job_id}"
     opened = await office.judging.rejudge(Filter(problem="evil"), reason=EVIL, actor=EVIL)
-    yield f"/court/rejudgings/{opened.generation}?everything=true"
+    yield f"/judge/rejudgings/{opened.generation}?everything=true"
     now = datetime.now(UTC)
     contest = Contest(
         slug="evil",
@@ -205,9 +211,9 @@ async def evil_house(office: Office, database: Database) -> AsyncIterator[str]:
     await office.fp.run(contests.ask("evil", "A", EVIL[:100], EVIL))
     await office.fp.run(contests.announce("evil", None, EVIL, EVIL))
     for page in ("", "/scoreboard", "/clarifications"):
-        yield f"/court/contests/evil{page}"
+        yield f"/judge/contests/evil{page}"
     trial = await office.judging.trials.submit("python", {"main.py": EVIL}, EVIL, author="ada")
-    yield f"/court/trials/{trial}?problem=evil"
+    yield f"/judge/custom-runs/{trial}?problem=evil"
     for path in (
         "submissions",
         "submissions?author=" + "%3Cscript%3E",
@@ -216,10 +222,10 @@ async def evil_house(office: Office, database: Database) -> AsyncIterator[str]:
         "users",
         "contest?contest=evil",
     ):
-        yield f"/court/{path}"
-    yield f"/court/rejudge?author={'%3Cscript%3Ealert(1)'}&reason=%3Cscript%3Ealert(1)%3C/script%3E"
-    yield "/court/problems/%3Cscript%3Ealert(1)"
-    yield "/court/submissions?before=%3Cscript%3Ealert(1)"
+        yield f"/judge/{path}"
+    yield f"/judge/rejudge?author={'%3Cscript%3Ealert(1)'}&reason=%3Cscript%3Ealert(1)%3C/script%3E"
+    yield "/judge/problems/%3Cscript%3Ealert(1)"
+    yield "/judge/submissions?before=%3Cscript%3Ealert(1)"
 
 
 async def test_what_people_write_is_shown_and_never_run(database: Database, tmp_path: Path) -> None:
@@ -232,8 +238,8 @@ async def test_what_people_write_is_shown_and_never_run(database: Database, tmp_
                 assert page.status_code < 500, path
                 keeps_to_itself(path, page.headers, page.text)
                 seen += "&lt;script&gt;alert(1)" in page.text
-            await ada.send("/court/users/con/tokens", label=EVIL[:100])
-            labelled = await ada.get("/court/users/con")
+            await ada.send("/judge/users/con/tokens", label=EVIL[:100])
+            labelled = await ada.get("/judge/users/con")
             keeps_to_itself("a token", labelled.headers, labelled.text)
 
     assert seen > 10, "the text was on the pages, escaped"
@@ -255,7 +261,7 @@ def keeps_to_itself(path: str, headers: Any, text: str) -> None:
     """Nothing of what came in became markup, and the browser is told to run nothing of it either."""
     for tag, attributes in Markup(text).tags:
         assert tag not in {"iframe", "object", "embed", "base", "svg", "style"}, (path, tag)
-        assert tag != "script" or (attributes.get("src") or "").startswith(f"{COURT}/static/"), path
+        assert tag != "script" or (attributes.get("src") or "").startswith(f"{PAGES_ROOT}/static/"), path
         assert not [name for name in attributes if name.startswith("on") or name == "style"], (path, tag)
         for name in {"href", "src", "action", "formaction"} & set(attributes):
             target = attributes[name] or ""
@@ -279,14 +285,14 @@ async def test_no_secret_is_in_a_log_or_on_a_page(
     async with open_office(database, tmp_path) as office:
         await people_of(office)
         async with office.browser("ada") as ada:
-            made = await ada.send("/court/users/con/tokens", label="laptop")
+            made = await ada.send("/judge/users/con/tokens", label="laptop")
             token = re.search(r"fpj_[\w-]+", made.text)
             assert token is not None
-            await ada.send("/court/users", name="con", role="contestant", password=PASSWORD)
+            await ada.send("/judge/users", name="con", role="contestant", password=PASSWORD)
             await ada.log_in("con", PASSWORD + "x")
             await ada.log_in("con", PASSWORD)
-            await ada.send("/court/account/password", old=PASSWORD, password=PASSWORD + "y")
-            pages = [(await ada.get(path)).text for path in ("/court", "/court/account")]
+            await ada.send("/judge/account/password", old=PASSWORD, password=PASSWORD + "y")
+            pages = [(await ada.get(path)).text for path in ("/judge", "/judge/account")]
             session = ada.client.cookies["fencepost_judge_session"]
     with psycopg.connect(database.admin_url) as connection:
         events = connection.execute("select array_agg(e::text) from fencepost.event e").fetchone()

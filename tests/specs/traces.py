@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, LiteralString
 
-from fencepost.torture.chronicle import Operation
 from fencepost.torture.linearizability import linearize
 from fencepost.torture.models import LeaseModel
-from fencepost.torture.stage import Stage
+from fencepost.torture.operation_log import Operation
+from fencepost.torture.system_environment import SystemEnvironment
 from fencepost.torture.systems import flows, leases, players
 from tests.specs.tlc import SPECS, Outcome, search
 
@@ -168,7 +168,7 @@ LIVES: LiteralString = "select job_id, xid::text, what, attempt, expired from jo
 WRITES: LiteralString = "select job_id, attempt from effect order by id"
 
 
-def of_jobs(stage: Stage, jobs_max: int = 1000) -> dict[str, Trace]:
+def of_jobs(stage: SystemEnvironment, jobs_max: int = 1000) -> dict[str, Trace]:
     """One history for each job; those with the most attempts first."""
     lives: dict[int, list[Sequence[Any]]] = {}
     for job_id, *event in stage.rows(LIVES):
@@ -216,11 +216,11 @@ def _attempt_steps(events: Sequence[Sequence[Any]], writes: list[int]) -> Iterat
         yield "Write", attempt, 0
 
 
-def of_requests(stage: Stage) -> dict[str, Trace]:
+def of_requests(stage: SystemEnvironment) -> dict[str, Trace]:
     """One history for each request of the players."""
     records = [name for (name,) in stage.rows(players.RECORDS)]
     answers: dict[str, list[str]] = {name: [] for name in records}
-    for operation in stage.chronicle.operations():
+    for operation in stage.operation_log.operations():
         answer: Any = operation.answer
         # A number is a status that is no answer.
         if operation.what == "request" and answer is not None and not isinstance(answer, int):
@@ -270,7 +270,7 @@ LINES: LiteralString = (
 )
 
 
-def of_messages(stage: Stage, messages_max: int = 10) -> dict[str, Trace]:
+def of_messages(stage: SystemEnvironment, messages_max: int = 10) -> dict[str, Trace]:
     """One history for each key, of its first messages: what comes behind them changes nothing for them."""
     lines: dict[str, list[tuple[int, str, int]]] = {}
     for line, *event in stage.rows(LINES):
@@ -344,7 +344,7 @@ ACQUIRED_AND_COMMITTED: LiteralString = (
 ROWS_WRITTEN: LiteralString = "select xid::text, value from row_journal order by id"
 
 
-def of_commits(stage: Stage) -> dict[str, Trace]:
+def of_commits(stage: SystemEnvironment) -> dict[str, Trace]:
     """One history for each key group that wrote rows: by their places in what a run without faults gives."""
     rows: dict[str, list[str]] = {}
     for xid, value in stage.rows(ROWS_WRITTEN):

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_s
 from sqlalchemy.orm import Session, scoped_session
 
 from fencepost import Call, Claim, Fencepost, Lease, SyncFencepost, SyncTransaction, Transaction, run
-from fencepost.kernel import lease, marker
+from fencepost.kernel import idempotency, lease
 
 ACQUIRE: Call[Lease] = lease.acquire("door", "me", 60)
 
@@ -56,7 +56,7 @@ async def client(fp: Fencepost) -> None:
     assert_type(await fp.run(ACQUIRE), Lease)
     async with fp.transaction() as tx:
         assert_type(tx, Transaction)
-        assert_type(await tx.run(marker.claim("scope", "key")), Claim)
+        assert_type(await tx.run(idempotency.claim("scope", "key")), Claim)
         assert_type(await tx.claim("scope", "key"), Claim)
         await tx.execute("select %s", (1,))
 

@@ -14,7 +14,7 @@ from fencepost.metrics import Metrics
 from fencepost.mutations.metrics import MutationMetrics
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.orders.metrics import OrderMetrics
-from fencepost.upkeep import UpkeepMetrics
+from fencepost.retention import RetentionMetrics
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus"
@@ -26,7 +26,7 @@ def _count_orders(metrics: Metrics) -> None:
 
 def _count_players(metrics: Metrics) -> None:
     MutationMetrics.on(metrics)
-    UpkeepMetrics.on(metrics)
+    RetentionMetrics.on(metrics)
 
 
 COUNTED: dict[str, tuple[Callable[[Metrics], object], str]] = {

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.cli.findings import State, is_healthy
+from fencepost.cli.findings import FindingState, is_healthy
 from fencepost.cli.probes.folders import probe_folders
-from fencepost.embedded.home import Home
+from fencepost.embedded.server_dir import ServerDir
 from fencepost.judge.store import Store
 from fencepost.private_folder import make_private, tighten
-from fencepost.whereabouts import Whereabouts, noted
+from fencepost.server_addresses import ServerAddresses, noted
 
-PLACE = Whereabouts("test", "none", "a", "b", "c", None)
+PLACE = ServerAddresses("test", "none", "a", "b", "c", None)
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077, 0o277], ids=oct)
@@ -38,7 +38,7 @@ def test_what_is_made_is_private(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("umask")
 def test_a_server_s_folders_are_private(tmp_path: Path) -> None:
-    home = Home(tmp_path / "data" / "postgres", "name.sock")
+    home = ServerDir(tmp_path / "data" / "postgres", "name.sock")
     home.open()
     try:
         assert {mode(home.directory), mode(home.directory.parent), mode(home.sockets)} == {0o700}
@@ -84,7 +84,7 @@ def test_a_folder_for_everybody_stays_so(tmp_path: Path) -> None:
 def test_doctor_complains_of_a_folder_that_others_may_open(tmp_path: Path, bits: int) -> None:
     tmp_path.chmod(bits)
     (finding,) = probe_folders({"data directory": tmp_path, "judge's store": tmp_path / "nothing"})
-    assert finding.state is State.LACKING
+    assert finding.state is FindingState.LACKING
     assert finding.remedy == f"chmod 700 {tmp_path}"
     assert not is_healthy([finding])
 
@@ -92,4 +92,4 @@ def test_doctor_complains_of_a_folder_that_others_may_open(tmp_path: Path, bits:
 def test_doctor_is_content_with_a_private_one(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     (finding,) = probe_folders({"data directory": tmp_path, "judge's store": None})
-    assert finding.state is State.OK
+    assert finding.state is FindingState.OK

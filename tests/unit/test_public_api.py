@@ -112,7 +112,7 @@ def test_a_house_that_runs_no_worker_loads_neither_redis_nor_what_renders_logs()
     """redis-py brings the SDK of OpenTelemetry, structlog brings rich: half of the time to start."""
     heavy = {"redis", "opentelemetry", "structlog", "rich", "yaml"}
 
-    assert heavy.isdisjoint(run_alone("import sys, fencepost.house; print(*sys.modules)").split())
+    assert heavy.isdisjoint(run_alone("import sys, fencepost.app; print(*sys.modules)").split())
 
 
 def test_a_star_import_brings_every_promised_name() -> None:
@@ -145,7 +145,7 @@ def public_methods(cls: type[Any]) -> dict[str, inspect.Signature]:
 
 @pytest.mark.parametrize(
     ("asynchronous", "sync"),
-    [(client.Fencepost, client.SyncFencepost), (Transaction, SyncTransaction)],
+    [(client.KernelClient, client.SyncKernelClient), (Transaction, SyncTransaction)],
     ids=["client", "tx"],
 )
 def test_both_faces_offer_the_same(asynchronous: type[Any], sync: type[Any]) -> None:
@@ -188,7 +188,7 @@ TWINS: list[tuple[Any, Any]] = [
         for n in ("connection", "execute", "run", "claim", "savepoint")
     ),
     *(
-        (vars(client.Fencepost)[n], vars(client.SyncFencepost)[n])
+        (vars(client.KernelClient)[n], vars(client.SyncKernelClient)[n])
         for n in ("open", "close", "transaction", "run", "_borrow")
     ),
 ]

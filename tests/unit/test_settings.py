@@ -30,7 +30,7 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "config.yaml"
 
 
-def complaint(environ: dict[str, str], config: Path | None = None) -> str:
+def user_error(environ: dict[str, str], config: Path | None = None) -> str:
     with pytest.raises(SettingsError) as caught:
         Settings.load(environ, config)
     return str(caught.value)
@@ -75,24 +75,25 @@ def test_the_value_is_frozen() -> None:
 
 
 def test_a_wrong_value_names_the_variable_the_value_and_what_is_allowed() -> None:
-    assert complaint({"DATABASE_POOL_MAX": "many"}) == (
+    assert user_error({"DATABASE_POOL_MAX": "many"}) == (
         "DATABASE_POOL_MAX is 'many' (environment); allowed: an integer from 1 to 1000."
     )
     assert (
-        complaint({"LOG_FORMAT": "xml"}) == "LOG_FORMAT is 'xml' (environment); allowed: 'console' or 'json'."
+        user_error({"LOG_FORMAT": "xml"})
+        == "LOG_FORMAT is 'xml' (environment); allowed: 'console' or 'json'."
     )
 
 
 def test_a_wrong_value_in_the_file_names_the_file_and_the_key(config: Path) -> None:
     config.write_text("metrics: {port: 70000}\n")
-    assert complaint({}, config) == (
+    assert user_error({}, config) == (
         f"METRICS_PORT is '70000' ({config}, metrics.port); allowed: an integer from 0 to 65535."
     )
 
 
 def test_all_that_is_wrong_is_said_at_once(config: Path) -> None:
     config.write_text("metrics: {prot: 1}\n")
-    lines = complaint({"METRICS_PORT": "x", "LOG_LEVEL": "loud"}, config).splitlines()
+    lines = user_error({"METRICS_PORT": "x", "LOG_LEVEL": "loud"}, config).splitlines()
     assert len(lines) == 3
 
 
@@ -107,7 +108,7 @@ def test_all_that_is_wrong_is_said_at_once(config: Path) -> None:
     ],
 )
 def test_a_wrong_url_never_shows_its_password(url: str) -> None:
-    said = complaint({"DATABASE_URL": url})
+    said = user_error({"DATABASE_URL": url})
     assert said.startswith("DATABASE_URL is ")
     assert "postgresql://" in said
     assert "s3" not in said
@@ -122,7 +123,7 @@ def test_passwords_are_not_in_the_repr() -> None:
 
 
 def test_two_fields_that_contradict_each_other_are_both_named() -> None:
-    said = complaint({"DATABASE_POOL_MIN": "5", "DATABASE_POOL_MAX": "2"})
+    said = user_error({"DATABASE_POOL_MIN": "5", "DATABASE_POOL_MAX": "2"})
     assert said == (
         "DATABASE_POOL_MIN is 5 and DATABASE_POOL_MAX is 2; allowed: a minimum that is not above the maximum."
     )
@@ -130,12 +131,12 @@ def test_two_fields_that_contradict_each_other_are_both_named() -> None:
 
 def test_an_unknown_key_is_named_with_the_nearest_known_one(config: Path) -> None:
     config.write_text("database:\n  ulr: postgresql://app:s3cret@db/shop\n")
-    assert complaint({}, config) == f"{config}: unknown key 'database.ulr'. Did you mean 'database.url'?"
+    assert user_error({}, config) == f"{config}: unknown key 'database.ulr'. Did you mean 'database.url'?"
 
 
 def test_a_section_written_as_a_value_says_what_belongs_below_it(config: Path) -> None:
     config.write_text("log: json\n")
-    assert complaint({}, config) == (
+    assert user_error({}, config) == (
         f"{config}: 'log' is a section, not a value; allowed below it: log.format, log.level."
     )
 
@@ -143,13 +144,13 @@ def test_a_section_written_as_a_value_says_what_belongs_below_it(config: Path) -
 @pytest.mark.parametrize("text", ["database: [\n", "- a\n- b\n", "a: b: s3cret\n", "\x00"])
 def test_a_file_that_cannot_be_read_is_named_without_quoting_it(config: Path, text: str) -> None:
     config.write_text(text)
-    said = complaint({}, config)
+    said = user_error({}, config)
     assert str(config) in said
     assert "s3cret" not in said
 
 
 def test_a_file_that_was_asked_for_must_exist(config: Path) -> None:
-    assert complaint({"FENCEPOST_CONFIG": str(config)}) == (
+    assert user_error({"FENCEPOST_CONFIG": str(config)}) == (
         f"FENCEPOST_CONFIG names {config}, and there is no such file."
     )
 
@@ -169,7 +170,7 @@ def test_one_file_serves_every_service(config: Path, monkeypatch: pytest.MonkeyP
     config.write_text("api:\n  stream: {stream_maxlen: 5000}\nlog: {level: debug}\n")
     assert Settings.load({}, config).log_level == "debug"
     config.write_text("api:\n  straem: {stream_maxlen: 5000}\n")
-    assert "Did you mean 'api.stream.stream_maxlen'?" in complaint({}, config)
+    assert "Did you mean 'api.stream.stream_maxlen'?" in user_error({}, config)
 
 
 def test_a_setting_without_a_default_says_that_it_is_missing(config: Path) -> None:

@@ -10,29 +10,29 @@ import time
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from fencepost.bench.console_stock import Stock, fill
+from fencepost.app import Fencepost
+from fencepost.bench.bench_server import migrated_database, server_facts
+from fencepost.bench.console_fixture_data import FixtureData, fill
 from fencepost.bench.report import Goal, Report, Row, machine
-from fencepost.bench.stage import migrated_database, server_facts
-from fencepost.console import people
-from fencepost.console.doors import TOKEN_PREFIX
-from fencepost.console.part import make_part
+from fencepost.console import account_calls
+from fencepost.console.auth import TOKEN_PREFIX
+from fencepost.console.http_service import make_service
 from fencepost.console.role import Role
 from fencepost.console.settings import ConsoleSettings
 from fencepost.embedded import Database
-from fencepost.house import Fencepost
 from fencepost.kernel.drivers import run as call
 from fencepost.web.app import make_app
-from fencepost.web.seal import digest_of, new_secret
 from fencepost.web.server import WebServer
 from fencepost.web.settings import WebSettings
+from fencepost.web.signing import digest_of, new_secret
 
-FULL = Stock(jobs=1_000_000, orders=100_000, leases=10_000)
-QUICK = Stock(jobs=50_000, orders=5_000, leases=1_000)
+FULL = FixtureData(jobs=1_000_000, orders=100_000, leases=10_000)
+QUICK = FixtureData(jobs=50_000, orders=5_000, leases=1_000)
 FIRST_BYTE_MS = 200.0
 STREAM_KIB_MAX = 256.0
 
 
-def pages(stock: Stock) -> Iterator[str]:
+def pages(stock: FixtureData) -> Iterator[str]:
     """Every page, its filters, and a page far down its list."""
     middle = stock.jobs // 2
     yield from (
@@ -92,7 +92,7 @@ def run(*, quick: bool) -> Report:
     with migrated_database() as database:
         fill(database, stock)
         fp = Fencepost(database.url)
-        part = make_part(fp, database.viewer_url, loopback=True, settings=ConsoleSettings())
+        part = make_service(fp, database.viewer_url, loopback=True, settings=ConsoleSettings())
         server = WebServer(make_app([part], WebSettings(), ground=lambda: fp), address="127.0.0.1", port=0)
         server.start()
         try:
@@ -113,10 +113,12 @@ def run(*, quick: bool) -> Report:
 def _token(database: Database) -> str:
     secret = TOKEN_PREFIX + new_secret()
     with database.connect() as connection:
-        call(connection, people.set_user("bench", Role.ADMIN, None, "bench"))
+        call(connection, account_calls.set_user("bench", Role.ADMIN, None, "bench"))
         call(
             connection,
-            people.make_token(digest_of(secret), "bench", "bench", Role.ADMIN, lifetime_seconds=86_400),
+            account_calls.make_token(
+                digest_of(secret), "bench", "bench", Role.ADMIN, lifetime_seconds=86_400
+            ),
         )
     return secret
 

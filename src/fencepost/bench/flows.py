@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from fencepost.bench import flows_arena as stage
 from fencepost.bench import flows_endurance
+from fencepost.bench import flows_env as stage
+from fencepost.bench.bench_server import server_facts
 from fencepost.bench.flows_peers import measured_peers
 from fencepost.bench.report import Goal, Report, Row, machine
-from fencepost.bench.stage import server_facts
 from fencepost.embedded import Database
 
 QUICK_RECORDS = 200_000
@@ -34,7 +34,7 @@ _console = Console(stderr=True)
 def run(*, quick: bool) -> Report:
     """Measure ourselves and the limit, then the peers that can be installed."""
     count = QUICK_RECORDS if quick else RECORDS
-    with stage.arena() as (database, redis_url):
+    with stage.env() as (database, redis_url):
         rows = asyncio.run(_ours(database, redis_url, count))
         endurance = asyncio.run(_endurance(database, redis_url, quick=quick))
         facts = machine(records=count, **server_facts(database))

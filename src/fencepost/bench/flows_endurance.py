@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fencepost.bench import flows_arena as stage
+from fencepost.app import Fencepost
+from fencepost.bench import flows_env as stage
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.flows import Flow, IterableSource
 from fencepost.flows.metrics import FlowMetrics
-from fencepost.flows.redis_link import connect_bytes
+from fencepost.flows.redis_client import connect_bytes
 from fencepost.flows.settings import FlowSettings
 from fencepost.flows.sinks.postgres import PostgresUpsert
 from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.flows.worker import FlowWorker
-from fencepost.house import Fencepost
 from fencepost.metrics import Metrics
 from fencepost.testing import Child, Signals
 
@@ -32,7 +32,7 @@ SETTLED = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryGrowth:
     """Resident megabytes after a tenth of the records, and the most after that."""
 
     settled_mb: float
@@ -44,7 +44,7 @@ class Memory:
         return self.most_mb / self.settled_mb
 
 
-class Running:
+class RunningFlow:
     """A worker, and how many records it has committed."""
 
     def __init__(
@@ -77,18 +77,18 @@ class Running:
         await self._task
 
 
-async def memory(database: Database, redis_url: str, count: int) -> Memory:
+async def memory(database: Database, redis_url: str, count: int) -> MemoryGrowth:
     """The keyed sum over records that are made as they are read."""
 
     def records() -> Iterator[bytes]:
         return map(stage.record, range(count))
 
-    parsed = Flow("memory").source(IterableSource(records)).json(stage.Order)
+    parsed = Flow("memory").source(IterableSource(records)).json(stage.FlowTask)
     keyed = parsed.key_by(lambda order: order.user).sum(lambda order: order.amount)
     flow = keyed.sink(PostgresUpsert("total", ["key"], ["value"]))
     async with Fencepost(database.url, redis_url=redis_url) as fp:
         began, cpu = time.perf_counter(), time.process_time()
-        running = Running(fp, flow, redis_url)
+        running = RunningFlow(fp, flow, redis_url)
         await running.until(count // SETTLED)
         settled = most = resident_mb()
         while running.committed < count:
@@ -96,11 +96,11 @@ async def memory(database: Database, redis_url: str, count: int) -> Memory:
             most = max(most, resident_mb())
         wall, used = time.perf_counter() - began, time.process_time() - cpu
         await running.end()
-    return Memory(settled, most, stage.Figures(count, wall, used, most))
+    return MemoryGrowth(settled, most, stage.Figures(count, wall, used, most))
 
 
 @dataclass(frozen=True, slots=True)
-class Recovery:
+class RecoveryTime:
     """Since the SIGKILL, and of that since the successor has the lease; until its first commit."""
 
     since_kill_seconds: float
@@ -120,7 +120,7 @@ async def work_until_killed(database_url: str, redis_url: str) -> None:
         await FlowWorker(fp, counts(), redis_url=redis_url, settings=stage.SETTINGS).run()
 
 
-async def recovery(database: Database, redis_url: str, keys: int) -> Recovery:
+async def recovery(database: Database, redis_url: str, keys: int) -> RecoveryTime:
     """A worker is killed while it is at work behind a state of so many keys; another one stands by."""
     client = connect_bytes(redis_url, "the benchmark")
     await _fill(client, keys)
@@ -130,7 +130,7 @@ async def recovery(database: Database, redis_url: str, keys: int) -> Recovery:
         await _fill(client, more)
         async with Fencepost(database.url, redis_url=redis_url) as fp:
             with Signals() as signals:
-                second = Running(fp, counts(), redis_url)
+                second = RunningFlow(fp, counts(), redis_url)
                 await signals.wait("flows.started", within=STANDBY_SECONDS)
                 cpu = time.process_time()
                 first.kill()
@@ -146,7 +146,7 @@ async def recovery(database: Database, redis_url: str, keys: int) -> Recovery:
     assert _kept(database) == keys + more, "a record was lost or counted twice"
     await client.delete(KEYS_STREAM)
     await client.aclose()
-    return Recovery(done - killed, done - taken, used)
+    return RecoveryTime(done - killed, done - taken, used)
 
 
 async def _fill(client: Any, keys: int) -> None:

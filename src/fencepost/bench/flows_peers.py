@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from fencepost.bench import flows_arena as stage
+from fencepost.bench import flows_env as stage
 from fencepost.bench.jobs_peers import CannotTakePart, Environment, Peer
 from fencepost.bench.report import Row
 

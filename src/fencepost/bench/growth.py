@@ -13,6 +13,7 @@ from functools import partial
 from importlib.resources import files
 from itertools import count
 
+from fencepost.bench.bench_server import another_database, migrated_database, server_facts
 from fencepost.bench.jobs_scale import alternately
 from fencepost.bench.kernel import FIRST_ID, Load, seconds_of
 from fencepost.bench.kernel_work import (
@@ -30,7 +31,6 @@ from fencepost.bench.kernel_work import (
     outbox_deliver_many,
 )
 from fencepost.bench.report import Goal, Report, Row, machine
-from fencepost.bench.stage import another_database, migrated_database, server_facts
 from fencepost.embedded import Database
 from fencepost.kernel import lease, outbox
 from fencepost.kernel.drivers import run as run_call

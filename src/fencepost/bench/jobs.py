@@ -15,10 +15,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from fencepost.bench import jobs_contest as contest
+from fencepost.bench import jobs_measurements as contest
 from fencepost.bench import jobs_scale as scale
 from fencepost.bench import jobs_zombie as zombie
-from fencepost.bench.jobs_arena import Contestant, Servers, servers
+from fencepost.bench.bench_server import server_facts
+from fencepost.bench.jobs_env import Entrant, Servers, servers
 from fencepost.bench.jobs_peers import (
     ALONE,
     OURSELVES,
@@ -29,7 +30,6 @@ from fencepost.bench.jobs_peers import (
     ready_ones,
 )
 from fencepost.bench.report import Cell, Goal, Report, Row, machine, write
-from fencepost.bench.stage import server_facts
 
 TIMES_THE_BEST_MIN = 3
 TIMES_REDIS_MIN = 1
@@ -66,7 +66,7 @@ def run(*, quick: bool) -> Report:
 
 
 def _report(
-    ours: Row, alone: Row, strangers: Sequence[Row], held: scale.Held, facts: Row, *, quick: bool
+    ours: Row, alone: Row, strangers: Sequence[Row], held: scale.HeldRate, facts: Row, *, quick: bool
 ) -> Report:
     """With a row for everybody, also for those who were not measured."""
     seen = {row["system"] for row in strangers}
@@ -97,11 +97,11 @@ def _bare(pair: Servers, peers: Sequence[Peer], *, quick: bool) -> list[contest.
     """With the empty handler, by turns: the goals compare what was measured in the same minutes."""
     _tell(f"{peers[-1].title}: throughput")
     with ExitStack() as stage:
-        contestants = [stage.enter_context(_on_stage(pair, peer)) for peer in peers]
-        return contest.by_turns(contestants, "empty", _length(quick))
+        entrants = [stage.enter_context(_on_stage(pair, peer)) for peer in peers]
+        return contest.by_turns(entrants, "empty", _length(quick))
 
 
-def _length(quick: bool) -> contest.Length:
+def _length(quick: bool) -> contest.JobsLength:
     return contest.QUICK if quick else contest.WHOLE
 
 
@@ -113,30 +113,28 @@ def _measured(pair: Servers, peer: Peer, bare: contest.Throughput, *, quick: boo
     length = _length(quick)
     _tell(f"{peer.title}: {bare.jobs_per_second:,.0f} jobs/s; with a write, waiting time")
     row: dict[str, Cell] = {"system": peer.title, "truth": peer.truth}
-    with _on_stage(pair, peer) as contestant:
-        written = contest.throughput(contestant, "write", length)
-        row |= contest.cells(bare, written, contest.waits(contestant, length))
+    with _on_stage(pair, peer) as entrant:
+        written = contest.throughput(entrant, "write", length)
+        row |= contest.cells(bare, written, contest.waits(entrant, length))
         if length.counted_jobs:
-            row["statements/job"] = round(contest.statements_per_job(contestant, length), 2)
+            row["statements/job"] = round(contest.statements_per_job(entrant, length), 2)
     if peer.truth == "Redis":
         row |= _durable(pair, peer, length)
     if length.waiting_jobs:
         _tell(f"{peer.title}: memory")
-        with _on_stage(pair, peer) as contestant:
-            held = contest.memory(contestant, length)
+        with _on_stage(pair, peer) as entrant:
+            held = contest.memory(entrant, length)
         row |= {"worker MB": round(held.megabytes), "waiting": held.waiting}
     return row
 
 
-def _durable(pair: Servers, peer: Peer, length: contest.Length) -> Mapping[str, Cell]:
+def _durable(pair: Servers, peer: Peer, length: contest.JobsLength) -> Mapping[str, Cell]:
     """A store in Redis with every command on disk before its answer, as PostgreSQL has its commits."""
     pair.keep_redis_durable(True)
     try:
-        with _on_stage(pair, peer) as contestant:
+        with _on_stage(pair, peer) as entrant:
             return {
-                "durable Redis, jobs/s": round(
-                    contest.throughput(contestant, "empty", length).jobs_per_second
-                )
+                "durable Redis, jobs/s": round(contest.throughput(entrant, "empty", length).jobs_per_second)
             }
     finally:
         pair.keep_redis_durable(False)
@@ -153,13 +151,13 @@ def _exhibit(peer: Peer, row: Row) -> Mapping[str, Cell]:
     """Whether the zombie's late finish is refused, in both scenes, and how many effects the job had."""
     if JOBS not in row:
         return {}
-    endings: dict[str, zombie.Ending] = {}
-    for scene in ("during", "after"):
-        _tell(f"{peer.title}: the zombie, {scene}")
+    endings: dict[str, zombie.ZombieEnding] = {}
+    for harness in ("during", "after"):
+        _tell(f"{peer.title}: the zombie, {harness}")
         try:
             # Servers of its own: everybody empties the Redis that he finds.
-            with servers() as pair, _on_stage(pair, peer) as contestant:
-                endings[scene] = zombie.play(contestant, scene)
+            with servers() as pair, _on_stage(pair, peer) as entrant:
+                endings[harness] = zombie.play(entrant, harness)
         except zombie.NeverRanElsewhere:
             return {"zombie's finish": "never ran elsewhere", "effects": 1}
         except (CannotTakePart, TimeoutError) as error:
@@ -170,12 +168,12 @@ def _exhibit(peer: Peer, row: Row) -> Mapping[str, Cell]:
     }
 
 
-def _held(pair: Servers, guess: float, *, quick: bool) -> scale.Held:
+def _held(pair: Servers, guess: float, *, quick: bool) -> scale.HeldRate:
     """Our own figures again: pgbench beside us, more workers, a long history, a long queue."""
     how_far = scale.QUICK if quick else scale.WHOLE
 
-    def working(contestant: Contestant, workers: int = 1) -> Callable[[], float]:
-        return lambda: scale.rate_with(contestant, workers, how_far, guess)
+    def working(entrant: Entrant, workers: int = 1) -> Callable[[], float]:
+        return lambda: scale.rate_with(entrant, workers, how_far, guess)
 
     with (
         _on_stage(pair, OURSELVES) as plain,
@@ -203,7 +201,7 @@ def _held(pair: Servers, guess: float, *, quick: bool) -> scale.Held:
             ],
             how_far.rounds,
         )
-    return scale.Held(
+    return scale.HeldRate(
         how_far,
         pgbench,
         without_redis,
@@ -214,14 +212,14 @@ def _held(pair: Servers, guess: float, *, quick: bool) -> scale.Held:
 
 
 @contextmanager
-def _on_stage(pair: Servers, peer: Peer) -> Generator[Contestant]:
+def _on_stage(pair: Servers, peer: Peer) -> Generator[Entrant]:
     """A fresh database, an empty Redis and an empty ledger."""
     with tempfile.TemporaryDirectory(prefix="fencepost-ledger-") as folder:
         database = pair.database_for(peer)
-        contestant = Contestant(peer, database, pair.valkey.url, Path(folder))
+        entrant = Entrant(peer, database, pair.valkey.url, Path(folder))
         try:
-            contestant.prepare()
-            yield contestant
+            entrant.prepare()
+            yield entrant
         finally:
             # At once: the next one would be measured with its vacuum and its checkpoint.
             database.drop()

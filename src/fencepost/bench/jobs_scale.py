@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from statistics import median
 
-from fencepost.bench.jobs_arena import Contestant
-from fencepost.bench.jobs_contest import WARM_UP, rate, warm
+from fencepost.bench.jobs_env import Entrant
+from fencepost.bench.jobs_measurements import WARM_UP, rate, warm
 from fencepost.bench.pgbench import Pgbench
 from fencepost.bench.report import Goal, Row
 
@@ -37,7 +37,7 @@ FIRST_OLD_ID = -(10**12)
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class JobsScale:
     """How far to go."""
 
     round_seconds: float
@@ -49,15 +49,15 @@ class Scale:
     workers: Sequence[int]
 
 
-QUICK = Scale(0.5, 1, 50_000, 30_000, 60_000, 10, (1,))
-WHOLE = Scale(2.0, 3, 10_000_000, 150_000, 1_000_000, 20, (1, 2, 4))
+QUICK = JobsScale(0.5, 1, 50_000, 30_000, 60_000, 10, (1,))
+WHOLE = JobsScale(2.0, 3, 10_000_000, 150_000, 1_000_000, 20, (1, 2, 4))
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldRate:
     """Jobs a second, under each strain."""
 
-    scale: Scale
+    scale: JobsScale
     pgbench: float
     without_redis: float
     by_workers: Mapping[int, float]
@@ -101,14 +101,14 @@ class Held:
         ]
 
 
-def rate_with(contestant: Contestant, workers: int, scale: Scale, guess: float) -> float:
+def rate_with(entrant: Entrant, workers: int, scale: JobsScale, guess: float) -> float:
     """Whole lives a second with so many worker processes."""
     count = max(WARM_UP, round(guess * scale.round_seconds))
     with ExitStack() as stack:
         for number in range(workers):
-            stack.enter_context(contestant.worker(f"W{number}"))
-        warm(contestant, "empty")
-        return rate(contestant, "empty", count)
+            stack.enter_context(entrant.worker(f"W{number}"))
+        warm(entrant, "empty")
+        return rate(entrant, "empty", count)
 
 
 def alternately(sides: Sequence[Callable[[], float]], rounds: int) -> list[float]:
@@ -117,25 +117,25 @@ def alternately(sides: Sequence[Callable[[], float]], rounds: int) -> list[float
     return [median(rates) for rates in zip(*turns, strict=True)]
 
 
-def drain_rate(contestant: Contestant, scale: Scale, waiting: int) -> float:
+def drain_rate(entrant: Entrant, scale: JobsScale, waiting: int) -> float:
     """Jobs a second that one worker takes out of a queue that is filled before; the first do not count."""
-    with contestant.database.connect_admin() as connection:
+    with entrant.database.connect_admin() as connection:
         [[left]] = connection.execute("select count(*) from fencepost.job_waiting").fetchall()
-    contestant.call("fill", count=waiting - left, deadline_seconds=600)
-    before = contestant.ledger.total()
-    with contestant.worker("D") as worker:
-        while contestant.ledger.total() - before < WARM_UP:
+    entrant.call("fill", count=waiting - left, deadline_seconds=600)
+    before = entrant.ledger.total()
+    with entrant.worker("D") as worker:
+        while entrant.ledger.total() - before < WARM_UP:
             worker.require_alive()
             time.sleep(0.01)
-        began, counted = time.monotonic(), contestant.ledger.total()
+        began, counted = time.monotonic(), entrant.ledger.total()
         while time.monotonic() - began < scale.round_seconds:
             time.sleep(0.02)
-        return (contestant.ledger.total() - counted) / (time.monotonic() - began)
+        return (entrant.ledger.total() - counted) / (time.monotonic() - began)
 
 
-def add_history(contestant: Contestant, count: int) -> None:
+def add_history(entrant: Entrant, count: int) -> None:
     """So many finished jobs, straight into the tables, and the statistics that time would have made."""
-    with contestant.database.connect_admin() as connection:
+    with entrant.database.connect_admin() as connection:
         for done in range(0, count, PIECE):
             first = FIRST_OLD_ID + done
             last = FIRST_OLD_ID + min(count, done + PIECE) - 1
@@ -144,10 +144,10 @@ def add_history(contestant: Contestant, count: int) -> None:
         connection.execute("checkpoint")
 
 
-def pgbench_rate(contestant: Contestant, scale: Scale, connections: int) -> float:
+def pgbench_rate(entrant: Entrant, scale: JobsScale, connections: int) -> float:
     """Whole lives a second when pgbench calls the same functions with the same batches."""
     with as_file(files("fencepost.bench").joinpath("scripts", "job_life_many.sql")) as script:
-        rate = Pgbench(contestant.database).rate(
+        rate = Pgbench(entrant.database).rate(
             script, connections=connections, calls=scale.pgbench_calls, variables={"batch": BATCH}
         )
     return rate * BATCH

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fencepost.bench.jobs_arena import Contestant
+from fencepost.bench.jobs_env import Entrant
 
 LEASE_SECONDS = 3
 """The lease, visibility timeout or heartbeat limit that every library is given."""
@@ -33,7 +33,7 @@ class NeverRanElsewhere(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class ZombieEnding:
     """What was seen at the end of a scene."""
 
     accepted: bool
@@ -41,7 +41,7 @@ class Ending:
     note: str
 
 
-def verdict(during: Ending, after: Ending) -> str:
+def verdict(during: ZombieEnding, after: ZombieEnding) -> str:
     """In words. Refused means that in neither scene the late finish changed what the store says."""
     if during.accepted and after.accepted:
         return "accepted"
@@ -50,57 +50,57 @@ def verdict(during: Ending, after: Ending) -> str:
     return "accepted after another finished" if after.accepted else "refused"
 
 
-def play(contestant: Contestant, scene: Scene) -> Ending:
+def play(entrant: Entrant, harness: Scene) -> ZombieEnding:
     """Both workers on one job; answers whether the late finish changed anything in the store."""
     order = {"kind": "zombie", "lease_seconds": LEASE_SECONDS}
-    ledger = contestant.ledger
-    with _bystander(contestant, order), contestant.worker("A", **order) as first:
+    ledger = entrant.ledger
+    with _bystander(entrant, order), entrant.worker("A", **order) as first:
         time.sleep(BEGINNING_SECONDS)
-        contestant.call("submit", **order)
+        entrant.call("submit", **order)
         _wait(lambda: ledger.acted("A", "started"), GOING_ON_SECONDS_MAX, "the first worker starts the job")
         first.freeze()
-        with contestant.worker("B", **order):
-            _run_elsewhere(contestant, order)
-            if scene == "after":
-                _go_on(contestant, "B")
-            before = contestant.call("outcome", **order)
-            _go_on(contestant, "A", first.thaw)
-            accepted = contestant.call("outcome", **order) != before
-            if scene == "during":
-                _go_on(contestant, "B")
-            said = contestant.call("outcome", **order)
-    return Ending(accepted, len(contestant.effects("zombie")), str(said.get("note", said.get("by", ""))))
+        with entrant.worker("B", **order):
+            _run_elsewhere(entrant, order)
+            if harness == "after":
+                _go_on(entrant, "B")
+            before = entrant.call("outcome", **order)
+            _go_on(entrant, "A", first.thaw)
+            accepted = entrant.call("outcome", **order) != before
+            if harness == "during":
+                _go_on(entrant, "B")
+            said = entrant.call("outcome", **order)
+    return ZombieEnding(accepted, len(entrant.effects("zombie")), str(said.get("note", said.get("by", ""))))
 
 
 @contextmanager
-def _bystander(contestant: Contestant, order: dict[str, Any]) -> Generator[None]:
+def _bystander(entrant: Entrant, order: dict[str, Any]) -> Generator[None]:
     """A third worker that takes no jobs and leads, where one of them does."""
-    if not contestant.peer.has_leader:
+    if not entrant.peer.has_leader:
         yield
         return
-    with contestant.worker("L", **{**order, "kind": "bystander"}):
+    with entrant.worker("L", **{**order, "kind": "bystander"}):
         time.sleep(LEADING_SECONDS)
         yield
 
 
-def _run_elsewhere(contestant: Contestant, order: dict[str, Any]) -> None:
+def _run_elsewhere(entrant: Entrant, order: dict[str, Any]) -> None:
     """Until the second worker has it; where no worker looks for lost jobs, do what the documentation says."""
     deadline = time.monotonic() + ELSEWHERE_SECONDS_MAX
     time.sleep(LEASE_SECONDS)
-    while not contestant.ledger.acted("B", "started"):
+    while not entrant.ledger.acted("B", "started"):
         if time.monotonic() > deadline:
             raise NeverRanElsewhere
-        contestant.call("recover", **order)
+        entrant.call("recover", **order)
         time.sleep(0.5)
 
 
-def _go_on(contestant: Contestant, who: str, thaw: Callable[[], None] | None = None) -> None:
+def _go_on(entrant: Entrant, who: str, thaw: Callable[[], None] | None = None) -> None:
     """Let a worker go on. One that never writes was stopped by its library or refused: that is an answer."""
-    contestant.ledger.open_gate(who)
+    entrant.ledger.open_gate(who)
     if thaw is not None:
         thaw()
     deadline = time.monotonic() + GOING_ON_SECONDS_MAX
-    while not contestant.ledger.acted(who, "wrote") and time.monotonic() < deadline:
+    while not entrant.ledger.acted(who, "wrote") and time.monotonic() < deadline:
         if thaw is not None and time.monotonic() > deadline - GOING_ON_SECONDS_MAX + SETTLE_SECONDS * 2:
             break
         time.sleep(0.05)

@@ -20,19 +20,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
 
+from fencepost.app import Fencepost
+from fencepost.bench.bench_server import migrated_database
 from fencepost.bench.report import Cell, Goal, Report, Row, machine
-from fencepost.bench.stage import migrated_database
-from fencepost.house import Fencepost
 from fencepost.judge.compiling import compile_sources
 from fencepost.judge.language import Language, find_language, libraries, read_specs, site_roots
 from fencepost.judge.metrics import JudgeMetrics
-from fencepost.judge.sandbox import program as box_program
+from fencepost.judge.sandbox import box_binary as box_program
 from fencepost.judge.sandbox.box_files import BoxFiles, nothing_and_nowhere
-from fencepost.judge.sandbox.boxes import Boxes
-from fencepost.judge.sandbox.order import Limits, Order, Site
+from fencepost.judge.sandbox.run_spec import Limits, RunSpec, Site
+from fencepost.judge.sandbox.sandbox_pool import SandboxPool
 from fencepost.judge.service import Judging
 from fencepost.judge.settings import JudgeSettings
-from fencepost.judge.workshop import Workshop
+from fencepost.judge.workspace import Workspace
 from fencepost.metrics import Metrics
 
 ROUNDS = 200
@@ -106,10 +106,10 @@ async def _overheads(folder: Path, rounds: int) -> dict[str, list[float]]:
     source.write_text(EMPTY)
     subprocess.run(["cc", "-O2", "-o", program, source], check=True)  # noqa: ASYNC221
     site = Site(workspace, libraries())
-    order = Order(args=["/app/empty"], roots=libraries(), binds={"app": "/app"})
+    order = RunSpec(args=["/app/empty"], roots=libraries(), binds={"app": "/app"})
     with nothing_and_nowhere() as files:
-        resident = Boxes(site, JudgeMetrics.on(Metrics()), slots=1)
-        single = Boxes(site, JudgeMetrics.on(Metrics()), slots=1, agents=False)
+        resident = SandboxPool(site, JudgeMetrics.on(Metrics()), slots=1)
+        single = SandboxPool(site, JudgeMetrics.on(Metrics()), slots=1, agents=False)
         command = _command(site, order, files.stdout)
         async with resident, single:
             ways: dict[str, Way] = {
@@ -123,7 +123,7 @@ async def _overheads(folder: Path, rounds: int) -> dict[str, list[float]]:
             return await _in_turn(ways, rounds)
 
 
-def _command(site: Site, order: Order, nowhere: int) -> list[str]:
+def _command(site: Site, order: RunSpec, nowhere: int) -> list[str]:
     """A box for one run, as anybody can type it."""
     words = [f"fd{number}={nowhere}" for number in range(3)]
     # Python's descriptors are closed in a command unless somebody says otherwise.
@@ -150,7 +150,7 @@ async def _spawn(command: list[str], *, quiet: bool = False) -> None:
     assert status == 0, command
 
 
-async def _boxed(boxes: Boxes, order: Order, files: BoxFiles) -> None:
+async def _boxed(boxes: SandboxPool, order: RunSpec, files: BoxFiles) -> None:
     outcome = await boxes.run(order, files)
     assert outcome.verdict == "OK", outcome
 
@@ -190,9 +190,9 @@ def _bubblewrap() -> str | None:
 
 async def _bare(folder: Path, language: Language, count: int) -> float:
     """Submissions a second when nobody keeps books: compile, and run ten times."""
-    with Workshop(folder / "bare") as workshop:
+    with Workspace(folder / "bare") as workshop:
         site = Site(workshop.folder, site_roots([language]))
-        async with Boxes(site, JudgeMetrics.on(Metrics()), slots=SLOTS) as boxes:
+        async with SandboxPool(site, JudgeMetrics.on(Metrics()), slots=SLOTS) as boxes:
             places = asyncio.Semaphore(SLOTS)
 
             async def one() -> None:

@@ -17,10 +17,10 @@ from statistics import median
 
 import psycopg
 
+from fencepost.bench.bench_server import migrated_database, server_facts
 from fencepost.bench.kernel_work import BATCH, FUNCTIONS, LIFE, Connection, Step, Turn, Work
 from fencepost.bench.pgbench import Pgbench
 from fencepost.bench.report import Goal, Report, Row, machine
-from fencepost.bench.stage import migrated_database, server_facts
 from fencepost.embedded import Database
 
 PYTHON_SHARE_MIN = 0.6
@@ -33,7 +33,7 @@ FIRST_ID = 10**12
 
 
 @dataclass(frozen=True, slots=True)
-class Length:
+class KernelLength:
     """How long to measure: rounds for each side, and calls for each connection in a round."""
 
     rounds: int
@@ -41,8 +41,8 @@ class Length:
     batch_calls: int
 
 
-QUICK = Length(rounds=3, single_calls=20, batch_calls=8)
-WHOLE = Length(rounds=5, single_calls=100, batch_calls=40)
+QUICK = KernelLength(rounds=3, single_calls=20, batch_calls=8)
+WHOLE = KernelLength(rounds=5, single_calls=100, batch_calls=40)
 WARM_UP_CALLS = 5
 
 
@@ -99,7 +99,7 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True)
-class Arena:
+class KernelEnv:
     """Both sides, on one database."""
 
     database: Database
@@ -171,12 +171,12 @@ def run(*, quick: bool) -> Report:
         as_file(files("fencepost.bench").joinpath("scripts")) as scripts,
     ):
         facts = machine(**server_facts(database))
-        arena = Arena(database, scripts)
-        rates = [arena.measure(load, length.rounds) for load in _loads(length)]
+        env = KernelEnv(database, scripts)
+        rates = [env.measure(load, length.rounds) for load in _loads(length)]
     return Report("kernel", quick, [measured.row() for measured in rates], goals(rates), facts)
 
 
-def _loads(length: Length) -> list[Load]:
+def _loads(length: KernelLength) -> list[Load]:
     functions = [
         load
         for work in FUNCTIONS

@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from fencepost.kernel import checkpoint, job, lease, marker, outbox
+from fencepost.kernel import checkpoint, idempotency, job, lease, outbox
 from fencepost.kernel.call import Json
 from fencepost.kernel.drivers import run
 
@@ -52,11 +52,13 @@ class Work:
 
 
 def _claim(connection: Connection, turn: Turn) -> Awaitable[object]:
-    return run(connection, marker.claim("bench", f"key-{turn.first}", digest="digest", response={"ok": True}))
+    return run(
+        connection, idempotency.claim("bench", f"key-{turn.first}", digest="digest", response={"ok": True})
+    )
 
 
 def claim_many(connection: Connection, turn: Turn) -> Awaitable[object]:
-    return run(connection, marker.claim_many("bench", [f"key-{number}" for number in turn.ids]))
+    return run(connection, idempotency.claim_many("bench", [f"key-{number}" for number in turn.ids]))
 
 
 def _outbox_put(connection: Connection, _: Turn) -> Awaitable[object]:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from importlib.resources import as_file, files
 from statistics import median
 
-from fencepost.bench.nonces_stage import Arena, Rate, node_on, rate_of
+from fencepost.bench.bench_server import migrated_database, server_facts
+from fencepost.bench.nonces_env import MeasuredRate, NoncesEnv, node_on, rate_of
 from fencepost.bench.report import Goal, Report, Row, machine
-from fencepost.bench.stage import migrated_database, server_facts
 from fencepost.nonces.signer import Signer
 
 CONNECTIONS = 8
@@ -26,7 +26,7 @@ CHAIN_ID = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Length:
+class NoncesLength:
     """How long to measure."""
 
     rounds: int
@@ -37,8 +37,8 @@ class Length:
     history: int
 
 
-QUICK = Length(rounds=1, calls=60, hot_callers=256, hot_calls=8, block=100, history=100_000)
-WHOLE = Length(rounds=3, calls=400, hot_callers=512, hot_calls=30, block=100, history=10_000_000)
+QUICK = NoncesLength(rounds=1, calls=60, hot_callers=256, hot_calls=8, block=100, history=100_000)
+WHOLE = NoncesLength(rounds=3, calls=400, hot_callers=512, hot_calls=30, block=100, history=10_000_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +46,10 @@ class Compared:
     """One number of signers, on all sides."""
 
     signers: int
-    bare: Rate
-    basic: Rate
-    queue: Rate
-    naive: Rate
+    bare: MeasuredRate
+    basic: MeasuredRate
+    queue: MeasuredRate
+    naive: MeasuredRate
     lost: float
 
     def rows(self) -> list[Row]:
@@ -68,12 +68,12 @@ class Compared:
 class Hot:
     """One signer that everybody wants."""
 
-    basic: Rate
-    queue: Rate
-    blocks: Rate
-    bare_batches: Rate
-    basic_before: Rate
-    basic_after: Rate
+    basic: MeasuredRate
+    queue: MeasuredRate
+    blocks: MeasuredRate
+    bare_batches: MeasuredRate
+    basic_before: MeasuredRate
+    basic_after: MeasuredRate
     history: int
 
     def rows(self) -> list[Row]:
@@ -91,22 +91,27 @@ def run(*, quick: bool) -> Report:
     length = QUICK if quick else WHOLE
     with migrated_database() as database, as_file(files("fencepost.bench").joinpath("scripts")) as scripts:
         facts = machine(**server_facts(database))
-        arena = Arena(database, scripts)
-        arena.prepare(max(SIGNERS))
-        compared = [_compare(arena, signers, length) for signers in SIGNERS]
-        hot = _heat(arena, length)
+        env = NoncesEnv(database, scripts)
+        env.prepare(max(SIGNERS))
+        compared = [_compare(env, signers, length) for signers in SIGNERS]
+        hot = _heat(env, length)
     rows = [row for one in compared for row in one.rows()] + hot.rows()
     return Report("nonces", quick, rows, goals(compared, hot), facts)
 
 
-def _compare(arena: Arena, signers: int, length: Length) -> Compared:
+def _compare(env: NoncesEnv, signers: int, length: NoncesLength) -> Compared:
     names = [Signer(CHAIN_ID, f"bench-{number}") for number in range(signers)]
-    bare, basic, queue, naive = list[Rate](), list[Rate](), list[Rate](), list[tuple[Rate, float]]()
+    bare, basic, queue, naive = (
+        list[MeasuredRate](),
+        list[MeasuredRate](),
+        list[MeasuredRate](),
+        list[tuple[MeasuredRate, float]](),
+    )
     for _ in range(length.rounds):
-        bare.append(arena.bare(signers, CONNECTIONS, length.calls))
-        basic.append(_by_node(arena, "basic", names, callers=CONNECTIONS, calls=length.calls))
-        queue.append(_by_node(arena, "queue", names, callers=CONNECTIONS, calls=length.calls))
-        naive.append(arena.naive(signers, CONNECTIONS, length.calls))
+        bare.append(env.bare(signers, CONNECTIONS, length.calls))
+        basic.append(_by_node(env, "basic", names, callers=CONNECTIONS, calls=length.calls))
+        queue.append(_by_node(env, "queue", names, callers=CONNECTIONS, calls=length.calls))
+        naive.append(env.naive(signers, CONNECTIONS, length.calls))
     return Compared(
         signers,
         _middle(bare),
@@ -117,37 +122,36 @@ def _compare(arena: Arena, signers: int, length: Length) -> Compared:
     )
 
 
-def _heat(arena: Arena, length: Length) -> Hot:
+def _heat(env: NoncesEnv, length: NoncesLength) -> Hot:
     one = [Signer(CHAIN_ID, "bench-0")]
     many = {"callers": length.hot_callers, "calls": length.hot_calls}
-    basic = _by_node(arena, "basic", one, callers=length.hot_callers, calls=max(2, length.hot_calls // 4))
-    queue = _middle([_by_node(arena, "queue", one, **many) for _ in range(length.rounds)])
+    basic = _by_node(env, "basic", one, callers=length.hot_callers, calls=max(2, length.hot_calls // 4))
+    queue = _middle([_by_node(env, "queue", one, **many) for _ in range(length.rounds)])
     blocks = _middle(
         [
-            _by_node(arena, "queue", one, callers=32, calls=length.hot_calls, block=length.block)
+            _by_node(env, "queue", one, callers=32, calls=length.hot_calls, block=length.block)
             for _ in range(length.rounds)
         ]
     )
-    batches = arena.bare_batches(500, length.calls // 4)
-    before = _steady(arena, one, length)
-    arena.add_history(CHAIN_ID, length.history)
-    return Hot(basic, queue, blocks, batches, before, _steady(arena, one, length), length.history)
+    batches = env.bare_batches(500, length.calls // 4)
+    before = _steady(env, one, length)
+    env.add_history(CHAIN_ID, length.history)
+    return Hot(basic, queue, blocks, batches, before, _steady(env, one, length), length.history)
 
 
-def _steady(arena: Arena, one: list[Signer], length: Length) -> Rate:
+def _steady(env: NoncesEnv, one: list[Signer], length: NoncesLength) -> MeasuredRate:
     """The median after a round that warms up: what was just loaded writes every page in full once."""
     rates = [
-        _by_node(arena, "basic", one, callers=CONNECTIONS, calls=length.calls)
-        for _ in range(1 + length.rounds)
+        _by_node(env, "basic", one, callers=CONNECTIONS, calls=length.calls) for _ in range(1 + length.rounds)
     ]
     return _middle(rates[1:])
 
 
 def _by_node(
-    arena: Arena, mode: str, signers: list[Signer], *, callers: int, calls: int, block: int = 1
-) -> Rate:
-    async def measure() -> Rate:
-        async with node_on(arena.database.url, mode, CONNECTIONS) as node:
+    env: NoncesEnv, mode: str, signers: list[Signer], *, callers: int, calls: int, block: int = 1
+) -> MeasuredRate:
+    async def measure() -> MeasuredRate:
+        async with node_on(env.database.url, mode, CONNECTIONS) as node:
             return await rate_of(node, signers, callers=callers, calls=calls, block=block)
 
     return asyncio.run(measure())
@@ -172,10 +176,10 @@ def goals(compared: list[Compared], hot: Hot) -> list[Goal]:
     ]
 
 
-def _middle(rates: list[Rate]) -> Rate:
-    return Rate(median(rate.nonces for rate in rates), median(rate.p99_ms for rate in rates))
+def _middle(rates: list[MeasuredRate]) -> MeasuredRate:
+    return MeasuredRate(median(rate.nonces for rate in rates), median(rate.p99_ms for rate in rates))
 
 
-def _row(signers: int, way: str, rate: Rate) -> Row:
+def _row(signers: int, way: str, rate: MeasuredRate) -> Row:
     row: dict[str, str | int | float] = {"signers": signers, "way": way, "nonces/s": round(rate.nonces)}
     return {**row, "p99_ms": round(rate.p99_ms, 1)} if rate.p99_ms else row

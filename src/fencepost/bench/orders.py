@@ -16,9 +16,9 @@ from importlib.resources import files
 from pathlib import Path
 from statistics import median
 
+from fencepost.bench.bench_server import another_database, migrated_database, server_facts
 from fencepost.bench.jobs_peers import CannotTakePart, Environment, Peer
 from fencepost.bench.report import Cell, Goal, Report, machine
-from fencepost.bench.stage import another_database, migrated_database, server_facts
 from fencepost.embedded import Database
 
 SECONDS_MAX = 900
@@ -30,36 +30,36 @@ Measured = dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Length:
+class OrdersLength:
     rounds: int
     orders: int
     paced: int
     histories: tuple[int, int]
 
 
-QUICK = Length(rounds=2, orders=2000, paced=100, histories=(1_000, 50_000))
-WHOLE = Length(rounds=3, orders=10_000, paced=500, histories=(10_000, 1_000_000))
+QUICK = OrdersLength(rounds=2, orders=2000, paced=100, histories=(1_000, 50_000))
+WHOLE = OrdersLength(rounds=3, orders=10_000, paced=500, histories=(10_000, 1_000_000))
 
 
 def run(*, quick: bool) -> Report:
     length = QUICK if quick else WHOLE
     with migrated_database() as database, _broker() as broker_url:
         facts = machine(**server_facts(database))
-        arena = Arena(database, broker_url, length)
+        env = OrdersEnv(database, broker_url, length)
         # They take turns, so that noise from outside hits all of them; a figure is the median.
-        rounds = [arena.contest(number) for number in range(length.rounds)]
+        rounds = [env.contest(number) for number in range(length.rounds)]
         contest = {name: _middle([one[name] for one in rounds]) for name in rounds[0]}
-        grown = _over_histories(arena)
+        grown = _over_histories(env)
     return Report("orders", quick, _rows(contest, grown), goals(contest, grown), facts)
 
 
 @dataclass(frozen=True, slots=True)
-class Arena:
+class OrdersEnv:
     """Everybody on one database, with one broker."""
 
     database: Database
     broker_url: str
-    length: Length
+    length: OrdersLength
 
     def contest(self, number: int) -> dict[str, Measured]:
         """Each contestant once."""
@@ -92,17 +92,17 @@ class Arena:
         return {**_answer([*command, str(count), prefix, str(self.length.paced)]), "count": count}
 
 
-def _over_histories(arena: Arena) -> dict[int, Measured]:
+def _over_histories(env: OrdersEnv) -> dict[int, Measured]:
     """A short and a long history, each in a database of its own, so that they can take turns too."""
-    longer = replace(arena, database=another_database(arena.database, "bench_long"))
-    arenas = dict(zip(arena.length.histories, (arena, longer), strict=True))
-    for size, one in arenas.items():
+    longer = replace(env, database=another_database(env.database, "bench_long"))
+    envs = dict(zip(env.length.histories, (env, longer), strict=True))
+    for size, one in envs.items():
         one.remember(size)
     rounds = [
-        {size: one.send(f"history-{number}") for size, one in arenas.items()}
-        for number in range(arena.length.rounds)
+        {size: one.send(f"history-{number}") for size, one in envs.items()}
+        for number in range(env.length.rounds)
     ]
-    return {size: _middle([measured[size] for measured in rounds]) for size in arenas}
+    return {size: _middle([measured[size] for measured in rounds]) for size in envs}
 
 
 def _middle(measured: Sequence[Measured]) -> Measured:

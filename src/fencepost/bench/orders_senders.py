@@ -14,17 +14,17 @@ from typing import Any
 
 import psycopg
 
-from fencepost.collector import spare_the_collector
-from fencepost.house import Fencepost
+from fencepost.app import Fencepost
+from fencepost.gc_tuning import freeze_collected_objects
 from fencepost.orders.broker import Promise
 from fencepost.orders.brokers import Broker
-from fencepost.orders.desk import Strength
 from fencepost.orders.http_broker import HttpBroker
 from fencepost.orders.http_rules import HttpBrokerConfig
+from fencepost.orders.operator_calls import BrokerLimits
 from fencepost.orders.request import OrderRequest
 from fencepost.orders.service import Orders
 from fencepost.orders.settings import OrdersSettings
-from fencepost.outbox.http import HttpClient, Request
+from fencepost.outbox.http_client import HttpClient, Request
 from fencepost.outbox.settings import OutboxSettings
 from fencepost.signals import listening
 
@@ -55,7 +55,7 @@ async def service(url: str, broker_url: str, count: int, prefix: str, paced: int
     one."""
     # Nothing is followed: the other contestants forget an order once it is sent.
     config = HttpBrokerConfig(base_url=broker_url, promise=Promise.FOREVER, open_statuses=frozenset())
-    strong = Broker(HttpBroker(config), Strength(rate_per_second=1e6, burst=1e6))
+    strong = Broker(HttpBroker(config), BrokerLimits(rate_per_second=1e6, burst=1e6))
     async with Fencepost(url) as fp:
         orders = Orders(
             fp, {"bench": strong}, OrdersSettings(), OutboxSettings(batch_size=100, parallelism=2)
@@ -153,7 +153,7 @@ async def _pick(connection: psycopg.AsyncConnection[Any]) -> list[tuple[int, str
 def main() -> None:
     role, url, broker_url, count, prefix, paced = sys.argv[1:]
     # As `fencepost serve` does, and the other contestants too.
-    spare_the_collector()
+    freeze_collected_objects()
     send = {"service": service, "loop": loop}[role]
     measured = asyncio.run(send(url, broker_url, int(count), prefix, int(paced)))
     sys.stdout.write(json.dumps(measured) + "\n")

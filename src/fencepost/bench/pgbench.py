@@ -47,9 +47,9 @@ class Pgbench:
         return read_rate(ended.returncode, ended.stdout, ended.stderr)
 
 
-def read_rate(code: int, output: str, complaint: str) -> float:
+def read_rate(code: int, output: str, user_error: str) -> float:
     """The rate that pgbench printed, if it did all of its work."""
     rate, done = _RATE.search(output), _DONE.search(output)
     if code != 0 or rate is None or done is None or done[1] != done[2]:
-        raise PgbenchError(f"pgbench ended with {code}:\n{complaint}\n{output}")
+        raise PgbenchError(f"pgbench ended with {code}:\n{user_error}\n{output}")
     return float(rate[1])

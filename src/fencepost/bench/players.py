@@ -16,12 +16,12 @@ from itertools import count
 from pathlib import Path
 from statistics import median, quantiles
 
+from fencepost.bench.bench_server import migrated_database, server_facts
 from fencepost.bench.pgbench import Pgbench
 from fencepost.bench.players_cleaning import Steadiness, steady_state
-from fencepost.bench.players_nodes import NODES, WARM_UP_CALLS, Crew, Done, Errand, crew, work
+from fencepost.bench.players_nodes import NODES, WARM_UP_CALLS, NodeDone, NodeProcesses, NodeTask, crew, work
 from fencepost.bench.processor import parent_of, processor_time
 from fencepost.bench.report import Goal, Report, Row, machine
-from fencepost.bench.stage import migrated_database, server_facts
 from fencepost.embedded import Database, ValkeyServer
 
 CLIENTS = 32
@@ -38,19 +38,19 @@ SCRIPTS = ("player_mutation", "player_execute", "player_execute_claim", "player_
 
 
 @dataclass(frozen=True, slots=True)
-class Length:
+class PlayersLength:
     rounds: int
     calls: int
     steady_seconds: float
     keep_seconds: float
 
 
-QUICK = Length(rounds=2, calls=40, steady_seconds=8, keep_seconds=2)
-WHOLE = Length(rounds=3, calls=150, steady_seconds=300, keep_seconds=60)
+QUICK = PlayersLength(rounds=2, calls=40, steady_seconds=8, keep_seconds=2)
+WHOLE = PlayersLength(rounds=3, calls=150, steady_seconds=300, keep_seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class MeasuredPace:
     """Calls a second over all clients, and the slowest hundredth of them."""
 
     rate: float
@@ -62,29 +62,31 @@ class Pace:
 
 
 @dataclass
-class Arena:
+class PlayersEnv:
     """All sides, on one database. Each measurement gets new players."""
 
     database: Database
     redis_url: str
     scripts: Path
-    nodes: Crew
+    nodes: NodeProcesses
     server_pid: int
     bases: count[int] = field(default_factory=lambda: count(0, 1000))
 
-    def by_pgbench(self, script: str, calls: int) -> Pace:
+    def by_pgbench(self, script: str, calls: int) -> MeasuredPace:
         variables = {"base": self._stock(), "i": 0}
         path = self.scripts / f"{script}.sql"
         with processor_time(self.server_pid) as spent:
             rate = Pgbench(self.database).rate(path, connections=CLIENTS, calls=calls, variables=variables)
-        return Pace(rate, processor_us=spent.seconds * 1e6 / (CLIENTS * calls))
+        return MeasuredPace(rate, processor_us=spent.seconds * 1e6 / (CLIENTS * calls))
 
-    def by_pipeline(self, calls: int, *, with_redis: bool, repeats: bool = False) -> Pace:
+    def by_pipeline(self, calls: int, *, with_redis: bool, repeats: bool = False) -> MeasuredPace:
         """All nodes at once. A repeat's first sending executes; the others are answered by Redis."""
         base, share = self._stock(), CLIENTS // NODES
         redis_url = self.redis_url if with_redis else None
         errands = [
-            Errand(self.database.url, redis_url, base + node * share, share, calls, repeats, self.nodes.start)
+            NodeTask(
+                self.database.url, redis_url, base + node * share, share, calls, repeats, self.nodes.start
+            )
             for node in range(NODES)
         ]
         with processor_time(self.server_pid) as spent:
@@ -93,11 +95,11 @@ class Arena:
         by_nodes = sum(node.processor_seconds for node in done) / (CLIENTS * calls)
         return replace(pace_of(done), processor_us=(by_server + by_nodes) * 1e6)
 
-    def on_one_player(self, what: str, calls: int) -> Pace:
+    def on_one_player(self, what: str, calls: int) -> MeasuredPace:
         """All clients at once on one player, without Redis; what is refused is not sent again."""
         base, share = self._stock(), HOT_CLIENTS // NODES
         errands = [
-            Errand(self.database.url, None, base, share, calls, False, self.nodes.start, what, node * share)
+            NodeTask(self.database.url, None, base, share, calls, False, self.nodes.start, what, node * share)
             for node in range(NODES)
         ]
         done = list(self.nodes.pool.map(work, errands))
@@ -123,7 +125,7 @@ def run(*, quick: bool) -> Report:
         crew() as nodes,
     ):
         facts = machine(**server_facts(database))
-        paces = measure(Arena(database, valkey.url, scripts, nodes, _server_pid(database)), length)
+        paces = measure(PlayersEnv(database, valkey.url, scripts, nodes, _server_pid(database)), length)
         steadiness = asyncio.run(
             steady_state(database, seconds=length.steady_seconds, keep_seconds=length.keep_seconds)
         )
@@ -131,27 +133,27 @@ def run(*, quick: bool) -> Report:
     return Report("players", quick, rows, goals(paces, steadiness), facts)
 
 
-def pace_of(done: Sequence[Done]) -> Pace:
+def pace_of(done: Sequence[NodeDone]) -> MeasuredPace:
     """Only while all of them worked, because on a busy machine one begins or ends late; if ever they did."""
     begun, ended = max(node.begun for node in done), min(node.ended for node in done)
     if ended - begun < (max(node.ended for node in done) - min(node.begun for node in done)) / 3:
         begun, ended = min(node.begun for node in done), max(node.ended for node in done)
     seconds = [taken for node in done for at, taken in node.calls if begun < at <= ended]
-    return Pace(len(seconds) / (ended - begun), quantiles(seconds, n=100)[98] * 1000)
+    return MeasuredPace(len(seconds) / (ended - begun), quantiles(seconds, n=100)[98] * 1000)
 
 
-def measure(arena: Arena, length: Length) -> dict[str, Pace]:
+def measure(env: PlayersEnv, length: PlayersLength) -> dict[str, MeasuredPace]:
     """The median over the rounds, each side once in each."""
-    sides: dict[str, Callable[[int], Pace]] = {
-        **{script: _side(arena, script) for script in SCRIPTS},
-        "pipeline without redis": lambda calls: arena.by_pipeline(calls, with_redis=False),
-        "pipeline with redis": lambda calls: arena.by_pipeline(calls, with_redis=True),
-        "repeats answered by redis": lambda calls: arena.by_pipeline(calls, with_redis=True, repeats=True),
+    sides: dict[str, Callable[[int], MeasuredPace]] = {
+        **{script: _side(env, script) for script in SCRIPTS},
+        "pipeline without redis": lambda calls: env.by_pipeline(calls, with_redis=False),
+        "pipeline with redis": lambda calls: env.by_pipeline(calls, with_redis=True),
+        "repeats answered by redis": lambda calls: env.by_pipeline(calls, with_redis=True, repeats=True),
     }
-    hot: dict[str, Callable[[int], Pace]] = {
-        HOT: _side(arena, "player_hot"),
-        "one player, 200 at once: grants": lambda calls: arena.on_one_player("grants", max(3, calls // 4)),
-        "one player, 200 at once: draws": lambda calls: arena.on_one_player("draws", max(3, calls // 10)),
+    hot: dict[str, Callable[[int], MeasuredPace]] = {
+        HOT: _side(env, "player_hot"),
+        "one player, 200 at once: grants": lambda calls: env.on_one_player("grants", max(3, calls // 4)),
+        "one player, 200 at once: draws": lambda calls: env.on_one_player("draws", max(3, calls // 10)),
     }
     sides |= hot
     for side in sides.values():
@@ -160,15 +162,15 @@ def measure(arena: Arena, length: Length) -> dict[str, Pace]:
     return {name: _middle([measured[name] for measured in rounds]) for name in sides}
 
 
-def _side(arena: Arena, script: str) -> Callable[[int], Pace]:
-    return lambda calls: arena.by_pgbench(script, calls)
+def _side(env: PlayersEnv, script: str) -> Callable[[int], MeasuredPace]:
+    return lambda calls: env.by_pgbench(script, calls)
 
 
-def _middle(paces: list[Pace]) -> Pace:
+def _middle(paces: list[MeasuredPace]) -> MeasuredPace:
     refused = [pace.refused for pace in paces if pace.refused is not None]
     slow = [pace.p99_ms for pace in paces if pace.p99_ms is not None]
     spent = [pace.processor_us for pace in paces if pace.processor_us is not None]
-    return Pace(
+    return MeasuredPace(
         median(pace.rate for pace in paces),
         median(slow) if slow else None,
         median(spent) if spent else None,
@@ -176,12 +178,12 @@ def _middle(paces: list[Pace]) -> Pace:
     )
 
 
-def _yardstick(name: str, paces: dict[str, Pace]) -> Pace:
+def _yardstick(name: str, paces: dict[str, MeasuredPace]) -> MeasuredPace:
     """What runs on one row is compared with pgbench on one row."""
     return paces[HOT if name.startswith("one player") else "player_mutation"]
 
 
-def _row(name: str, pace: Pace, yardstick: Pace) -> Row:
+def _row(name: str, pace: MeasuredPace, yardstick: MeasuredPace) -> Row:
     row: dict[str, str | int | float] = {
         "what": name,
         "calls_s": round(pace.rate),
@@ -196,7 +198,7 @@ def _row(name: str, pace: Pace, yardstick: Pace) -> Row:
     return row
 
 
-def goals(paces: dict[str, Pace], steadiness: Steadiness) -> list[Goal]:
+def goals(paces: dict[str, MeasuredPace], steadiness: Steadiness) -> list[Goal]:
     bare, hot = paces["player_execute"].rate, paces[HOT].rate
     grants, draws = (paces[f"one player, 200 at once: {what}"] for what in ("grants", "draws"))
     share = paces["pipeline without redis"].rate / paces["player_mutation"].rate
@@ -219,7 +221,7 @@ def goals(paces: dict[str, Pace], steadiness: Steadiness) -> list[Goal]:
     ]
 
 
-def _cost(bare: float, pace: Pace) -> float:
+def _cost(bare: float, pace: MeasuredPace) -> float:
     return round(1 - pace.rate / bare, 2)
 
 

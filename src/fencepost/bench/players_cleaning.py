@@ -6,12 +6,12 @@ import asyncio
 import time
 from dataclasses import dataclass, field
 
+from fencepost.app import Fencepost
 from fencepost.bench.report import Row
 from fencepost.embedded import Database
-from fencepost.house import Fencepost
-from fencepost.kernel import marker
+from fencepost.kernel import idempotency
+from fencepost.retention import Retention, RetentionMetrics
 from fencepost.settings import Settings
-from fencepost.upkeep import Upkeep, UpkeepMetrics
 
 WRITERS = 8
 SAMPLE_SECONDS = 1.0
@@ -67,27 +67,27 @@ async def _insert(fp: Fencepost, writer: int, ends_at: float) -> int:
     number = 0
     while time.monotonic() < ends_at:
         await fp.run(
-            marker.claim(f"player:{writer}", f"r{number}", digest="sha256:0", response={"version": 7})
+            idempotency.claim(f"player:{writer}", f"r{number}", digest="sha256:0", response={"version": 7})
         )
         number += 1
     return number
 
 
 async def _clean(fp: Fencepost, keep_seconds: float, ends_at: float, seen: Steadiness) -> None:
-    metrics = UpkeepMetrics.on(fp.metrics)
-    upkeep = Upkeep(fp, Settings(marker_keep_seconds=keep_seconds, marker_clean_batch=BATCH), metrics)
+    metrics = RetentionMetrics.on(fp.metrics)
+    retention = Retention(fp, Settings(marker_keep_seconds=keep_seconds, marker_clean_batch=BATCH), metrics)
     busy_seconds = 0.0
     while time.monotonic() < ends_at:
         begun = time.perf_counter()
         before = _cleaned(metrics)
-        wait_seconds = await upkeep.forget_markers()
+        wait_seconds = await retention.forget_markers()
         if _cleaned(metrics) > before:
             busy_seconds += time.perf_counter() - begun
         await asyncio.sleep(max(0.0, min(wait_seconds, keep_seconds / 4, ends_at - time.monotonic())))
     seen.cleaned_s = _cleaned(metrics) / busy_seconds if busy_seconds else 0.0
 
 
-def _cleaned(metrics: UpkeepMetrics) -> float:
+def _cleaned(metrics: RetentionMetrics) -> float:
     (family,) = metrics.markers_cleaned.collect()
     return float(next(sample.value for sample in family.samples if sample.name.endswith("_total")))
 

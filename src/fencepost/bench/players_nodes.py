@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from threading import Barrier
 
-from fencepost.house import Fencepost
+from fencepost.app import Fencepost
 from fencepost.mutations.errors import MutationError
 from fencepost.mutations.settings import MutationSettings
 from fencepost.players.requests import Draw, GrantItems
@@ -32,7 +32,7 @@ START_SECONDS_MAX = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
+class NodeTask:
     """What one node does: mutations of its own players, new ones or one again and again."""
 
     database_url: str
@@ -49,7 +49,7 @@ class Errand:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class NodeDone:
     """When it began, by the clock that all processes share; when each call ended, and how long it took."""
 
     begun: float
@@ -61,7 +61,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class NodeProcesses:
     """Processes that live for the whole benchmark, and the line that they start from."""
 
     pool: ProcessPoolExecutor
@@ -69,17 +69,17 @@ class Crew:
 
 
 @contextmanager
-def crew() -> Generator[Crew]:
+def crew() -> Generator[NodeProcesses]:
     context = get_context("spawn")
     with context.Manager() as manager, ProcessPoolExecutor(NODES, mp_context=context) as pool:
-        yield Crew(pool, manager.Barrier(NODES))
+        yield NodeProcesses(pool, manager.Barrier(NODES))
 
 
-def work(errand: Errand) -> Done:
+def work(errand: NodeTask) -> NodeDone:
     return asyncio.run(_work(errand))
 
 
-async def _work(errand: Errand) -> Done:
+async def _work(errand: NodeTask) -> NodeDone:
     # Clients who come together share a statement, so a few connections serve them all.
     settings = Settings(pool_min=CONNECTIONS, pool_max=min(errand.clients, CLIENTS_MAX))
     refused: list[str] = []
@@ -91,20 +91,22 @@ async def _work(errand: Errand) -> Done:
         calls = await _all_clients(players, errand, WARM_UP_CALLS, WARM_UP_CALLS + errand.calls, refused)
         ended, used = time.time(), time.process_time() - used
         await players.close()
-    return Done(begun, ended, calls, used, len(refused))
+    return NodeDone(begun, ended, calls, used, len(refused))
 
 
 Calls = list[tuple[float, float]]
 
 
-async def _all_clients(players: Players, errand: Errand, first: int, last: int, refused: list[str]) -> Calls:
+async def _all_clients(
+    players: Players, errand: NodeTask, first: int, last: int, refused: list[str]
+) -> Calls:
     one = _client if errand.hot is None else _hot_client
     clients = (one(players, errand, client, first, last, refused) for client in range(errand.clients))
     return [call for taken in await asyncio.gather(*clients) for call in taken]
 
 
 async def _hot_client(
-    players: Players, errand: Errand, client: int, first: int, last: int, refused: list[str]
+    players: Players, errand: NodeTask, client: int, first: int, last: int, refused: list[str]
 ) -> Calls:
     """Each request is sent once: what is refused is counted, not repeated."""
     player_id, taken = f"p{errand.first_player}", Calls()
@@ -124,7 +126,7 @@ async def _hot_client(
 
 
 async def _client(
-    players: Players, errand: Errand, client: int, first: int, last: int, refused: list[str]
+    players: Players, errand: NodeTask, client: int, first: int, last: int, refused: list[str]
 ) -> Calls:
     request = GrantItems(player_id=f"p{errand.first_player + client}", resources={"gold": 1})
     taken: Calls = []

@@ -15,7 +15,7 @@ from rich.console import Console, ConsoleOptions
 from rich.table import Table
 
 from fencepost.bench.page import page_of
-from fencepost.revision import revision
+from fencepost.code_version import revision
 
 Cell = str | int | float
 Row = Mapping[str, Cell]

@@ -32,7 +32,7 @@ from fencepost.cli import (
     up,
     worker,
 )
-from fencepost.cli.exits import ExitCode, exit_code_for, exit_code_table
+from fencepost.cli.exit_codes import ExitCode, exit_code_for, exit_code_table
 from fencepost.cli.terminal import remark
 
 app = typer.Typer(

@@ -10,7 +10,7 @@ import typer
 from fencepost.cli.terminal import JsonOption, answer, answer_json, ask_password
 
 if TYPE_CHECKING:
-    from fencepost.whereabouts import Whereabouts
+    from fencepost.server_addresses import ServerAddresses
 
 RoleWord = Literal["viewer", "operator", "admin"]
 LINK_SECONDS = 3600.0
@@ -45,8 +45,8 @@ def link(
       fencepost console link
       fencepost console link --name ada
     """
+    from fencepost.server_addresses import of_this_directory  # noqa: PLC0415
     from fencepost.settings import Settings  # noqa: PLC0415 - Load psycopg, which --help need not.
-    from fencepost.whereabouts import of_this_directory  # noqa: PLC0415
 
     made = _ticket(of_this_directory(Settings.load()), name, role)
     if json_output:
@@ -70,15 +70,15 @@ def user(
       fencepost console user ada --role admin
       pass show ada | fencepost console user ada --role operator --password-stdin
     """
-    from fencepost.cli.job_desk import acting, somebody  # noqa: PLC0415 - As above.
-    from fencepost.console import people  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415 - As above.
+    from fencepost.console import account_calls  # noqa: PLC0415
     from fencepost.console.role import Role  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
     from fencepost.web.passwords import Passwords  # noqa: PLC0415
 
     hashed = Passwords().hashed(ask_password(from_stdin=password_stdin))
     with acting() as connection:
-        run(connection, people.set_user(name, Role.named(role), hashed, somebody(None)))
+        run(connection, account_calls.set_user(name, Role.named(role), hashed, somebody(None)))
     answer(f"{name} is {role}.")
 
 
@@ -90,12 +90,12 @@ def users(json_output: JsonOption = False) -> None:
     Examples:
       fencepost console users --json
     """
-    from fencepost.cli.job_desk import acting  # noqa: PLC0415 - As above.
-    from fencepost.console import people  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting  # noqa: PLC0415 - As above.
+    from fencepost.console import account_calls  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
 
     with acting() as connection:
-        found = run(connection, people.users(None, LIST_MAX))
+        found = run(connection, account_calls.users(None, LIST_MAX))
     if json_output:
         answer_json([asdict(one) for one in found])
         return
@@ -114,21 +114,21 @@ def lock(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
 
     Ends with 4 when there is no such user.
     """
-    from fencepost.cli.exits import Complaint, ExitCode  # noqa: PLC0415 - As above.
-    from fencepost.cli.job_desk import acting, somebody  # noqa: PLC0415
-    from fencepost.console import people  # noqa: PLC0415
+    from fencepost.cli.exit_codes import ExitCode, UserError  # noqa: PLC0415 - As above.
+    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.console import account_calls  # noqa: PLC0415
     from fencepost.errors import NotFound  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
 
     with acting() as connection:
         try:
-            run(connection, people.disable_user(name, somebody(None)))
+            run(connection, account_calls.disable_user(name, somebody(None)))
         except NotFound:
-            raise Complaint(f"There is no user {name}.", ExitCode.NOT_FOUND) from None
+            raise UserError(f"There is no user {name}.", ExitCode.NOT_FOUND) from None
     answer(f"{name} is locked out.")
 
 
-def login_link(place: Whereabouts) -> str | None:
+def login_link(place: ServerAddresses) -> str | None:
     """For who has just started everything: a way in, or None when the console is not installed."""
     from importlib.util import find_spec  # noqa: PLC0415 - As above.
 
@@ -137,15 +137,15 @@ def login_link(place: Whereabouts) -> str | None:
     return _ticket(place, LOCAL_NAME, "admin")
 
 
-def _ticket(place: Whereabouts, name: str, role: str) -> str:
-    from fencepost.cli.reading import reading  # noqa: PLC0415 - As above.
-    from fencepost.console import people  # noqa: PLC0415
+def _ticket(place: ServerAddresses, name: str, role: str) -> str:
+    from fencepost.cli.database_reader import reading  # noqa: PLC0415 - As above.
+    from fencepost.console import account_calls  # noqa: PLC0415
     from fencepost.console.role import Role  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost.web.seal import digest_of, new_secret  # noqa: PLC0415
+    from fencepost.web.signing import digest_of, new_secret  # noqa: PLC0415
 
     secret = new_secret()
-    call = people.make_ticket(digest_of(secret), name, Role.named(role), lifetime_seconds=LINK_SECONDS)
+    call = account_calls.make_ticket(digest_of(secret), name, Role.named(role), lifetime_seconds=LINK_SECONDS)
     with reading(place.service_url, remedy=place.remedy) as connection:
         run(connection, call)
     return f"{place.endpoint_url or ''}/console/enter?ticket={secret}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.cli.terminal import JsonOption, answer, answer_json, progress
 
 
@@ -23,10 +23,10 @@ def doctor(json_output: JsonOption = False) -> None:
 
     Ends with 0 when all that is required is there, with 1 otherwise.
     """
-    from fencepost.cli import examination, findings  # noqa: PLC0415 - Opens every drawer; help need not.
+    from fencepost.cli import doctor_checks, findings  # noqa: PLC0415 - Opens every drawer; help need not.
 
     with progress("Looking around"):
-        found = examination.examine()
+        found = doctor_checks.examine()
     if json_output:
         answer_json(findings.as_json(found))
     else:

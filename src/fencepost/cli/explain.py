@@ -28,14 +28,14 @@ def explain(
 
     Ends with 4 when there is no such thing.
     """
-    from fencepost import whereabouts  # noqa: PLC0415 - Load psycopg, which --help need not.
+    from fencepost import server_addresses  # noqa: PLC0415 - Load psycopg, which --help need not.
     from fencepost.cli import timeline  # noqa: PLC0415
-    from fencepost.cli.reading import reading  # noqa: PLC0415
+    from fencepost.cli.database_reader import reading  # noqa: PLC0415
     from fencepost.settings import Settings  # noqa: PLC0415
 
     name = timeline.subject_of(subject)
     settings = Settings.load()
-    place = whereabouts.of_this_directory(settings)
+    place = server_addresses.of_this_directory(settings)
     with reading(place.viewer_url, seconds=settings.connect_seconds, remedy=place.remedy) as connection:
         moments = timeline.read_timeline(connection, name)
         remedies = timeline.read_remedies(connection, moments)

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import Any
 
 
-class State(StrEnum):
+class FindingState(StrEnum):
     OK = "ok"
     DEGRADED = "degraded"
     LACKING = "lacking"
@@ -21,18 +21,18 @@ class Finding:
 
     area: str
     name: str
-    state: State
+    state: FindingState
     detail: str
     remedy: str = ""
     required: bool = False
 
     def __post_init__(self) -> None:
-        assert self.state is State.OK or self.remedy, f"{self.name}: what is lacking needs a remedy"
+        assert self.state is FindingState.OK or self.remedy, f"{self.name}: what is lacking needs a remedy"
 
 
 def is_healthy(findings: Iterable[Finding]) -> bool:
     """Whether all that is required is there."""
-    return not any(finding.required and finding.state is State.LACKING for finding in findings)
+    return not any(finding.required and finding.state is FindingState.LACKING for finding in findings)
 
 
 def as_json(findings: Sequence[Finding]) -> dict[str, Any]:
@@ -47,17 +47,17 @@ def as_text(findings: Sequence[Finding]) -> str:
         lines.append(f"{area}")
         for finding in members:
             lines.append(f"  {_MARKS[finding.state]} {finding.name:<{width}}  {finding.detail}")
-            if finding.remedy and finding.state is not State.OK:
+            if finding.remedy and finding.state is not FindingState.OK:
                 lines.append(f"    {'':<{width}}  → {finding.remedy}")
     return "\n".join([*lines, "", verdict(findings)])
 
 
 def verdict(findings: Sequence[Finding]) -> str:
-    missing = [f.name for f in findings if f.required and f.state is State.LACKING]
-    optional = sum(not f.required and f.state is State.LACKING for f in findings)
+    missing = [f.name for f in findings if f.required and f.state is FindingState.LACKING]
+    optional = sum(not f.required and f.state is FindingState.LACKING for f in findings)
     if missing:
         return f"Required and lacking: {', '.join(missing)}."
     return "All that is required is there." + (f" Optional and lacking: {optional}." if optional else "")
 
 
-_MARKS = {State.OK: "✓", State.DEGRADED: "~", State.LACKING: "✗"}
+_MARKS = {FindingState.OK: "✓", FindingState.DEGRADED: "~", FindingState.LACKING: "✗"}

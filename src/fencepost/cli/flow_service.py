@@ -11,20 +11,20 @@ from types import ModuleType
 
 import psycopg
 
-from fencepost.cli.ending import Ending
-from fencepost.cli.exits import Complaint, ExitCode
+from fencepost.app import Fencepost
+from fencepost.cli.exit_codes import ExitCode, UserError
 from fencepost.cli.flow_progress import ProgressBars, progress_bars
 from fencepost.cli.health import HealthPages
+from fencepost.cli.shutdown import Shutdown
 from fencepost.cli.terminal import answer, answer_json, remark
-from fencepost.endpoint import Endpoint
 from fencepost.errors import ServerUnavailable
-from fencepost.flows import Flow, ledger
+from fencepost.flows import Flow, flow_store
 from fencepost.flows.progress import progress_of
 from fencepost.flows.settings import FlowSettings
 from fencepost.flows.units import divide
 from fencepost.flows.worker import FlowWorker
-from fencepost.house import Fencepost
 from fencepost.logs import configure_logging
+from fencepost.metrics_server import MetricsServer
 from fencepost.tracing import export_traces
 
 LOOK_SECONDS = 0.2
@@ -36,10 +36,12 @@ def serve_flow(target: str, *, until_done: bool, as_json: bool) -> None:
     fp = Fencepost.from_env()
     configure_logging(level=fp.settings.log_level, form=fp.settings.log_format)
     export_traces("flows")
-    ending = Ending()
+    ending = Shutdown()
     with ending.listening(), ExitStack() as closing:
         pages = HealthPages.of(fp)
-        endpoint = Endpoint(pages.routes, address=fp.settings.metrics_address, port=fp.settings.metrics_port)
+        endpoint = MetricsServer(
+            pages.routes, address=fp.settings.metrics_address, port=fp.settings.metrics_port
+        )
         endpoint.start()
         closing.callback(endpoint.stop)
         asyncio.run(_serve(fp, flow, ending, endpoint.url, until_done=until_done, as_json=as_json))
@@ -47,7 +49,7 @@ def serve_flow(target: str, *, until_done: bool, as_json: bool) -> None:
 
 
 async def _serve(
-    fp: Fencepost, flow: Flow, ending: Ending, url: str, *, until_done: bool, as_json: bool
+    fp: Fencepost, flow: Flow, ending: Shutdown, url: str, *, until_done: bool, as_json: bool
 ) -> None:
     stop = asyncio.Event()
     async with fp:
@@ -73,7 +75,7 @@ async def _show_progress(fp: Fencepost, worker: FlowWorker, bars: ProgressBars) 
     """What is committed, by whomever; a database that is away for a while is the worker's business."""
     with suppress(ServerUnavailable, psycopg.Error):
         if bars.are_shown:
-            frontiers = await fp.run(ledger.frontiers(worker.program.flow.name))
+            frontiers = await fp.run(flow_store.frontiers(worker.program.flow.name))
             bars.show(progress_of(worker.program, frontiers))
 
 
@@ -85,11 +87,11 @@ def find_flow(target: str) -> Flow:
         found = getattr(module, attribute, None)
         if isinstance(found, Flow):
             return found
-        raise Complaint(f"{target} is no Flow.{_known_in(module)}", ExitCode.USAGE)
+        raise UserError(f"{target} is no Flow.{_known_in(module)}", ExitCode.USAGE)
     known = [value for value in vars(module).values() if isinstance(value, Flow) and value.sinks]
     if len(known) == 1:
         return known[0]
-    raise Complaint(f"{name} has {len(known)} flows.{_known_in(module)}", ExitCode.USAGE)
+    raise UserError(f"{name} has {len(known)} flows.{_known_in(module)}", ExitCode.USAGE)
 
 
 def _import(name: str) -> ModuleType:
@@ -101,7 +103,7 @@ def _import(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
-        raise Complaint(
+        raise UserError(
             f"There is no module {name} in {here}, nor where Python looks.", ExitCode.USAGE
         ) from None
 

@@ -71,9 +71,9 @@ def list_flows(json_output: JsonOption = False) -> None:
       fencepost flows list
       fencepost flows list --json | jq -r '.flows[].name'
     """
-    from fencepost.cli import flow_desk  # noqa: PLC0415 - Loads psycopg, which --help need not.
+    from fencepost.cli import flow_commands  # noqa: PLC0415 - Loads psycopg, which --help need not.
 
-    flow_desk.show_all(as_json=json_output)
+    flow_commands.show_all(as_json=json_output)
 
 
 @app.command()
@@ -87,9 +87,9 @@ def show(name: Name, json_output: JsonOption = False) -> None:
 
     Ends with 4 when there is no such flow.
     """
-    from fencepost.cli import flow_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import flow_commands  # noqa: PLC0415 - As above.
 
-    flow_desk.show_one(name, as_json=json_output)
+    flow_commands.show_one(name, as_json=json_output)
 
 
 @app.command()
@@ -112,12 +112,12 @@ def savepoint(
       fencepost flows savepoint totals before-v2
       fencepost flows savepoint totals before-v2 --drop
     """
-    from fencepost.cli import flow_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import flow_commands  # noqa: PLC0415 - As above.
 
     if drop:
-        flow_desk.drop(name, savepoint)
+        flow_commands.drop(name, savepoint)
     else:
-        flow_desk.save(name, savepoint, within=within)
+        flow_commands.save(name, savepoint, within=within)
 
 
 @app.command()
@@ -132,9 +132,9 @@ def restore(name: Name, savepoint: Savepoint) -> None:
     Examples:
       fencepost flows drain totals && fencepost flows restore totals before-v2
     """
-    from fencepost.cli import flow_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import flow_commands  # noqa: PLC0415 - As above.
 
-    flow_desk.restore(name, savepoint)
+    flow_commands.restore(name, savepoint)
 
 
 @app.command()
@@ -150,9 +150,9 @@ def drain(
       fencepost flows drain totals
       fencepost flows drain totals --undo
     """
-    from fencepost.cli import flow_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import flow_commands  # noqa: PLC0415 - As above.
 
-    flow_desk.drain(name, undo=undo, within=within)
+    flow_commands.drain(name, undo=undo, within=within)
 
 
 @app.command()
@@ -169,9 +169,9 @@ def dead(
       fencepost flows dead totals
       fencepost flows dead totals --step unreadable --json | jq -r '.dead[].id'
     """
-    from fencepost.cli import flow_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import flow_commands  # noqa: PLC0415 - As above.
 
-    flow_desk.dead(name, step=step, limit=limit, as_json=json_output)
+    flow_commands.dead(name, step=step, limit=limit, as_json=json_output)
 
 
 @app.command()
@@ -185,9 +185,9 @@ def replay(
       fencepost flows replay totals unreadable 17 18
       fencepost flows replay totals unreadable --all
     """
-    from fencepost.cli import flow_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import flow_commands  # noqa: PLC0415 - As above.
 
-    flow_desk.replay(name, step, ids or [], everything=everything, limit=limit)
+    flow_commands.replay(name, step, ids or [], everything=everything, limit=limit)
 
 
 @app.command()
@@ -201,6 +201,6 @@ def discard(
       fencepost flows discard totals unreadable 17
       fencepost flows discard totals unreadable --all
     """
-    from fencepost.cli import flow_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import flow_commands  # noqa: PLC0415 - As above.
 
-    flow_desk.discard(name, step, ids or [], everything=everything, limit=limit)
+    flow_commands.discard(name, step, ids or [], everything=everything, limit=limit)

@@ -11,17 +11,17 @@ from collections.abc import Mapping
 
 import redis
 
-from fencepost.cli.board import Board, read_board
-from fencepost.cli.board_metrics import BoardCollector
-from fencepost.cli.board_page import board_page
-from fencepost.cli.reading import first_line, reading
-from fencepost.drive.connection import connect_sync
-from fencepost.endpoint import Page, Route
+from fencepost.app import Fencepost
+from fencepost.cli.database_reader import first_line, reading
+from fencepost.cli.status_metrics import StatusCollector
+from fencepost.cli.status_page import board_page
+from fencepost.cli.status_snapshot import StatusSnapshot, read_board
 from fencepost.errors import FencepostError
-from fencepost.house import Fencepost
 from fencepost.kernel.migrate import check_version, schema_version
 from fencepost.metrics import Metrics
-from fencepost.whereabouts import CHECK_THE_URL, Whereabouts
+from fencepost.metrics_server import MetricsPage, Route
+from fencepost.redis_streams.connection import connect_sync
+from fencepost.server_addresses import CHECK_THE_URL, ServerAddresses
 
 HTML = "text/html; charset=utf-8"
 JSON = "application/json"
@@ -30,21 +30,23 @@ JSON = "application/json"
 class HealthPages:
     """Fixed paths, and what is there."""
 
-    def __init__(self, whereabouts: Whereabouts, metrics: Metrics, *, connect_seconds: float) -> None:
-        self._place = whereabouts
+    def __init__(
+        self, server_addresses: ServerAddresses, metrics: Metrics, *, connect_seconds: float
+    ) -> None:
+        self._place = server_addresses
         self._connect_seconds = connect_seconds
-        metrics.registry.register(BoardCollector(self._board))
+        metrics.registry.register(StatusCollector(self._board))
         self.routes: Mapping[str, Route] = {
             "/": self._status,
             "/metrics": metrics.page,
-            "/healthz": lambda: Page(b"ok\n"),
+            "/healthz": lambda: MetricsPage(b"ok\n"),
             "/readyz": self._ready,
         }
 
     @classmethod
     def of(cls, fp: Fencepost) -> HealthPages:
         """Those of a process that runs an application: it has one login, and knows no other."""
-        place = Whereabouts(
+        place = ServerAddresses(
             origin="the application",
             remedy=CHECK_THE_URL,
             migration_url=fp.database_url,
@@ -54,20 +56,20 @@ class HealthPages:
         )
         return cls(place, fp.metrics, connect_seconds=fp.settings.connect_seconds)
 
-    def _board(self) -> Board:
+    def _board(self) -> StatusSnapshot:
         with reading(self._place.service_url, seconds=self._connect_seconds) as connection:
             return read_board(connection)
 
-    def _status(self) -> Page:
+    def _status(self) -> MetricsPage:
         try:
-            return Page(board_page(self._board()).encode(), HTML)
+            return MetricsPage(board_page(self._board()).encode(), HTML)
         except FencepostError as error:
-            return Page(f"{error}\n".encode(), status=503)
+            return MetricsPage(f"{error}\n".encode(), status=503)
 
-    def _ready(self) -> Page:
+    def _ready(self) -> MetricsPage:
         answers = {"postgresql": self._postgres(), "redis": self._redis()}
         body = json.dumps(answers, ensure_ascii=False).encode() + b"\n"
-        return Page(body, JSON, status=200 if answers["postgresql"] == "ok" else 503)
+        return MetricsPage(body, JSON, status=200 if answers["postgresql"] == "ok" else 503)
 
     def _postgres(self) -> str:
         try:

@@ -12,14 +12,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from fencepost.cli.job_reading import Cause, Line, Page, ScheduleLine
-from fencepost.cli.spans import span
-from fencepost.drive.lanes import LANES
+from fencepost.cli.durations import span
+from fencepost.cli.job_queries import Cause, JobPage, JobRow, ScheduleRow
+from fencepost.redis_streams.stream_names import LANES
 
 ERROR_CHARACTERS_MAX = 60
 
 
-def page_screen(page: Page, *, again: str) -> RenderableType:
+def page_screen(page: JobPage, *, again: str) -> RenderableType:
     if not page.jobs:
         return Text("No job fits.")
     heads = ("job", "state", "queue", "kind", "lane", "tries", "since", "by", "error")
@@ -57,7 +57,7 @@ def causes_screen(causes: Sequence[Cause]) -> RenderableType:
     return _table(heads, rows)
 
 
-def schedules_screen(schedules: Sequence[ScheduleLine]) -> RenderableType:
+def schedules_screen(schedules: Sequence[ScheduleRow]) -> RenderableType:
     if not schedules:
         return Text("No schedules. Workers declare them when they start: @fp.cron(...) above @fp.job(...).")
     heads = ("schedule", "when", "zone", "missed", "runs", "next", "last", "its job", "")
@@ -78,7 +78,7 @@ def schedules_screen(schedules: Sequence[ScheduleLine]) -> RenderableType:
     return _table(heads, rows)
 
 
-def _line(job: Line) -> tuple[Any, ...]:
+def _line(job: JobRow) -> tuple[Any, ...]:
     since = job.finished_at or job.claimed_at or job.run_at or job.submitted_at
     state = job.state if job.final_status in (None, "ok", job.state) else f"{job.state} ({job.final_status})"
     return (

@@ -69,10 +69,10 @@ def list_jobs(
       fencepost jobs list --before 12345 --limit 200         the next page; its end is named by the last
       fencepost jobs list --state dead --json | jq -r '.jobs[].error'
     """
-    from fencepost.cli import job_desk, job_reading  # noqa: PLC0415 - Load psycopg, which --help need not.
+    from fencepost.cli import job_commands, job_queries  # noqa: PLC0415 - Load psycopg, which --help need not.
 
-    with job_desk.looking() as connection:
-        page = job_reading.read_page(
+    with job_commands.looking() as connection:
+        page = job_queries.read_page(
             connection, state=state, queue=queue, kind=kind, before_id=before, limit=limit
         )
     if json_output:
@@ -97,10 +97,10 @@ def show(job_id: Annotated[int, typer.Argument(metavar="ID")], json_output: Json
 
     Ends with 4 when there is no such job.
     """
-    from fencepost.cli import job_desk, job_reading, job_screen  # noqa: PLC0415 - As above.
+    from fencepost.cli import job_commands, job_queries, job_screen  # noqa: PLC0415 - As above.
 
-    with job_desk.looking() as connection:
-        job = job_reading.read_job(connection, job_id)
+    with job_commands.looking() as connection:
+        job = job_queries.read_job(connection, job_id)
     if json_output:
         answer_json(job)
     else:
@@ -117,11 +117,11 @@ def cancel(job_ids: Ids, actor: ActorOption = None, json_output: JsonOption = Fa
 
     Ends with 4 when there is no such job, with 1 when one has ended already.
     """
-    from fencepost.cli import job_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
 
-    with job_desk.acting() as connection:
-        act = job_desk.cancel(connection, job_desk.somebody(actor))
-        job_desk.for_each("job", job_ids, act, as_json=json_output)
+    with job_commands.acting() as connection:
+        act = job_commands.cancel(connection, job_commands.somebody(actor))
+        job_commands.for_each("job", job_ids, act, as_json=json_output)
 
 
 @app.command()
@@ -134,11 +134,11 @@ def retry(job_ids: Ids, actor: ActorOption = None, json_output: JsonOption = Fal
 
     Ends with 4 when there is no such job, with 1 when one runs or has finished.
     """
-    from fencepost.cli import job_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
 
-    with job_desk.acting() as connection:
-        act = job_desk.retry(connection, job_desk.somebody(actor))
-        job_desk.for_each("job", job_ids, act, as_json=json_output)
+    with job_commands.acting() as connection:
+        act = job_commands.retry(connection, job_commands.somebody(actor))
+        job_commands.for_each("job", job_ids, act, as_json=json_output)
 
 
 Queues = Annotated[list[str], typer.Argument(metavar="QUEUE")]
@@ -181,10 +181,10 @@ def dead(
       fencepost jobs dead --queue mail --json
       fencepost jobs list --state dead --queue mail          one by one
     """
-    from fencepost.cli import job_desk, job_reading  # noqa: PLC0415 - As above.
+    from fencepost.cli import job_commands, job_queries  # noqa: PLC0415 - As above.
 
-    with job_desk.looking() as connection:
-        causes = job_reading.read_causes(connection, queue=queue, kind=kind)
+    with job_commands.looking() as connection:
+        causes = job_queries.read_causes(connection, queue=queue, kind=kind)
     if json_output:
         answer_json([asdict(cause) for cause in causes])
         return
@@ -227,10 +227,10 @@ def replay(
       fencepost jobs replay --cause SMTPException --queue mail
       fencepost jobs replay --all --rate 20 --yes --before 2030-01-31T12:00:00Z
     """
-    from fencepost.cli import job_settling  # noqa: PLC0415 - As above.
+    from fencepost.cli import dead_letter_commands  # noqa: PLC0415 - As above.
 
-    chosen = job_settling.Chosen(job_ids or [], queue, kind, cause, before, everything=everything)
-    job_settling.settle("replay", chosen, per_second=rate, yes=yes, actor=actor, as_json=json_output)
+    chosen = dead_letter_commands.Chosen(job_ids or [], queue, kind, cause, before, everything=everything)
+    dead_letter_commands.settle("replay", chosen, per_second=rate, yes=yes, actor=actor, as_json=json_output)
 
 
 @app.command()
@@ -253,10 +253,10 @@ def discard(
       fencepost jobs discard 7
       fencepost jobs discard --cause ValueError --queue mail
     """
-    from fencepost.cli import job_settling  # noqa: PLC0415 - As above.
+    from fencepost.cli import dead_letter_commands  # noqa: PLC0415 - As above.
 
-    chosen = job_settling.Chosen(job_ids or [], queue, kind, cause, before, everything=everything)
-    job_settling.settle("discard", chosen, per_second=rate, yes=yes, actor=actor, as_json=json_output)
+    chosen = dead_letter_commands.Chosen(job_ids or [], queue, kind, cause, before, everything=everything)
+    dead_letter_commands.settle("discard", chosen, per_second=rate, yes=yes, actor=actor, as_json=json_output)
 
 
 @app.command()
@@ -280,17 +280,17 @@ def schedules(
 
     Ends with 4 when there is no such schedule.
     """
-    from fencepost.cli import job_desk, job_reading  # noqa: PLC0415 - As above.
+    from fencepost.cli import job_commands, job_queries  # noqa: PLC0415 - As above.
 
     if pause or resume:
-        with job_desk.acting() as connection:
-            name = job_desk.somebody(actor)
-            changes = {thing: job_desk.pause_schedules(connection, name) for thing in pause or ()}
-            changes |= {thing: job_desk.resume_schedules(connection, name) for thing in resume or ()}
-            job_desk.for_each("schedule", changes, lambda it: changes[it](it), as_json=json_output)
+        with job_commands.acting() as connection:
+            name = job_commands.somebody(actor)
+            changes = {thing: job_commands.pause_schedules(connection, name) for thing in pause or ()}
+            changes |= {thing: job_commands.resume_schedules(connection, name) for thing in resume or ()}
+            job_commands.for_each("schedule", changes, lambda it: changes[it](it), as_json=json_output)
         return
-    with job_desk.looking() as connection:
-        found = job_reading.read_schedules(connection)
+    with job_commands.looking() as connection:
+        found = job_queries.read_schedules(connection)
     if json_output:
         answer_json([asdict(one) for one in found])
         return
@@ -300,15 +300,15 @@ def schedules(
 
 
 def _to_queues(names: list[str], actor: str | None, *, resume: bool, json_output: bool) -> None:
-    from fencepost.cli import job_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
     from fencepost.kernel import queue  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
 
-    with job_desk.acting() as connection:
-        name, change = job_desk.somebody(actor), queue.resume if resume else queue.pause
+    with job_commands.acting() as connection:
+        name, change = job_commands.somebody(actor), queue.resume if resume else queue.pause
 
         def act(queue_name: str) -> str:
             run(connection, change(queue_name, name))
             return "resumed" if resume else "paused"
 
-        job_desk.for_each("queue", names, act, as_json=json_output)
+        job_commands.for_each("queue", names, act, as_json=json_output)

@@ -9,31 +9,31 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fencepost.cli import (
-    judge_clarify,
+    judge_accounts,
+    judge_clarifications,
     judge_contest,
-    judge_people,
+    judge_custom_run,
     judge_rejudge,
-    judge_try,
     judge_workers,
 )
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.cli.terminal import JsonOption, answer, answer_json
 
 if TYPE_CHECKING:
+    from fencepost.judge.judge_calls import ProblemTitle
     from fencepost.judge.packages.reading import ReadProblem
-    from fencepost.judge.records import ProblemTitle
     from fencepost.judge.verification import DataCheck, Verified
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Problems, people, languages and the sandbox."
 )
-app.add_typer(judge_people.users_app, name="users")
-app.add_typer(judge_people.tokens_app, name="tokens")
+app.add_typer(judge_accounts.users_app, name="users")
+app.add_typer(judge_accounts.tokens_app, name="tokens")
 app.add_typer(judge_rejudge.app, name="rejudge")
 app.add_typer(judge_contest.app, name="contest")
-app.add_typer(judge_clarify.app, name="clarify")
+app.add_typer(judge_clarifications.app, name="clarify")
 app.command("workers")(judge_workers.workers)
-app.command("try")(judge_try.try_out)
+app.command("try")(judge_custom_run.try_out)
 Package = Annotated[Path, typer.Argument(metavar="PACKAGE", help="A folder or a zip.", exists=True)]
 
 
@@ -129,10 +129,10 @@ async def _verify(package: Path, seconds: float | None) -> tuple[str, list[Verif
     import tempfile  # noqa: PLC0415
     from dataclasses import replace  # noqa: PLC0415
 
-    from fencepost.cli.exits import Complaint  # noqa: PLC0415
-    from fencepost.judge.chambers import open_judge  # noqa: PLC0415
+    from fencepost.cli.exit_codes import UserError  # noqa: PLC0415
     from fencepost.judge.metrics import JudgeMetrics  # noqa: PLC0415
     from fencepost.judge.packages.reading import read_problem  # noqa: PLC0415
+    from fencepost.judge.runtime import open_judge  # noqa: PLC0415
     from fencepost.judge.sandbox.probing import probe_machine  # noqa: PLC0415
     from fencepost.judge.settings import JudgeSettings  # noqa: PLC0415
     from fencepost.judge.store import Store  # noqa: PLC0415
@@ -145,7 +145,7 @@ async def _verify(package: Path, seconds: float | None) -> tuple[str, list[Verif
         read = read_problem(package, store)
         report = probe_machine(cgroup=settings.cgroup == "auto")
         if not report.ready:
-            raise Complaint(f"The sandbox cannot run: {report.error} {report.remedy}")
+            raise UserError(f"The sandbox cannot run: {report.error} {report.remedy}")
         async with open_judge(settings, metrics, store, bubblewrap=report.bubblewrap) as judge:
             if seconds is not None:
                 read = replace(read, problem=given(read.problem, seconds), timing=None)
@@ -157,7 +157,7 @@ async def _verify(package: Path, seconds: float | None) -> tuple[str, list[Verif
 
 
 async def _import(package: Path, slug: str | None, seconds: float | None) -> ProblemTitle:
-    from fencepost.house import Fencepost  # noqa: PLC0415
+    from fencepost.app import Fencepost  # noqa: PLC0415
     from fencepost.judge.service import Judging  # noqa: PLC0415
     from fencepost.judge.settings import JudgeSettings  # noqa: PLC0415
 

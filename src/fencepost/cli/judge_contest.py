@@ -13,7 +13,7 @@ from fencepost.cli.terminal import JsonOption, answer, answer_json
 
 if TYPE_CHECKING:
     from fencepost.judge.contest_api import ContestRequest
-    from fencepost.judge.scoreboard import Cell, Contest, Line
+    from fencepost.judge.scoreboard import Contest, ScoreboardCell, ScoreboardRow
 
 SlugArgument = Annotated[str, typer.Argument(metavar="CONTEST")]
 LIST_MAX = 10_000
@@ -50,7 +50,7 @@ def put(
       secret_figures: rounded    # or shown, withheld: time and memory of secret tests
       problems: {A: fence-posts, B: painted-fence}
     """
-    from fencepost.cli.job_desk import acting, somebody  # noqa: PLC0415 - Load what --help need not.
+    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415 - Load what --help need not.
     from fencepost.judge import contests  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
 
@@ -62,20 +62,20 @@ def put(
 
 def read_contest(file: Path) -> ContestRequest:
     """What the file describes."""
-    from fencepost.cli.exits import Complaint  # noqa: PLC0415
+    from fencepost.cli.exit_codes import UserError  # noqa: PLC0415
     from fencepost.judge.contest_api import ContestRequest  # noqa: PLC0415
     from fencepost.strict_yaml import load_yaml  # noqa: PLC0415
 
     try:
         return ContestRequest.model_validate(load_yaml(file.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
-        raise Complaint(f"{file} is no contest: {error}") from None
+        raise UserError(f"{file} is no contest: {error}") from None
 
 
 @app.command("list")
 def list_contests(json_output: JsonOption = False) -> None:
     """All contests."""
-    from fencepost.cli.job_desk import looking  # noqa: PLC0415
+    from fencepost.cli.job_commands import looking  # noqa: PLC0415
     from fencepost.judge import contests  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
 
@@ -91,8 +91,8 @@ def list_contests(json_output: JsonOption = False) -> None:
 @app.command()
 def join(slug: SlugArgument, names: Annotated[list[str], typer.Argument(metavar="NAME...")]) -> None:
     """Let people take part. Ends with 4 when there is no such contest."""
-    from fencepost.cli.job_desk import acting  # noqa: PLC0415
-    from fencepost.cli.judge_people import known  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting  # noqa: PLC0415
+    from fencepost.cli.judge_accounts import known  # noqa: PLC0415
     from fencepost.judge import contests  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
 
@@ -112,8 +112,8 @@ def show_scoreboard(
     """The scoreboard, behind the freeze unless --public is said. Ends with 4 when there is no contest."""
     from datetime import UTC  # noqa: PLC0415
 
-    from fencepost.cli.exits import Complaint, ExitCode  # noqa: PLC0415
-    from fencepost.cli.job_desk import looking  # noqa: PLC0415
+    from fencepost.cli.exit_codes import ExitCode, UserError  # noqa: PLC0415
+    from fencepost.cli.job_commands import looking  # noqa: PLC0415
     from fencepost.judge import contests  # noqa: PLC0415
     from fencepost.judge.scoreboard import scoreboard  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
@@ -121,8 +121,8 @@ def show_scoreboard(
     with looking() as connection:
         found = run(connection, contests.contests(one=slug, limit=1))
         if not found:
-            raise Complaint(f"There is no contest {slug}.", ExitCode.NOT_FOUND)
-        names = run(connection, contests.contestants(slug))
+            raise UserError(f"There is no contest {slug}.", ExitCode.NOT_FOUND)
+        names = run(connection, contests.entrants(slug))
         entries = run(connection, contests.entries(slug))
     moment = at.replace(tzinfo=UTC) if at else found[0].seen_at
     lines = scoreboard(found[0].contest, names, entries, moment, sees_all=not public)
@@ -135,8 +135,8 @@ def show_scoreboard(
 @app.command()
 def unfreeze(slug: SlugArgument) -> None:
     """Show everybody what the freeze hides, when the contest is over."""
-    from fencepost.cli.job_desk import acting, somebody  # noqa: PLC0415
-    from fencepost.cli.judge_people import known  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.cli.judge_accounts import known  # noqa: PLC0415
     from fencepost.judge import contests  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
 
@@ -145,7 +145,7 @@ def unfreeze(slug: SlugArgument) -> None:
     answer(f"{slug} is unfrozen.")
 
 
-def _table(contest: Contest, lines: list[Line]) -> list[str]:
+def _table(contest: Contest, lines: list[ScoreboardRow]) -> list[str]:
     labels = [problem.label for problem in contest.problems]
     width = max([len(line.name) for line in lines] + [4])
     head = f"{'':4} {'name':{width}}  {'score':>10}  " + "  ".join(f"{label:>8}" for label in labels)
@@ -157,11 +157,11 @@ def _table(contest: Contest, lines: list[Line]) -> list[str]:
     return [head, *rows]
 
 
-def _score(line: Line) -> str:
+def _score(line: ScoreboardRow) -> str:
     return f"{line.solved} ({line.penalty})" if line.points is None else f"{line.points:g}"
 
 
-def _mark(cell: Cell) -> str:
+def _mark(cell: ScoreboardCell) -> str:
     """As scoreboards show it: +2/57 solved in minute 57 after two tries, -3 tried, ?1 not known yet."""
     if cell.points is not None:
         return f"{cell.points:g}{f' ?{cell.pending}' if cell.pending else ''}"

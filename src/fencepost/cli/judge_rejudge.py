@@ -46,7 +46,7 @@ def start(
     """
     import asyncio  # noqa: PLC0415 - The judge loads what --help need not.
 
-    from fencepost.cli.judge_people import known  # noqa: PLC0415
+    from fencepost.cli.judge_accounts import known  # noqa: PLC0415
     from fencepost.judge.rejudging import Filter  # noqa: PLC0415
 
     chosen = Filter(
@@ -63,7 +63,7 @@ def start(
 @app.command("list")
 def list_generations(json_output: JsonOption = False) -> None:
     """The generations, newest first."""
-    from fencepost.cli.job_desk import looking  # noqa: PLC0415
+    from fencepost.cli.job_commands import looking  # noqa: PLC0415
     from fencepost.judge import rejudging  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
 
@@ -83,8 +83,8 @@ def show(
     json_output: JsonOption = False,
 ) -> None:
     """What a generation changes: which submissions, from what to what. Ends with 4 when there is none."""
-    from fencepost.cli.exits import Complaint, ExitCode  # noqa: PLC0415
-    from fencepost.cli.job_desk import looking  # noqa: PLC0415
+    from fencepost.cli.exit_codes import ExitCode, UserError  # noqa: PLC0415
+    from fencepost.cli.job_commands import looking  # noqa: PLC0415
     from fencepost.judge import rejudging  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
 
@@ -92,7 +92,7 @@ def show(
         found = run(connection, rejudging.generations(one=generation, limit=1))
         changes = run(connection, rejudging.changes(generation, changed=not everything, limit=SHOW_MAX))
     if not found:
-        raise Complaint(f"There is no generation {generation}.", ExitCode.NOT_FOUND)
+        raise UserError(f"There is no generation {generation}.", ExitCode.NOT_FOUND)
     if json_output:
         answer_json({**asdict(found[0]), "changes": [asdict(one) for one in changes]})
         return
@@ -108,8 +108,8 @@ def apply(generation: GenerationArgument) -> None:
 
     Ends with 1 when a result is missing or a later generation stands already; with 4 when there is none.
     """
-    from fencepost.cli.job_desk import acting, somebody  # noqa: PLC0415
-    from fencepost.cli.judge_people import known  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.cli.judge_accounts import known  # noqa: PLC0415
     from fencepost.judge import rejudging  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
 
@@ -121,8 +121,8 @@ def apply(generation: GenerationArgument) -> None:
 @app.command()
 def drop(generation: GenerationArgument) -> None:
     """Forget a generation; what stands goes on standing. Ends with 4 when there is none."""
-    from fencepost.cli.job_desk import acting, somebody  # noqa: PLC0415
-    from fencepost.cli.judge_people import known  # noqa: PLC0415
+    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.cli.judge_accounts import known  # noqa: PLC0415
     from fencepost.judge import rejudging  # noqa: PLC0415
     from fencepost.kernel.drivers import run  # noqa: PLC0415
 
@@ -132,8 +132,8 @@ def drop(generation: GenerationArgument) -> None:
 
 
 async def _start(chosen: Filter, reason: str) -> Opened:
-    from fencepost.cli.job_desk import somebody  # noqa: PLC0415
-    from fencepost.house import Fencepost  # noqa: PLC0415
+    from fencepost.app import Fencepost  # noqa: PLC0415
+    from fencepost.cli.job_commands import somebody  # noqa: PLC0415
     from fencepost.judge.service import Judging  # noqa: PLC0415
     from fencepost.judge.settings import JudgeSettings  # noqa: PLC0415
 

@@ -11,7 +11,7 @@ import typer
 from fencepost.cli.terminal import JsonOption, answer, answer_json
 
 if TYPE_CHECKING:
-    from fencepost.judge.discovery import Worker
+    from fencepost.judge.discovery import ListedWorker
 
 
 def workers(
@@ -28,15 +28,15 @@ def workers(
         answer("\n".join(map(_line, found)) or "Nobody judges.")
 
 
-def _line(one: Worker) -> str:
+def _line(one: ListedWorker) -> str:
     load = f"{one.busy} of {one.slots} boxes, {one.running} in hand, load {one.load_average:.1f}"
     weak = f"  degraded: {len(one.degraded)}" if one.degraded else ""
     return f"{one.state:5}  {one.owner}  {load}  {one.sandbox}{weak}  {', '.join(sorted(one.languages))}"
 
 
-async def _workers() -> Sequence[Worker]:
-    from fencepost.house import Fencepost  # noqa: PLC0415
-    from fencepost.judge.chambers import open_directory  # noqa: PLC0415
+async def _workers() -> Sequence[ListedWorker]:
+    from fencepost.app import Fencepost  # noqa: PLC0415
+    from fencepost.judge.runtime import open_directory  # noqa: PLC0415
     from fencepost.judge.settings import JudgeSettings  # noqa: PLC0415
 
     async with Fencepost.from_env() as fp, open_directory(JudgeSettings.load(), fp) as directory:

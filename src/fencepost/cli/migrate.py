@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.exits import Complaint, ExitCode
+from fencepost.cli.exit_codes import ExitCode, UserError
 from fencepost.cli.terminal import JsonOption, answer, answer_json, progress
 
 if TYPE_CHECKING:
-    from fencepost.cli.schema import Comparison
+    from fencepost.cli.schema import SchemaComparison
 
 
 def migrate(
@@ -49,7 +49,7 @@ def migrate(
         answer(f"Nothing to apply: the schema has version {done.version}. Functions and grants were renewed.")
 
 
-def _report_check(comparison: Comparison, *, json_output: bool) -> None:
+def _report_check(comparison: SchemaComparison, *, json_output: bool) -> None:
     if json_output:
         answer_json(
             {
@@ -65,4 +65,4 @@ def _report_check(comparison: Comparison, *, json_output: bool) -> None:
     elif comparison.fits:
         answer(comparison.describe())
     else:
-        raise Complaint(comparison.describe(), ExitCode.SCHEMA)
+        raise UserError(comparison.describe(), ExitCode.SCHEMA)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fencepost.cli import nonces_recovery
-from fencepost.cli.exits import Complaint, ExitCode
-from fencepost.cli.nonces_house import table, with_house, with_node
+from fencepost.cli.exit_codes import ExitCode, UserError
+from fencepost.cli.nonces_context import table, with_client, with_node
 from fencepost.cli.terminal import JsonOption, answer, answer_json
 
 if TYPE_CHECKING:
-    from fencepost.client import Fencepost
+    from fencepost.client import KernelClient
     from fencepost.nonces.node import Node
     from fencepost.nonces.signer import Signer
 
@@ -44,9 +44,9 @@ app.command("resume")(nonces_recovery.resume)
 @app.command("signers")
 def signers(json_output: JsonOption = False) -> None:
     """Every signer: who holds it, where its sequence stands, what is under way."""
-    from fencepost.nonces import reading  # noqa: PLC0415 - Loads what --help need not.
+    from fencepost.nonces import queries  # noqa: PLC0415 - Loads what --help need not.
 
-    rows = with_house(lambda fp: fp.run(reading.signers()))
+    rows = with_client(lambda fp: fp.run(queries.signers()))
     if json_output:
         answer_json(rows)
     else:
@@ -73,17 +73,17 @@ def show(
     json_output: JsonOption = False,
 ) -> None:
     """One signer, and its newest nonces."""
-    from fencepost.nonces import reading  # noqa: PLC0415
+    from fencepost.nonces import queries  # noqa: PLC0415
     from fencepost.nonces.signer import Signer  # noqa: PLC0415
 
     one = Signer.of(chain_id, signer)
 
-    async def read(fp: Fencepost) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        return await fp.run(reading.signer(one)), await fp.run(reading.strip(one, None, limit))
+    async def read(fp: KernelClient) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        return await fp.run(queries.signer(one)), await fp.run(queries.strip(one, None, limit))
 
-    found, nonces = with_house(read)
+    found, nonces = with_client(read)
     if not found:
-        raise Complaint(f"{one.resource} has never been asked for.", ExitCode.NOT_FOUND)
+        raise UserError(f"{one.resource} has never been asked for.", ExitCode.NOT_FOUND)
     if json_output:
         answer_json({**found[0], "nonces": nonces})
         return
@@ -94,9 +94,9 @@ def show(
 @app.command("nodes")
 def nodes(json_output: JsonOption = False) -> None:
     """The nodes that are alive, by the leases on their addresses."""
-    from fencepost.nonces import allocation  # noqa: PLC0415
+    from fencepost.nonces import nonce_calls  # noqa: PLC0415
 
-    seen = with_house(lambda fp: fp.run(allocation.nodes()))
+    seen = with_client(lambda fp: fp.run(nonce_calls.nodes()))
     rows = [{"address": node.address, "owner": node.owner, "expires_at": node.expires_at} for node in seen]
     if json_output:
         answer_json(rows)
@@ -147,21 +147,21 @@ def release(chain_id: ChainId, signer: SignerName, nonce: Nonce, hold: Hold) -> 
 @app.command("sync")
 def sync(chain_id: ChainId, signer: SignerName) -> None:
     """Lift the sequence to the chain: when the key was used elsewhere."""
-    from fencepost.nonces import allocation  # noqa: PLC0415
+    from fencepost.nonces import nonce_calls  # noqa: PLC0415
     from fencepost.nonces.sending.rpc import Chain  # noqa: PLC0415
     from fencepost.nonces.settings import NoncesSettings  # noqa: PLC0415
 
     settings = NoncesSettings.load()
     if chain_id not in settings.endpoints:
-        raise Complaint(f"Chain {chain_id} is not one of NONCES_CHAINS.", ExitCode.SETTINGS)
+        raise UserError(f"Chain {chain_id} is not one of NONCES_CHAINS.", ExitCode.SETTINGS)
 
-    async def lift(node: Node, one: Signer) -> allocation.Floor:
+    async def lift(node: Node, one: Signer) -> nonce_calls.Floor:
         chain = Chain(chain_id, settings.endpoints[chain_id])
         try:
             counts = await chain.counts(one.name, settings.confirmations)
         finally:
             await chain.close()
-        return await node.write(one, lambda lease: allocation.floor(one, lease, counts.final, counts.latest))
+        return await node.write(one, lambda lease: nonce_calls.floor(one, lease, counts.final, counts.latest))
 
     floor = with_node(chain_id, signer, lift)
     answer(f"next nonce {floor.next_nonce}; {floor.consumed} below it were used")

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fencepost.cli.exits import Complaint, ExitCode
-from fencepost.cli.nonces_house import with_house, with_node
+from fencepost.cli.exit_codes import ExitCode, UserError
+from fencepost.cli.nonces_context import with_client, with_node
 from fencepost.cli.terminal import answer
 
 if TYPE_CHECKING:
-    from fencepost.nonces.allocation import Resumed
     from fencepost.nonces.node import Node
+    from fencepost.nonces.nonce_calls import Resumed
     from fencepost.nonces.sending.rpc import Chain
     from fencepost.nonces.signer import Signer
 
@@ -47,28 +47,28 @@ def resume(
         _resume_one(chain_id, signer, next_nonce)
         return
     if chain_id is not None or next_nonce is not None:
-        raise Complaint("Name the chain and the signer, or nothing at all.", ExitCode.USAGE)
-    from fencepost.nonces import allocation, reading  # noqa: PLC0415 - Loads what --help need not.
+        raise UserError("Name the chain and the signer, or nothing at all.", ExitCode.USAGE)
+    from fencepost.nonces import nonce_calls, queries  # noqa: PLC0415 - Loads what --help need not.
 
-    for row in with_house(lambda fp: fp.run(reading.recovering())):
+    for row in with_client(lambda fp: fp.run(queries.recovering())):
         _resume_one(row["chain_id"], row["signer"], None)
-    with_house(lambda fp: fp.run(allocation.close_recovery()))
+    with_client(lambda fp: fp.run(nonce_calls.close_recovery()))
     answer("The recovery is over: a signer that is seen for the first time from now on is a new one.")
 
 
 def _resume_one(chain_id: int, signer: str, next_nonce: int | None) -> None:
-    from fencepost.nonces import allocation  # noqa: PLC0415
+    from fencepost.nonces import nonce_calls  # noqa: PLC0415
 
     async def go_on(node: Node, one: Signer) -> Resumed:
         counted = await _counted(one)
         if counted is None and next_nonce is None:
-            raise Complaint(
+            raise UserError(
                 f"No chain can be asked about {one.resource}: say with --next where it goes on.",
                 ExitCode.USAGE,
             )
         latest, seen = counted or (0, 0)
         least = max(seen, next_nonce or 0)
-        return await node.write(one, lambda lease: allocation.resume(one, lease, latest, least))
+        return await node.write(one, lambda lease: nonce_calls.resume(one, lease, latest, least))
 
     resumed = with_node(chain_id, signer, go_on)
     answer(f"{chain_id} {signer}: next nonce {resumed.next_nonce}; {resumed.outside} below it are outside")
@@ -92,7 +92,7 @@ async def _counted(one: Signer) -> tuple[int, int] | None:
 
 def vouch(transaction_id: TransactionId) -> None:
     """Nothing of it was mined, neither in the time that a backup has lost nor with its nonce: it is sent."""
-    from fencepost.nonces.sending import transaction as tx_calls  # noqa: PLC0415
+    from fencepost.nonces.sending import transaction_calls as tx_calls  # noqa: PLC0415
 
     facts = _in_doubt(transaction_id)
     with_node(
@@ -108,7 +108,7 @@ def close(
     tx_hash: Annotated[str, typer.Option("--tx-hash", help="As which it was mined.")],
 ) -> None:
     """It was mined as this hash, which is not written down here. It will not be sent again."""
-    from fencepost.nonces.sending import transaction as tx_calls  # noqa: PLC0415
+    from fencepost.nonces.sending import transaction_calls as tx_calls  # noqa: PLC0415
 
     facts = _in_doubt(transaction_id)
 
@@ -127,18 +127,18 @@ async def _receipt(one: Signer, tx_hash: str) -> dict[str, Any]:
     """
     chain = _chain(one.chain_id)
     if chain is None:
-        raise Complaint(f"Chain {one.chain_id} is not one of NONCES_CHAINS.", ExitCode.SETTINGS)
+        raise UserError(f"Chain {one.chain_id} is not one of NONCES_CHAINS.", ExitCode.SETTINGS)
     try:
         receipt = await chain.receipt(tx_hash)
         block = None if receipt is None else await chain.block(int(receipt["blockNumber"], 16))
     finally:
         await chain.close()
     if receipt is None or str(receipt.get("from")).lower() != one.name:
-        raise Complaint(
+        raise UserError(
             f"Chain {one.chain_id} knows no transaction {tx_hash} of {one.name}.", ExitCode.NOT_FOUND
         )
     if block is None or block.block_hash != str(receipt["blockHash"]).lower():
-        raise Complaint(
+        raise UserError(
             f"Chain {one.chain_id} does not show the block {receipt['blockHash']} of {tx_hash}. "
             "Its endpoints contradict each other. Ask again.",
             ExitCode.NOT_FOUND,
@@ -151,13 +151,13 @@ async def _receipt(one: Signer, tx_hash: str) -> dict[str, Any]:
 
 
 def _in_doubt(transaction_id: int) -> dict[str, Any]:
-    from fencepost.nonces.sending import transaction as tx_calls  # noqa: PLC0415
+    from fencepost.nonces.sending import transaction_calls as tx_calls  # noqa: PLC0415
 
-    found = with_house(lambda fp: fp.run(tx_calls.find(transaction_id)))
+    found = with_client(lambda fp: fp.run(tx_calls.find(transaction_id)))
     if not found:
-        raise Complaint(f"There is no transaction {transaction_id}.", ExitCode.NOT_FOUND)
+        raise UserError(f"There is no transaction {transaction_id}.", ExitCode.NOT_FOUND)
     if found[0]["in_doubt_since"] is None and found[0]["unproved_since"] is None:
-        raise Complaint(f"Transaction {transaction_id} is not in doubt: it is {found[0]['state']}.")
+        raise UserError(f"Transaction {transaction_id} is not in doubt: it is {found[0]['state']}.")
     return found[0]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from fencepost.cli.exits import Complaint, ExitCode
+from fencepost.cli.exit_codes import ExitCode, UserError
 from fencepost.cli.terminal import JsonOption, answer, answer_json
 
 Status = Literal["queued", "sending", "sent", "failed", "dead", "unknown", "parked"]
@@ -68,12 +68,12 @@ def list_orders(
       fencepost orders list --status parked
       fencepost orders list --status dead --json | jq -r '.[].last_error'
     """
-    from fencepost.cli import job_desk  # noqa: PLC0415 - Loads psycopg, which --help need not.
+    from fencepost.cli import job_commands  # noqa: PLC0415 - Loads psycopg, which --help need not.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost.orders import order  # noqa: PLC0415
+    from fencepost.orders import order_calls  # noqa: PLC0415
 
-    with job_desk.looking() as connection:
-        call = order.listing(status=status, broker=broker, account=account, before=before, limit=limit)
+    with job_commands.looking() as connection:
+        call = order_calls.listing(status=status, broker=broker, account=account, before=before, limit=limit)
         found = run(connection, call)
     if json_output:
         answer_json(found)
@@ -89,13 +89,13 @@ def show(order_id: OrderId, json_output: JsonOption = False) -> None:
 
     Ends with 4 when there is no such order.
     """
-    from fencepost.cli import job_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost.orders import order  # noqa: PLC0415
+    from fencepost.orders import order_calls  # noqa: PLC0415
 
-    with job_desk.looking() as connection:
-        found = _there(run(connection, order.get(order_id=order_id)), order_id)
-        history = run(connection, order.history(order_id))
+    with job_commands.looking() as connection:
+        found = _there(run(connection, order_calls.get(order_id=order_id)), order_id)
+        history = run(connection, order_calls.history(order_id))
     if json_output:
         answer_json({**found, "history": history})
         return
@@ -127,14 +127,14 @@ def resolve(
       fencepost orders resolve 7 sent --broker-order-id 61e69015 --reason "seen in the broker's blotter"
       fencepost orders resolve 7 dead --reason "the broker's desk confirms that it never arrived"
     """
-    from fencepost.cli import job_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost.orders import desk  # noqa: PLC0415
+    from fencepost.orders import operator_calls  # noqa: PLC0415
 
-    who = job_desk.somebody(actor)
-    result = desk.result_by_hand(who, broker_order_id) if outcome == "sent" else None
-    with job_desk.acting() as connection:
-        run(connection, desk.resolve(order_id, expected, outcome, who, reason, result=result))
+    who = job_commands.somebody(actor)
+    result = operator_calls.result_by_hand(who, broker_order_id) if outcome == "sent" else None
+    with job_commands.acting() as connection:
+        run(connection, operator_calls.resolve(order_id, expected, outcome, who, reason, result=result))
     _tell({"id": order_id, "status": outcome}, f"order {order_id}: {outcome}", json_output=json_output)
 
 
@@ -153,15 +153,15 @@ def resend(
     A parked order may live at the broker. Look there first: this places another one. With --json the answer
     has the new order's id as `resent_as`.
     """
-    from fencepost.cli import job_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost.orders import desk, order  # noqa: PLC0415
+    from fencepost.orders import operator_calls, order_calls  # noqa: PLC0415
     from fencepost.orders.settings import OrdersSettings  # noqa: PLC0415
 
     key_of = OrdersSettings.load().key_of()
-    with job_desk.acting() as connection:
-        old = _there(run(connection, order.get(order_id=order_id)), order_id)
-        call = desk.resend_of(old, expected, key_of, job_desk.somebody(actor), reason)
+    with job_commands.acting() as connection:
+        old = _there(run(connection, order_calls.get(order_id=order_id)), order_id)
+        call = operator_calls.resend_of(old, expected, key_of, job_commands.somebody(actor), reason)
         new_id = run(connection, call)
     told = {"id": order_id, "resent_as": new_id}
     _tell(told, f"order {order_id}: resent as {new_id}", json_output=json_output)
@@ -172,24 +172,24 @@ def cancel(
     order_id: OrderId, reason: ReasonOption, actor: ActorOption = None, json_output: JsonOption = False
 ) -> None:
     """Cancel an order that nobody has sent yet. One that may have left is cancelled at the broker."""
-    from fencepost.cli import job_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost.orders import desk  # noqa: PLC0415
+    from fencepost.orders import operator_calls  # noqa: PLC0415
 
-    with job_desk.acting() as connection:
-        run(connection, desk.cancel(order_id, job_desk.somebody(actor), reason))
+    with job_commands.acting() as connection:
+        run(connection, operator_calls.cancel(order_id, job_commands.somebody(actor), reason))
     _tell({"id": order_id, "status": "dead"}, f"order {order_id}: cancelled", json_output=json_output)
 
 
 @app.command()
 def brokers(json_output: JsonOption = False) -> None:
     """Throttle, breaker and kill switches of every broker."""
-    from fencepost.cli import job_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost.orders import desk  # noqa: PLC0415
+    from fencepost.orders import operator_calls  # noqa: PLC0415
 
-    with job_desk.looking() as connection:
-        found = run(connection, desk.brokers())
+    with job_commands.looking() as connection:
+        found = run(connection, operator_calls.brokers())
     if json_output:
         answer_json(found)
     else:
@@ -208,12 +208,12 @@ def halt(
 
     Ends with 4 when there is no such broker, or no order for such an account.
     """
-    from fencepost.cli import job_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost.orders import desk  # noqa: PLC0415
+    from fencepost.orders import operator_calls  # noqa: PLC0415
 
-    with job_desk.acting() as connection, _not_found():
-        run(connection, desk.halt(broker, account, job_desk.somebody(actor), reason))
+    with job_commands.acting() as connection, _not_found():
+        run(connection, operator_calls.halt(broker, account, job_commands.somebody(actor), reason))
     _tell_switch(broker, account, is_halted=True, json_output=json_output)
 
 
@@ -230,12 +230,12 @@ def resume(
     It lifts a pause that the broker asked for (Retry-After) and closes the breaker too. Ends with 4 when
     there is no such broker, or no order for such an account.
     """
-    from fencepost.cli import job_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import job_commands  # noqa: PLC0415 - As above.
     from fencepost.kernel.drivers import run  # noqa: PLC0415
-    from fencepost.orders import desk  # noqa: PLC0415
+    from fencepost.orders import operator_calls  # noqa: PLC0415
 
-    with job_desk.acting() as connection, _not_found():
-        run(connection, desk.resume(broker, account, job_desk.somebody(actor), reason))
+    with job_commands.acting() as connection, _not_found():
+        run(connection, operator_calls.resume(broker, account, job_commands.somebody(actor), reason))
     _tell_switch(broker, account, is_halted=False, json_output=json_output)
 
 
@@ -248,7 +248,7 @@ def _not_found() -> Generator[None]:
         yield
     except NotFound as error:
         known = ", ".join(error.seen.get("known", ())) or "none"
-        raise Complaint(
+        raise UserError(
             f"Unknown {error.noun} '{error.subject}'. Known: {known}.", ExitCode.NOT_FOUND
         ) from error
 
@@ -268,7 +268,7 @@ def _tell_switch(broker: str, account: str | None, *, is_halted: bool, json_outp
 
 def _there(found: dict[str, Any] | None, order_id: int) -> dict[str, Any]:
     if found is None:
-        raise Complaint(f"There is no order {order_id}.", ExitCode.NOT_FOUND)
+        raise UserError(f"There is no order {order_id}.", ExitCode.NOT_FOUND)
     return found
 
 

@@ -56,10 +56,10 @@ def show(player_id: PlayerArgument, json_output: JsonOption = False) -> None:
       fencepost players show ann
       fencepost players show ann --json | jq .resources
     """
-    from fencepost.cli import player_desk  # noqa: PLC0415 - Loads psycopg, which --help need not.
+    from fencepost.cli import player_commands  # noqa: PLC0415 - Loads psycopg, which --help need not.
 
-    facts = player_desk.show(player_id)
-    answer_json(facts) if json_output else answer(player_desk.lines(facts))
+    facts = player_commands.show(player_id)
+    answer_json(facts) if json_output else answer(player_commands.lines(facts))
 
 
 @app.command()
@@ -70,10 +70,10 @@ def inventory(player_id: PlayerArgument, limit: LimitOption = 100, json_output: 
     Examples:
       fencepost players inventory ann --limit 1000
     """
-    from fencepost.cli import player_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import player_commands  # noqa: PLC0415 - As above.
 
-    held = player_desk.inventory(player_id, limit)
-    answer_json(held) if json_output else answer("\n".join(map(player_desk.line, held)) or "Nothing.")
+    held = player_commands.inventory(player_id, limit)
+    answer_json(held) if json_output else answer("\n".join(map(player_commands.line, held)) or "Nothing.")
 
 
 @app.command()
@@ -85,10 +85,10 @@ def history(player_id: PlayerArgument, limit: LimitOption = 50, json_output: Jso
       fencepost players history ann
       fencepost players history ann --json | jq '.[].changes'
     """
-    from fencepost.cli import player_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import player_commands  # noqa: PLC0415 - As above.
 
-    events = player_desk.history(player_id, limit)
-    answer_json(events) if json_output else answer("\n".join(map(player_desk.line, events)) or "Nothing.")
+    events = player_commands.history(player_id, limit)
+    answer_json(events) if json_output else answer("\n".join(map(player_commands.line, events)) or "Nothing.")
 
 
 @app.command()
@@ -103,13 +103,13 @@ def audit(
       fencepost players audit
       fencepost players audit ann
     """
-    from fencepost.cli import player_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import player_commands  # noqa: PLC0415 - As above.
 
-    checked, differences = player_desk.audit(player_id)
+    checked, differences = player_commands.audit(player_id)
     if json_output:
         answer_json({"checked": checked, "differences": differences})
     else:
-        answer("\n".join([f"{checked} players checked.", *map(player_desk.line, differences)]))
+        answer("\n".join([f"{checked} players checked.", *map(player_commands.line, differences)]))
     if differences:
         raise typer.Exit(1)
 
@@ -144,9 +144,9 @@ def catalog(file: Annotated[Path, typer.Argument(metavar="FILE", help="YAML.", e
     Examples:
       fencepost players catalog game.yaml
     """
-    from fencepost.cli import player_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import player_commands  # noqa: PLC0415 - As above.
 
-    answer(f"{player_desk.load_catalog(file)} definitions.")
+    answer(f"{player_commands.load_catalog(file)} definitions.")
 
 
 @app.command()
@@ -157,9 +157,9 @@ def create(player_id: PlayerArgument, actor: ActorOption = None) -> None:
     Examples:
       fencepost players create ann
     """
-    from fencepost.cli import player_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import player_commands  # noqa: PLC0415 - As above.
 
-    answer_json(player_desk.create(player_id, actor))
+    answer_json(player_commands.create(player_id, actor))
 
 
 @app.command()
@@ -176,9 +176,9 @@ def grant(
     Examples:
       fencepost players grant ann gold=100 --source "ticket 4711" --request-id ticket-4711
     """
-    from fencepost.cli import player_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import player_commands  # noqa: PLC0415 - As above.
 
-    answer_json(player_desk.grant(player_id, things, source=source, request_id=request_id, actor=actor))
+    answer_json(player_commands.grant(player_id, things, source=source, request_id=request_id, actor=actor))
 
 
 @app.command()
@@ -196,7 +196,7 @@ def gate(
       fencepost players gate
       fencepost players gate --phase 2
     """
-    from fencepost.cli import player_desk  # noqa: PLC0415 - As above.
+    from fencepost.cli import player_commands  # noqa: PLC0415 - As above.
 
-    facts = player_desk.gate(phase, actor)
-    answer_json(facts) if json_output else answer(player_desk.lines(facts))
+    facts = player_commands.gate(phase, actor)
+    answer_json(facts) if json_output else answer(player_commands.lines(facts))

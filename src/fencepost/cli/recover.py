@@ -34,7 +34,7 @@ def recover(
     What happened in the lost time outside of the database cannot be known here: effects there were made, and
     the requests that asked for them are forgotten. It may be repeated.
     """
-    from fencepost.cli.job_desk import confirm  # noqa: PLC0415 - Loads psycopg, which --help need not.
+    from fencepost.cli.job_commands import confirm  # noqa: PLC0415 - Loads psycopg, which --help need not.
     from fencepost.cli.schema import migration_url  # noqa: PLC0415
     from fencepost.kernel.recover import recover as raise_tokens  # noqa: PLC0415
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fencepost import whereabouts
-from fencepost.cli.reading import reading
+from fencepost import server_addresses
+from fencepost.cli.database_reader import reading
 from fencepost.kernel.migrate import KERNEL, Installed, Migrated, components, installed, kernel, migrate
 from fencepost.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SchemaComparison:
     """The kernel's version, and what every component still lacks. No schema at all is `found` None.
 
     `renew` names the components whose functions, or the grants, were made from other files than this code's.
@@ -52,10 +52,10 @@ class Comparison:
 def migration_url(settings: Settings | None = None) -> str:
     settings = settings or Settings.load()
     # A URL for migrations may be all that a deployment's migration step is given.
-    return settings.migration_url or whereabouts.of_this_directory(settings).migration_url
+    return settings.migration_url or server_addresses.of_this_directory(settings).migration_url
 
 
-def compare(url: str) -> Comparison:
+def compare(url: str) -> SchemaComparison:
     with reading(url):
         found = installed(url)
     nothing = Installed(0, None)
@@ -67,7 +67,7 @@ def compare(url: str) -> Comparison:
     ]
     renew = [known.name for known in components() if found.get(known.name, nothing).digest != known.digest]
     version = found[KERNEL].version if KERNEL in found else None
-    return Comparison(version, kernel().version, tuple(pending), tuple(renew))
+    return SchemaComparison(version, kernel().version, tuple(pending), tuple(renew))
 
 
 def bring_up_unless_it_fits(url: str) -> Migrated | None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fencepost.cli.ending import Ending
+from fencepost.cli.shutdown import Shutdown
 from fencepost.cli.terminal import JsonOption, answer, answer_json, remark
 
 _LOOK_SECONDS = 1.0
@@ -51,23 +51,23 @@ def serve(
     Beside the services it has /openapi.json, /metrics, /healthz and /readyz.
     """
     from fencepost.cli.web_service import web_service  # noqa: PLC0415 - Loads what --help need not.
-    from fencepost.collector import spare_the_collector  # noqa: PLC0415
+    from fencepost.gc_tuning import freeze_collected_objects  # noqa: PLC0415
     from fencepost.logs import configure_logging  # noqa: PLC0415
     from fencepost.metrics import Metrics  # noqa: PLC0415
+    from fencepost.server_addresses import of_this_directory  # noqa: PLC0415
     from fencepost.settings import Settings  # noqa: PLC0415
     from fencepost.tracing import export_traces  # noqa: PLC0415
-    from fencepost.whereabouts import of_this_directory  # noqa: PLC0415
 
     if port is not None:
         os.environ["HTTP_PORT"] = str(port)
-    settings, ending = Settings.load(), Ending()
+    settings, ending = Settings.load(), Shutdown()
     configure_logging(level=settings.log_level, form=settings.log_format)
     export_traces("serve")
     only = tuple(filter(None, (services or "").split(",")))
     with ending.listening():
         server = web_service(settings, of_this_directory(settings), Metrics(), only=only)
         server.start()
-        spare_the_collector()
+        freeze_collected_objects()
         try:
             _announce(server.url, json_output=json_output)
             while not ending.wait(_LOOK_SECONDS):

@@ -9,16 +9,16 @@ from typing import Protocol
 from fencepost.cli.web_service import web_service
 from fencepost.cli.worker_service import WorkerService
 from fencepost.metrics import Metrics
+from fencepost.server_addresses import ServerAddresses
 from fencepost.settings import Settings
-from fencepost.whereabouts import Whereabouts
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class ServiceContext:
     """What a service stands on. Its database is the service URL: the application role, never the owner's."""
 
     settings: Settings
-    whereabouts: Whereabouts
+    server_addresses: ServerAddresses
     metrics: Metrics
     application: str | None = None
 
@@ -34,13 +34,13 @@ class Service(Protocol):
         ...
 
 
-def _web(ground: Ground) -> Service:
-    return web_service(ground.settings, ground.whereabouts, ground.metrics)
+def _web(ground: ServiceContext) -> Service:
+    return web_service(ground.settings, ground.server_addresses, ground.metrics)
 
 
-def _worker(ground: Ground) -> Service | None:
+def _worker(ground: ServiceContext) -> Service | None:
     """The jobs of an application, when one was named."""
-    return None if ground.application is None else WorkerService(ground.application, ground.whereabouts)
+    return None if ground.application is None else WorkerService(ground.application, ground.server_addresses)
 
 
-SERVICES: Mapping[str, Callable[[Ground], Service | None]] = {"web": _web, "worker": _worker}
+SERVICES: Mapping[str, Callable[[ServiceContext], Service | None]] = {"web": _web, "worker": _worker}

@@ -30,15 +30,15 @@ def status(
       fencepost status --json | jq '.queues[] | select(.dead > 0)'
       fencepost status --json --watch        one line of JSON for each look
     """
-    from fencepost.cli import watching  # noqa: PLC0415 - Loads psycopg and rich, which --help need not.
+    from fencepost.cli import live_status  # noqa: PLC0415 - Loads psycopg and rich, which --help need not.
 
     if watch:
-        watching.watch(every_seconds, as_json=json_output)
+        live_status.watch(every_seconds, as_json=json_output)
         return
-    board = watching.look()
+    board = live_status.look()
     if json_output:
         answer_json(board.as_json())
     else:
-        from fencepost.cli.board_screen import board_screen  # noqa: PLC0415 - As above.
+        from fencepost.cli.status_screen import board_screen  # noqa: PLC0415 - As above.
 
         answer_rich(board_screen(board))

@@ -11,10 +11,10 @@ from typing import Any, TypeGuard
 
 from psycopg.rows import class_row
 
-from fencepost.cli.board import Reason, read_reasons
-from fencepost.cli.exits import Complaint, ExitCode
-from fencepost.cli.reading import Reader
-from fencepost.cli.spans import span
+from fencepost.cli.database_reader import Reader
+from fencepost.cli.durations import span
+from fencepost.cli.exit_codes import ExitCode, UserError
+from fencepost.cli.status_snapshot import Reason, read_reasons
 
 REFUSED = "refused:"
 KINDS = {
@@ -30,7 +30,7 @@ _NUMBERED = {"job", "outbox"}
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TimelineEntry:
     at: datetime
     event: str
     actor: str | None
@@ -50,33 +50,33 @@ def subject_of(text: str) -> str:
     kind, colon, name = text.partition(":")
     if not colon or not name or kind not in KINDS or (kind in _NUMBERED and not name.isdecimal()):
         forms = "; ".join(KINDS.values())
-        raise Complaint(f"{text!r} names nothing that can be explained. Write {forms}.", ExitCode.USAGE)
+        raise UserError(f"{text!r} names nothing that can be explained. Write {forms}.", ExitCode.USAGE)
     return text
 
 
-def read_timeline(connection: Reader, subject: str) -> tuple[Moment, ...]:
-    with connection.cursor(row_factory=class_row(Moment)) as cursor:
+def read_timeline(connection: Reader, subject: str) -> tuple[TimelineEntry, ...]:
+    with connection.cursor(row_factory=class_row(TimelineEntry)) as cursor:
         moments = cursor.execute(
             "select at, event, actor, token, detail from fencepost.explain(%s)", (subject,)
         ).fetchall()
     if not moments:
-        raise Complaint(
+        raise UserError(
             f"There is no {subject}: it never existed, or it was pruned with its history.", ExitCode.NOT_FOUND
         )
     return tuple(moments)
 
 
-def read_remedies(connection: Reader, moments: Sequence[Moment]) -> Mapping[str, Reason]:
+def read_remedies(connection: Reader, moments: Sequence[TimelineEntry]) -> Mapping[str, Reason]:
     """Meaning and remedy of the reasons that occur; nothing is asked when nothing was refused."""
     given = {moment.reason for moment in moments} - {None}
     return {r.reason: r for r in read_reasons(connection) if r.reason in given} if given else {}
 
 
-def as_json(subject: str, moments: Sequence[Moment], remedies: Mapping[str, Reason]) -> dict[str, Any]:
+def as_json(subject: str, moments: Sequence[TimelineEntry], remedies: Mapping[str, Reason]) -> dict[str, Any]:
     return {"subject": subject, "moments": [_moment_json(moment, remedies) for moment in moments]}
 
 
-def as_lines(subject: str, moments: Sequence[Moment], remedies: Mapping[str, Reason]) -> Iterator[str]:
+def as_lines(subject: str, moments: Sequence[TimelineEntry], remedies: Mapping[str, Reason]) -> Iterator[str]:
     """One line a moment, with the time since the one before; below a refusal, its meaning and its remedy."""
     yield subject
     width = max(len(moment.event) for moment in moments)
@@ -88,7 +88,7 @@ def as_lines(subject: str, moments: Sequence[Moment], remedies: Mapping[str, Rea
         yield from (f"  {'':>35}  {line}" for line in _about_refusal(moment, remedies))
 
 
-def _about_refusal(moment: Moment, remedies: Mapping[str, Reason]) -> Iterator[str]:
+def _about_refusal(moment: TimelineEntry, remedies: Mapping[str, Reason]) -> Iterator[str]:
     if reason := remedies.get(moment.reason or ""):
         yield f"  {reason.meaning} {reason.remedy}"
     for part in ("attempted", "seen"):
@@ -100,7 +100,7 @@ def _clock(at: datetime) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03}"
 
 
-def _facts(moment: Moment) -> str:
+def _facts(moment: TimelineEntry) -> str:
     told_below = {"attempted", "seen"} if moment.reason else set[str]()
     detail = {name: value for name, value in moment.detail.items() if name not in told_below}
     return _pairs({"token": moment.token, "by": moment.actor, **detail})
@@ -122,7 +122,7 @@ def _is_mapping(value: object) -> TypeGuard[Mapping[str, Any]]:
     return isinstance(value, Mapping)
 
 
-def _moment_json(moment: Moment, remedies: Mapping[str, Reason]) -> dict[str, Any]:
+def _moment_json(moment: TimelineEntry, remedies: Mapping[str, Reason]) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "at": moment.at.isoformat(),
         "event": moment.event,

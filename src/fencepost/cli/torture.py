@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.ending import interrupted_by_all
-from fencepost.cli.exits import Complaint, ExitCode
+from fencepost.cli.exit_codes import ExitCode, UserError
+from fencepost.cli.shutdown import interrupted_by_all
 from fencepost.cli.terminal import JsonOption, answer, answer_json, remark
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from fencepost.torture.disk import Disk
     from fencepost.torture.goals import Goal
-    from fencepost.torture.ordeal import Outcome
-    from fencepost.torture.plan import Plan
+    from fencepost.torture.plan import RunPlan
+    from fencepost.torture.run import RunResult
     from fencepost.torture.score import Score
 
 SHOWN_MAX = 20
@@ -121,7 +121,7 @@ def torture(
         )
         if math.isinf(plan.seconds):
             if score.is_complete:
-                raise Complaint(
+                raise UserError(
                     f"{result} has all of {goal}. With --seconds or --minutes another run is added to it.",
                     ExitCode.USAGE,
                 )
@@ -148,9 +148,9 @@ def _plan(
     systems: Sequence[str],
     points: Sequence[str],
     settings: Mapping[str, str],
-) -> tuple[Plan, Disk | None, Path | None]:
+) -> tuple[RunPlan, Disk | None, Path | None]:
     from fencepost.torture.disk import choose_disk  # noqa: PLC0415
-    from fencepost.torture.plan import Plan  # noqa: PLC0415
+    from fencepost.torture.plan import RunPlan  # noqa: PLC0415
     from fencepost.torture.schedule import chosen_kinds  # noqa: PLC0415
     from fencepost.torture.systems import PLACES, system_of  # noqa: PLC0415
     from fencepost.torture.wall_clocks import choose_clocks  # noqa: PLC0415
@@ -162,24 +162,24 @@ def _plan(
         names = list(systems) or list(PLACES)
         known = {point for name in names for point in system_of(name).points}
     except (ValueError, ImportError, AttributeError) as error:
-        raise Complaint(str(error), ExitCode.USAGE) from error
+        raise UserError(str(error), ExitCode.USAGE) from error
     strange = [point for point in points if point not in known]
     if strange:
-        raise Complaint(
+        raise UserError(
             f"{', '.join(names)} have no crash point {', '.join(strange)}; "
             f"allowed: {', '.join(sorted(known)) or 'none'}.",
             ExitCode.USAGE,
         )
     disk, kinds = choose_disk(kinds, seconds)
     faketime, kinds = choose_clocks(kinds)
-    return Plan(seed, seconds, names, kinds, points, server_settings=settings), disk, faketime
+    return RunPlan(seed, seconds, names, kinds, points, server_settings=settings), disk, faketime
 
 
 def _goal(name: str | None) -> Goal | None:
     from fencepost.torture.goals import GOALS  # noqa: PLC0415
 
     if name is not None and name not in GOALS:
-        raise Complaint(f"There is no goal {name}; allowed: {', '.join(GOALS)}.", ExitCode.USAGE)
+        raise UserError(f"There is no goal {name}; allowed: {', '.join(GOALS)}.", ExitCode.USAGE)
     return GOALS[name] if name else None
 
 
@@ -191,11 +191,11 @@ def _score(goal: str, result: Path | None, seed: int, *, is_part: bool) -> Score
         is_anothers = not is_part and result is not None and result.exists() and "runs" in read_kept(result)
         score = read_score(goal, result if is_part else None)
     except ValueError as error:
-        raise Complaint(str(error), ExitCode.USAGE) from error
+        raise UserError(str(error), ExitCode.USAGE) from error
     if is_anothers:
-        raise Complaint(f"{result} has the runs of a goal, and this is not one of them.", ExitCode.USAGE)
+        raise UserError(f"{result} has the runs of a goal, and this is not one of them.", ExitCode.USAGE)
     if is_part and score.has_seed(seed):
-        raise Complaint(
+        raise UserError(
             f"{result} has a run with seed {seed}: the same blows would not count again. "
             f"The next seed is {score.next_seed}.",
             ExitCode.USAGE,
@@ -203,19 +203,19 @@ def _score(goal: str, result: Path | None, seed: int, *, is_part: bool) -> Score
     return score
 
 
-def _run(plan: Plan, disk: Disk | None, faketime: Path | None) -> Outcome:
+def _run(plan: RunPlan, disk: Disk | None, faketime: Path | None) -> RunResult:
     from rich.console import Console  # noqa: PLC0415
 
-    from fencepost.torture.ordeal import Ordeal  # noqa: PLC0415
+    from fencepost.torture.run import TortureRun  # noqa: PLC0415
     from fencepost.torture.screen import live_screen  # noqa: PLC0415
 
     length = f"for {plan.seconds:g} s" if math.isfinite(plan.seconds) else "until the goal is reached"
     remark(f"Torture of {', '.join(plan.systems)} {length}, seed {plan.seed}.")
     with interrupted_by_all(), live_screen(plan, Console(stderr=True)) as watch:
-        return Ordeal(plan, disk, faketime, watch).run()
+        return TortureRun(plan, disk, faketime, watch).run()
 
 
-def _tell(outcome: Outcome, page: Path) -> None:
+def _tell(outcome: RunResult, page: Path) -> None:
     judgement = outcome.judgement
     answer(
         f"{judgement.verdict}: {sum(outcome.effects.values()):,} effects, {judgement.lost} lost, "
@@ -231,7 +231,7 @@ def _tell(outcome: Outcome, page: Path) -> None:
 
 def _seconds(minutes: float | None, seconds: float | None, otherwise: float) -> float:
     if minutes is not None and seconds is not None:
-        raise Complaint("Say --minutes or --seconds, not both.", ExitCode.USAGE)
+        raise UserError("Say --minutes or --seconds, not both.", ExitCode.USAGE)
     if minutes is not None:
         return minutes * 60
     return otherwise if seconds is None else seconds
@@ -244,5 +244,5 @@ def _names(given: str) -> list[str]:
 def _settings(given: Sequence[str]) -> dict[str, str]:
     wrong = [setting for setting in given if "=" not in setting]
     if wrong:
-        raise Complaint(f"--setting {wrong[0]} has no value; write NAME=VALUE.", ExitCode.USAGE)
+        raise UserError(f"--setting {wrong[0]} has no value; write NAME=VALUE.", ExitCode.USAGE)
     return dict(setting.split("=", 1) for setting in given)

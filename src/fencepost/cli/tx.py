@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from fencepost.cli import nonces_recovery
-from fencepost.cli.exits import Complaint, ExitCode
-from fencepost.cli.nonces_house import table, with_house
+from fencepost.cli.exit_codes import ExitCode, UserError
+from fencepost.cli.nonces_context import table, with_client
 from fencepost.cli.nonces_recovery import TransactionId
 from fencepost.cli.terminal import JsonOption, answer, answer_json
 
@@ -49,22 +49,24 @@ def send(
     json_output: JsonOption = False,
 ) -> None:
     """Take a transaction in. The same key again answers the same transaction."""
-    from fencepost.nonces.sending import transaction as tx_calls  # noqa: PLC0415 - Loads what --help need not.
-    from fencepost.nonces.sending.transaction import Order  # noqa: PLC0415
+    from fencepost.nonces.sending import transaction_calls as tx_calls  # noqa: PLC0415 - Loads what --help need not.
+    from fencepost.nonces.sending.transaction_calls import TransactionRequest  # noqa: PLC0415
     from fencepost.nonces.settings import NoncesSettings  # noqa: PLC0415
     from fencepost.nonces.signer import Signer, address  # noqa: PLC0415
 
     settings, sender = NoncesSettings.load(), Signer.of(chain_id, signer)
     if chain_id not in settings.endpoints:
-        raise Complaint(f"Chain {chain_id} is not one of NONCES_CHAINS.", ExitCode.SETTINGS)
+        raise UserError(f"Chain {chain_id} is not one of NONCES_CHAINS.", ExitCode.SETTINGS)
     try:
-        order = Order(to and address(to, field="to"), int(value), bytes.fromhex(data.removeprefix("0x")), gas)
+        order = TransactionRequest(
+            to and address(to, field="to"), int(value), bytes.fromhex(data.removeprefix("0x")), gas
+        )
     except ValueError as error:
-        raise Complaint(str(error), ExitCode.USAGE) from None
+        raise UserError(str(error), ExitCode.USAGE) from None
     order.check(settings.gas_max)
     if sender.name not in _addresses():
-        raise Complaint(f"There is no key for the signer {sender.name} here.")
-    taken = with_house(lambda fp: fp.run(tx_calls.submit(sender, key, order, webhook=webhook)))
+        raise UserError(f"There is no key for the signer {sender.name} here.")
+    taken = with_client(lambda fp: fp.run(tx_calls.submit(sender, key, order, webhook=webhook)))
     if json_output:
         answer_json(
             {"transaction_id": taken.transaction_id, "state": taken.state, "repeated": taken.repeated}
@@ -76,11 +78,11 @@ def send(
 @app.command("show")
 def show(transaction_id: TransactionId, json_output: JsonOption = False) -> None:
     """Everything about one transaction."""
-    from fencepost.nonces.sending import transaction as tx_calls  # noqa: PLC0415
+    from fencepost.nonces.sending import transaction_calls as tx_calls  # noqa: PLC0415
 
-    found = with_house(lambda fp: fp.run(tx_calls.find(transaction_id)))
+    found = with_client(lambda fp: fp.run(tx_calls.find(transaction_id)))
     if not found:
-        raise Complaint(f"There is no transaction {transaction_id}.", ExitCode.NOT_FOUND)
+        raise UserError(f"There is no transaction {transaction_id}.", ExitCode.NOT_FOUND)
     if json_output:
         answer_json(found[0])
     else:
@@ -93,9 +95,9 @@ def list_transactions(
     json_output: JsonOption = False,
 ) -> None:
     """The newest transactions."""
-    from fencepost.nonces.sending import transaction as tx_calls  # noqa: PLC0415
+    from fencepost.nonces.sending import transaction_calls as tx_calls  # noqa: PLC0415
 
-    rows = with_house(lambda fp: fp.run(tx_calls.newest(limit)))
+    rows = with_client(lambda fp: fp.run(tx_calls.newest(limit)))
     if json_output:
         answer_json(rows)
     else:
@@ -108,9 +110,9 @@ def list_transactions(
 @app.command("cancel")
 def cancel(transaction_id: TransactionId) -> None:
     """Cancel it: at once if it waits; otherwise a no-op takes its nonce, and the chain decides."""
-    from fencepost.nonces.sending import transaction as tx_calls  # noqa: PLC0415
+    from fencepost.nonces.sending import transaction_calls as tx_calls  # noqa: PLC0415
 
-    state = with_house(lambda fp: fp.run(tx_calls.cancel(transaction_id)))
+    state = with_client(lambda fp: fp.run(tx_calls.cancel(transaction_id)))
     answer(
         f"transaction {transaction_id}: {state if state == 'CANCELLED' else 'a no-op will take its nonce'}"
     )

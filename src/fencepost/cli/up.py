@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.ending import Ending
+from fencepost.cli.shutdown import Shutdown
 from fencepost.cli.terminal import JsonOption, answer, answer_json, remark
 from fencepost.redaction import redact_text
 
 if TYPE_CHECKING:
-    from fencepost.cli.house import House
+    from fencepost.cli.stack import Stack
     from fencepost.settings import Settings
 
 _LOOK_SECONDS = 1.0
@@ -57,15 +57,15 @@ def up(
       DATABASE_URL=postgresql://app@db/shop MIGRATION_DATABASE_URL=postgresql://owner@db/shop fencepost up
 
     \b
-    The address that it prints has the console at /, the judge's pages at /court, and /metrics, /healthz and
+    The address that it prints has the console at /, the judge's pages at /judge, and /metrics, /healthz and
     /readyz. The link beside it lets you into the console once, within an hour.
     Ends with 7 when another process uses the directory.
     """
-    from fencepost.cli.house import open_house  # noqa: PLC0415 - Loads everything, which --help need not.
+    from fencepost.cli.stack import open_house  # noqa: PLC0415 - Loads everything, which --help need not.
     from fencepost.logs import configure_logging  # noqa: PLC0415
     from fencepost.tracing import export_traces  # noqa: PLC0415
 
-    settings, ending = _settings(directory, port), Ending()
+    settings, ending = _settings(directory, port), Shutdown()
     configure_logging(level=settings.log_level, form=settings.log_format)
     export_traces("up")
     with ending.listening():
@@ -86,11 +86,11 @@ def _settings(directory: Path | None, port: int | None) -> Settings:
     return Settings.load()
 
 
-def _announce(house: House, *, json_output: bool) -> None:
+def _announce(house: Stack, *, json_output: bool) -> None:
     from fencepost.cli.console import login_link  # noqa: PLC0415 - As above.
-    from fencepost.cli.judge_people import judge_pages  # noqa: PLC0415
+    from fencepost.cli.judge_accounts import judge_pages  # noqa: PLC0415
 
-    place = house.whereabouts
+    place = house.server_addresses
     if json_output:
         addresses = {
             "database": redact_text(place.service_url),

@@ -6,28 +6,28 @@ from collections.abc import Collection, Mapping
 from importlib import import_module
 from typing import Any
 
+from fencepost.app import Fencepost
 from fencepost.cli.health import HealthPages
 from fencepost.cli.terminal import remark
 from fencepost.errors import InvalidInput
-from fencepost.house import Fencepost
 from fencepost.jobs.settings import JobSettings
 from fencepost.metrics import Metrics
+from fencepost.server_addresses import ServerAddresses
 from fencepost.settings import Settings
-from fencepost.web import chores
+from fencepost.web import background
 from fencepost.web.app import make_app
-from fencepost.web.part import Part
+from fencepost.web.http_service import HttpService
 from fencepost.web.server import WebServer
 from fencepost.web.settings import WebSettings
-from fencepost.whereabouts import Whereabouts
 
 CONSOLE = "console"
 # For files, outgoing connections and pipes. Each part may have a pool beside the one of DATABASE_POOL_MAX.
 RESERVED_DESCRIPTORS = 256
 PARTS: Mapping[str, str] = {
-    "judge": "fencepost.judge.part",
-    "nonces": "fencepost.nonces.part",
-    "orders": "fencepost.orders.part",
-    "players": "fencepost.players.part",
+    "judge": "fencepost.judge.http_service",
+    "nonces": "fencepost.nonces.http_service",
+    "orders": "fencepost.orders.http_service",
+    "players": "fencepost.players.http_service",
 }
 """The services: the module of each, which has `make_part(fp: Fencepost) -> Part`, and what it may lack.
 
@@ -36,7 +36,7 @@ By name, because a service may need packages that are not installed; then the ot
 
 
 def web_service(
-    settings: Settings, place: Whereabouts, metrics: Metrics, *, only: Collection[str] = ()
+    settings: Settings, place: ServerAddresses, metrics: Metrics, *, only: Collection[str] = ()
 ) -> WebServer:
     """All services, or only those named."""
     web_settings = WebSettings.load()
@@ -48,7 +48,7 @@ def web_service(
         metrics=metrics,
     )
     pages = HealthPages(place, metrics, connect_seconds=settings.connect_seconds)
-    parts = [chores.make_part(fp), *_parts(fp, only)]
+    parts = [background.make_service(fp), *_parts(fp, only)]
     console = _console(fp, place, web_settings) if not only or CONSOLE in only else None
     # The console has the front page, where there is one.
     routes = {path: page for path, page in pages.routes.items() if path != "/" or console is None}
@@ -63,7 +63,7 @@ def web_service(
     )
 
 
-def _parts(fp: Fencepost, only: Collection[str]) -> list[Part]:
+def _parts(fp: Fencepost, only: Collection[str]) -> list[HttpService]:
     for name in only:
         if name not in {*PARTS, CONSOLE}:
             raise InvalidInput(
@@ -73,20 +73,20 @@ def _parts(fp: Fencepost, only: Collection[str]) -> list[Part]:
     return [part for part in parts if part is not None]
 
 
-def _console(fp: Fencepost, place: Whereabouts, web_settings: WebSettings) -> Part | None:
+def _console(fp: Fencepost, place: ServerAddresses, web_settings: WebSettings) -> HttpService | None:
     """The pages for people, above the services; without their packages there is the plain status page."""
     try:
-        module: Any = import_module("fencepost.console.part")
+        module: Any = import_module("fencepost.console.http_service")
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("fencepost"):
             raise
         remark(f"Without the console: it needs {error.name}. Install fencepost[console].")
         return None
-    part: Part = module.make_part(fp, place.viewer_url, loopback=web_settings.is_loopback)
+    part: HttpService = module.make_service(fp, place.viewer_url, loopback=web_settings.is_loopback)
     return part
 
 
-def _part(name: str, fp: Fencepost, *, required: bool) -> Part | None:
+def _part(name: str, fp: Fencepost, *, required: bool) -> HttpService | None:
     try:
         module: Any = import_module(PARTS[name])
     except ModuleNotFoundError as error:
@@ -94,5 +94,5 @@ def _part(name: str, fp: Fencepost, *, required: bool) -> Part | None:
             raise
         remark(f"Without {name}: it needs {error.name}. Install fencepost[{name}].")
         return None
-    part: Part = module.make_part(fp)
+    part: HttpService = module.make_service(fp)
     return part

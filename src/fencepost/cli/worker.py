@@ -58,11 +58,11 @@ def worker(
     """
     chosen = [queue.strip() for queue in (queues or "").split(",") if queue.strip()]
     if processes == 1:
-        from fencepost.cli.workplace import work  # noqa: PLC0415 - Loads everything, which --help need not.
+        from fencepost.cli.worker_process import work  # noqa: PLC0415 - Loads everything, which --help need not.
 
         work(target, queues=chosen, concurrency=concurrency, as_json=json_output)
         return
-    from fencepost.cli.crew import lead  # noqa: PLC0415 - As above.
+    from fencepost.cli.supervisor import lead  # noqa: PLC0415 - As above.
 
     arguments = [target]
     arguments += ["--queues", ",".join(chosen)] if chosen else []

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 
-from fencepost.cli.crew import FAREWELL_SECONDS, LOOK_SECONDS, Crew
+from fencepost.cli.supervisor import FAREWELL_SECONDS, LOOK_SECONDS, Supervisor
 from fencepost.jobs.settings import JobSettings
-from fencepost.whereabouts import Whereabouts
+from fencepost.server_addresses import ServerAddresses
 
 
 class WorkerService:
@@ -15,11 +15,11 @@ class WorkerService:
 
     url = None
 
-    def __init__(self, application: str, place: Whereabouts) -> None:
+    def __init__(self, application: str, place: ServerAddresses) -> None:
         self._application = application
         self._place = place
         self._stopping = threading.Event()
-        self._crew: Crew | None = None
+        self._crew: Supervisor | None = None
         self._thread = threading.Thread(target=self._keep, name="fencepost-crew", daemon=True)
 
     def start(self) -> None:
@@ -31,7 +31,7 @@ class WorkerService:
             "METRICS_PORT": "",
         }
         drain_seconds = JobSettings.load().drain_seconds + FAREWELL_SECONDS
-        self._crew = Crew([self._application], 1, environment, drain_seconds=drain_seconds)
+        self._crew = Supervisor([self._application], 1, environment, drain_seconds=drain_seconds)
         self._thread.start()
 
     def stop(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from fencepost.web.wording import duration
+from fencepost.web.formatting import duration
 
 WIDTH, HEIGHT = 640.0, 180.0
 TOP, BOTTOM = 8.0, 8.0
@@ -28,7 +28,7 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     name: str
     number: int
     path: str
@@ -43,7 +43,7 @@ class Chart:
     title: str
     unit: str
     times: Sequence[datetime]
-    lines: Sequence[Line]
+    lines: Sequence[ChartLine]
     ticks: Sequence[Tick]
     summary: str
 
@@ -58,7 +58,7 @@ def draw(title: str, unit: str, times: Sequence[datetime], series: Mapping[str, 
     most = max((value for values in series.values() for value in values if value is not None), default=0.0)
     top = ceiling(most)
     lines = tuple(
-        Line(name, number, _path(values, top), values, figure(_last(values), unit))
+        ChartLine(name, number, _path(values, top), values, figure(_last(values), unit))
         for number, (name, values) in enumerate(series.items())
     )
     ticks = tuple(

@@ -7,13 +7,13 @@ from typing import Annotated
 from fastapi import Path, Query, Request
 from pydantic import BaseModel, Field
 
+from fencepost.console.context import LAST_ID, ConsoleContext, Limit, MaybeId, Name, following, wanted
 from fencepost.console.graph import edge_words, lay_out
-from fencepost.console.place import LAST_ID, Limit, MaybeId, Name, Place, following, wanted
-from fencepost.console.sheet import Done, Sheet
+from fencepost.console.page_data import ActionDone, PageData
 from fencepost.errors import NotFound
-from fencepost.flows import saving
+from fencepost.flows import savepoint_request
 from fencepost.kernel.call import Call, nothing, text
-from fencepost.web.wording import quoted
+from fencepost.web.formatting import quoted
 
 FlowName = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[^\x00/]+$")]
 
@@ -50,9 +50,9 @@ class Save(BaseModel):
     ] = 20
 
 
-def add_pages(place: Place) -> None:
+def add_pages(place: ConsoleContext) -> None:
     @place.desk.page("/flows", "flows.html", "Flows")
-    async def flows(request: Request, query: Annotated[FlowQuery, Query()]) -> Sheet:
+    async def flows(request: Request, query: Annotated[FlowQuery, Query()]) -> PageData:
         """Every flow that a worker has registered, and how many of its tasks fail."""
         rows = await place.reading.rows(
             "select name, registered_at, registered_by, draining_at,"
@@ -62,10 +62,10 @@ def add_pages(place: Place) -> None:
             query.after or "",
             query.limit,
         )
-        return Sheet({"flows": rows, "next_after": following(rows, "name", query.limit)}, rows="flows")
+        return PageData({"flows": rows, "next_after": following(rows, "name", query.limit)}, rows="flows")
 
     @place.desk.page("/flows/{name}", "flow.html", "Flow")
-    async def flow(request: Request, name: FlowName, query: Annotated[OneFlowQuery, Query()]) -> Sheet:
+    async def flow(request: Request, name: FlowName, query: Annotated[OneFlowQuery, Query()]) -> PageData:
         """One flow: its graph, its tasks with their owners and frontiers, its savepoints."""
         row = await place.reading.row(
             "select name, plan, registered_at, registered_by, draining_at,"
@@ -134,10 +134,10 @@ def add_pages(place: Place) -> None:
             "next_saved_before": following(savepoints, "savepoint", query.limit),
         }
         walks = {"dead": "dead_after", "savepoints": "saved_before"}
-        return Sheet(facts, "tasks", ("edges", "dead", "late", "savepoints"), walks)
+        return PageData(facts, "tasks", ("edges", "dead", "late", "savepoints"), walks)
 
     @place.desk.page("/checkpoints", "checkpoints.html", "Checkpoints")
-    async def checkpoints(request: Request, query: Annotated[CheckpointQuery, Query()]) -> Sheet:
+    async def checkpoints(request: Request, query: Annotated[CheckpointQuery, Query()]) -> PageData:
         """The newest checkpoint of each resource, or all of one resource."""
         if wanted(query.resource):
             rows = await place.reading.rows(
@@ -164,31 +164,33 @@ def add_pages(place: Place) -> None:
             "next_before": following(rows, "number", query.limit) if filters["resource"] else None,
             "filters": filters,
         }
-        return Sheet(facts, rows="checkpoints")
+        return PageData(facts, rows="checkpoints")
 
 
-def add_actions(place: Place) -> None:
-    async def drain(name: str, *, draining: bool) -> Done:
+def add_actions(place: ConsoleContext) -> None:
+    async def drain(name: str, *, draining: bool) -> ActionDone:
         await place.fp.run(
             Call(
                 "select fencepost.flow_drain(%s::text, %s::boolean)", (text("name", name), draining), nothing
             )
         )
         told = "drains: its workers commit and let go" if draining else "runs again"
-        return Done(f"{name} {told}.", f"/console/flows/{quoted(name)}")
+        return ActionDone(f"{name} {told}.", f"/console/flows/{quoted(name)}")
 
     @place.desk.action("/flows/{name}/drain", "flow.drain")
-    async def begin_drain(request: Request, name: FlowName) -> Done:
+    async def begin_drain(request: Request, name: FlowName) -> ActionDone:
         """Workers commit, let go of everything and take nothing."""
         return await drain(name, draining=True)
 
     @place.desk.action("/flows/{name}/resume", "flow.resume")
-    async def end_drain(request: Request, name: FlowName) -> Done:
+    async def end_drain(request: Request, name: FlowName) -> ActionDone:
         """Workers take tasks again."""
         return await drain(name, draining=False)
 
     @place.desk.action("/flows/{name}/save", "flow.save")
-    async def save(request: Request, name: FlowName, body: Save) -> Done:
+    async def save(request: Request, name: FlowName, body: Save) -> ActionDone:
         """Ask the workers for a commit, and keep it under a name, as `fencepost flows savepoint` does."""
-        kept = await saving.save(place.fp.run, name, body.savepoint, within_seconds=body.within_seconds)
-        return Done(f"{body.savepoint} keeps {kept} tasks.", f"/console/flows/{quoted(name)}")
+        kept = await savepoint_request.save(
+            place.fp.run, name, body.savepoint, within_seconds=body.within_seconds
+        )
+        return ActionDone(f"{body.savepoint} keeps {kept} tasks.", f"/console/flows/{quoted(name)}")

@@ -11,7 +11,7 @@ GAP_X, GAP_Y = 110, 18
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class GraphBox:
     name: str
     kind: str
     section: str
@@ -20,7 +20,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrow:
+class GraphArrow:
     """From one box to another, and where words about it stand."""
 
     edge: str
@@ -31,8 +31,8 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    boxes: Sequence[Box]
-    arrows: Sequence[Arrow]
+    boxes: Sequence[GraphBox]
+    arrows: Sequence[GraphArrow]
     width: int
     height: int
 
@@ -42,12 +42,12 @@ def lay_out(picture: Mapping[str, Any]) -> Graph:
     nodes, edges = picture.get("nodes", ()), [(int(a), int(b)) for a, b in picture.get("edges", ())]
     depths = _depths(len(nodes), edges)
     rows: dict[int, int] = {}
-    boxes: list[Box] = []
+    boxes: list[GraphBox] = []
     for node, depth in zip(nodes, depths, strict=True):
         row = rows.get(depth, 0)
         rows[depth] = row + 1
         place = (depth * (BOX_WIDTH + GAP_X), row * (BOX_HEIGHT + GAP_Y))
-        boxes.append(Box(str(node["name"]), str(node["kind"]), str(node.get("section", "")), *place))
+        boxes.append(GraphBox(str(node["name"]), str(node["kind"]), str(node.get("section", "")), *place))
     arrows = [_arrow(f"{a}-{b}", boxes[a], boxes[b]) for a, b in edges]
     width = (max(depths, default=0) + 1) * (BOX_WIDTH + GAP_X) - GAP_X
     height = max(rows.values(), default=1) * (BOX_HEIGHT + GAP_Y) - GAP_Y
@@ -72,9 +72,9 @@ def edge_words(edge: Mapping[str, Any]) -> str:
     return " · ".join(told)
 
 
-def _arrow(edge: str, start: Box, end: Box) -> Arrow:
+def _arrow(edge: str, start: GraphBox, end: GraphBox) -> GraphArrow:
     x, y = start.x + BOX_WIDTH, start.y + BOX_HEIGHT // 2
     to_x, to_y = end.x, end.y + BOX_HEIGHT // 2
     bend = (x + to_x) // 2
     path = f"M{x} {y}C{bend} {y} {bend} {to_y} {to_x} {to_y}m-7 -4l7 4l-7 4"
-    return Arrow(edge, path, bend, (y + to_y) // 2 - 5)
+    return GraphArrow(edge, path, bend, (y + to_y) // 2 - 5)

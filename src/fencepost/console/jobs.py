@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query, Request
 from pydantic import BaseModel
 
-from fencepost.console.desk import visitor_of
-from fencepost.console.place import Limit, MaybeId, Name, Paged, Place, following, wanted
-from fencepost.console.sheet import Done, Sheet
+from fencepost.console.context import ConsoleContext, Limit, MaybeId, Name, Paged, following, wanted
+from fencepost.console.page_data import ActionDone, PageData
+from fencepost.console.router import visitor_of
 from fencepost.errors import NotFound
 from fencepost.kernel import job as kernel_job
-from fencepost.kernel import outcome, queue, schedule
+from fencepost.kernel import job_queries, queue, schedule
 
 State = Literal["", "pending", "dispatched", "running", "finished", "dead", "cancelled"]
 STATES = ("pending", "dispatched", "running", "finished", "dead", "cancelled")
@@ -32,16 +32,16 @@ class ScheduleQuery(BaseModel):
     limit: Limit = 200
 
 
-def add_pages(place: Place) -> None:
+def add_pages(place: ConsoleContext) -> None:
     @place.desk.page("/queues", "queues.html", "Queues")
-    async def queues(request: Request) -> Sheet:
+    async def queues(request: Request) -> PageData:
         """Every queue: what waits, runs and is dead; and the workers that are there, idle ones too."""
-        seen = await place.pulse.newest()
+        seen = await place.live_snapshot.newest()
         workers = await place.reading.rows("select * from fencepost.console_workers()")
-        return Sheet({"queues": seen.queues, "workers": workers, "at": seen.at}, "queues", ("workers",))
+        return PageData({"queues": seen.queues, "workers": workers, "at": seen.at}, "queues", ("workers",))
 
     @place.desk.page("/jobs", "jobs.html", "Jobs")
-    async def jobs(request: Request, query: Annotated[JobQuery, Query()]) -> Sheet:
+    async def jobs(request: Request, query: Annotated[JobQuery, Query()]) -> PageData:
         """Jobs, newest first. A filter that finds little says how far it has looked."""
         if query.id is not None:
             ids, next_before = [query.id], None
@@ -62,23 +62,23 @@ def add_pages(place: Place) -> None:
             " from fencepost.jobs where job_id = any (%s) order by job_id desc",
             ids,
         )
-        return Sheet(
+        return PageData(
             {"jobs": rows, "next_before": next_before, "filters": query.filters(), "states": STATES},
             rows="jobs",
         )
 
     @place.desk.page("/jobs/{job_id}", "job.html", "Job")
-    async def job(request: Request, job_id: JobId) -> Sheet:
+    async def job(request: Request, job_id: JobId) -> PageData:
         """One job's whole life: attempts, refusals with their reasons, payload and result."""
         row = await place.reading.row("select * from fencepost.jobs where job_id = %s", job_id)
         if row is None:
             raise NotFound(f"There is no job {job_id}: it never existed, or it was pruned.")
-        return Sheet(
+        return PageData(
             {"title": f"Job {job_id}", "job": row, "life": await life(place, f"job:{job_id}")}, rows="life"
         )
 
     @place.desk.page("/schedules", "schedules.html", "Schedules")
-    async def schedules(request: Request, query: Annotated[ScheduleQuery, Query()]) -> Sheet:
+    async def schedules(request: Request, query: Annotated[ScheduleQuery, Query()]) -> PageData:
         """What submits jobs by the clock."""
         rows = await place.reading.rows(
             "select * from fencepost.schedules where name > %s order by name limit %s",
@@ -90,70 +90,70 @@ def add_pages(place: Place) -> None:
             "next_after": following(rows, "name", query.limit),
             "filters": {"limit": query.limit if query.limit != 200 else None},
         }
-        return Sheet(facts, rows="schedules")
+        return PageData(facts, rows="schedules")
 
 
-def add_actions(place: Place) -> None:
+def add_actions(place: ConsoleContext) -> None:
     @place.desk.action("/queues/{queue_name}/pause", "queue.pause")
-    async def pause(request: Request, queue_name: QueueName) -> Done:
+    async def pause(request: Request, queue_name: QueueName) -> ActionDone:
         """Nothing of the queue starts; what runs goes on."""
         await place.fp.run(queue.pause(queue_name, visitor_of(request).actor))
-        place.pulse.forget()
-        return Done(f"{queue_name} is paused. What runs goes on.", "/console/queues")
+        place.live_snapshot.forget()
+        return ActionDone(f"{queue_name} is paused. What runs goes on.", "/console/queues")
 
     @place.desk.action("/queues/{queue_name}/resume", "queue.resume")
-    async def resume(request: Request, queue_name: QueueName) -> Done:
+    async def resume(request: Request, queue_name: QueueName) -> ActionDone:
         """The queue's jobs start again."""
         await place.fp.run(queue.resume(queue_name, visitor_of(request).actor))
-        place.pulse.forget()
-        return Done(f"{queue_name} goes on.", "/console/queues")
+        place.live_snapshot.forget()
+        return ActionDone(f"{queue_name} goes on.", "/console/queues")
 
     @place.desk.action("/jobs/{job_id}/cancel", "job.cancel")
-    async def cancel(request: Request, job_id: JobId) -> Done:
+    async def cancel(request: Request, job_id: JobId) -> ActionDone:
         """A waiting job ends at once; a running one is asked to stop, and its finish is refused."""
         answered = await place.fp.run(kernel_job.cancel(job_id, visitor_of(request).actor))
         told = "is cancelled" if answered == "cancelled" else "is asked to stop; it ends as cancelled"
         return _done(place, f"Job {job_id} {told}.", job_id)
 
     @place.desk.action("/jobs/{job_id}/retry", "job.retry")
-    async def retry(request: Request, job_id: JobId) -> Done:
+    async def retry(request: Request, job_id: JobId) -> ActionDone:
         """Run it now: a waiting job at once, a dead or cancelled one from the beginning."""
         actor = visitor_of(request).actor
-        seen = await place.fp.run(outcome.look(job_id))
+        seen = await place.fp.run(job_queries.look(job_id))
         match None if seen is None else seen.state:
             case ("dead" | "cancelled") as state:
                 await place.fp.run(kernel_job.replay(job_id, actor, expected=state))
                 return _done(place, f"Job {job_id} runs again, its tries from the beginning.", job_id)
             case _:
-                await place.fp.run(outcome.hurry(job_id, actor))
+                await place.fp.run(job_queries.hurry(job_id, actor))
                 return _done(place, f"Job {job_id} is due now.", job_id)
 
     @place.desk.action("/jobs/{job_id}/replay", "job.replay")
-    async def replay(request: Request, job_id: JobId) -> Done:
+    async def replay(request: Request, job_id: JobId) -> ActionDone:
         """Run a dead job again, its tries from the beginning."""
         await place.fp.run(kernel_job.replay(job_id, visitor_of(request).actor))
         return _done(place, f"Job {job_id} runs again.", job_id)
 
     @place.desk.action("/jobs/{job_id}/discard", "job.discard")
-    async def discard(request: Request, job_id: JobId) -> Done:
+    async def discard(request: Request, job_id: JobId) -> ActionDone:
         """Give a dead job up: it ends as cancelled."""
         await place.fp.run(kernel_job.discard(job_id, visitor_of(request).actor))
         return _done(place, f"Job {job_id} is given up.", job_id)
 
     @place.desk.action("/schedules/{name}/pause", "schedule.pause")
-    async def pause_schedule(request: Request, name: QueueName) -> Done:
+    async def pause_schedule(request: Request, name: QueueName) -> ActionDone:
         """Let its ticks pass."""
         await place.fp.run(schedule.pause(name, visitor_of(request).actor))
-        return Done(f"{name} is paused.", "/console/schedules")
+        return ActionDone(f"{name} is paused.", "/console/schedules")
 
     @place.desk.action("/schedules/{name}/resume", "schedule.resume")
-    async def resume_schedule(request: Request, name: QueueName) -> Done:
+    async def resume_schedule(request: Request, name: QueueName) -> ActionDone:
         """Fire it again."""
         await place.fp.run(schedule.resume(name, visitor_of(request).actor))
-        return Done(f"{name} fires again.", "/console/schedules")
+        return ActionDone(f"{name} fires again.", "/console/schedules")
 
 
-async def life(place: Place, subject: str) -> list[dict[str, Any]]:
+async def life(place: ConsoleContext, subject: str) -> list[dict[str, Any]]:
     """Every transition and every refusal of one thing, with the reason's meaning and what to do."""
     moments = await place.reading.rows(
         "select at, event, actor, token, detail from fencepost.explain(%s)", subject
@@ -178,6 +178,6 @@ async def life(place: Place, subject: str) -> list[dict[str, Any]]:
     return told
 
 
-def _done(place: Place, message: str, job_id: int) -> Done:
-    place.pulse.forget()
-    return Done(message, f"/console/jobs/{job_id}", {"job_id": job_id})
+def _done(place: ConsoleContext, message: str, job_id: int) -> ActionDone:
+    place.live_snapshot.forget()
+    return ActionDone(message, f"/console/jobs/{job_id}", {"job_id": job_id})

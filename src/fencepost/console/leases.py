@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import Path, Query, Request
 from pydantic import BaseModel
 
+from fencepost.console.context import LAST_ID, ConsoleContext, Limit, MaybeId, Name, Paged, following, wanted
 from fencepost.console.jobs import life
-from fencepost.console.place import LAST_ID, Limit, MaybeId, Name, Paged, Place, following, wanted
-from fencepost.console.sheet import Sheet
+from fencepost.console.page_data import PageData
 from fencepost.errors import NotFound
 
 LAST_LETTER = chr(0x10FFFF)
@@ -27,9 +27,9 @@ class RefusalQuery(Paged):
     pass
 
 
-def add_pages(place: Place) -> None:
+def add_pages(place: ConsoleContext) -> None:
     @place.desk.page("/leases", "leases.html", "Leases")
-    async def leases(request: Request, query: Annotated[LeaseQuery, Query()]) -> Sheet:
+    async def leases(request: Request, query: Annotated[LeaseQuery, Query()]) -> PageData:
         """Who owns what until when, in order of name; and the newest takeovers."""
         prefix = wanted(query.prefix) or ""
         rows = await place.reading.rows(
@@ -47,7 +47,7 @@ def add_pages(place: Place) -> None:
             query.taken_before,
             query.limit,
         )
-        return Sheet(
+        return PageData(
             {
                 "leases": rows,
                 "next_after": following(rows, "resource", query.limit),
@@ -61,7 +61,7 @@ def add_pages(place: Place) -> None:
         )
 
     @place.desk.page("/leases/{resource:path}", "lease.html", "Lease")
-    async def lease(request: Request, resource: Resource) -> Sheet:
+    async def lease(request: Request, resource: Resource) -> PageData:
         """One lease: its owner, and every token that was ever handed out and is remembered."""
         row = await place.reading.row(
             "select resource, owner, token, ttl, acquired_at, renewed_at, expires_at, held"
@@ -70,21 +70,21 @@ def add_pages(place: Place) -> None:
         )
         if row is None:
             raise NotFound(f"Nobody ever held {resource}.")
-        return Sheet(
+        return PageData(
             {"title": resource, "lease": row, "life": await life(place, f"lease:{resource}")}, rows="life"
         )
 
     @place.desk.page("/refusals", "refusals.html", "Refusals")
-    async def refusals(request: Request, query: Annotated[RefusalQuery, Query()]) -> Sheet:
+    async def refusals(request: Request, query: Annotated[RefusalQuery, Query()]) -> PageData:
         """What the database refused: counts by reason, and the recorded ones, newest first."""
-        seen = await place.pulse.newest()
+        seen = await place.live_snapshot.newest()
         rows = await place.reading.rows(
             "select refusal_id, at, reason, noun, subject, actor, attempted, seen from fencepost.refusals"
             " where refusal_id < %s order by refusal_id desc limit %s",
             query.before if query.before is not None else LAST_ID,
             query.limit,
         )
-        return Sheet(
+        return PageData(
             {
                 "reasons": seen.refusals,
                 "refusals": rows,

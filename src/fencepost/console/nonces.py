@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from fastapi import Path, Query, Request
 from pydantic import BaseModel
 
-from fencepost.console.place import LAST_ID, Limit, MaybeId, Name, Place, following
-from fencepost.console.sheet import Sheet
+from fencepost.console.context import LAST_ID, ConsoleContext, Limit, MaybeId, Name, following
+from fencepost.console.page_data import PageData
 from fencepost.errors import NotFound
 
 DOUBTS_MAX = 100
@@ -36,9 +36,9 @@ class SignerQuery(BaseModel):
     limit: Limit = 200
 
 
-def add_pages(place: Place) -> None:
+def add_pages(place: ConsoleContext) -> None:
     @place.desk.page("/nonces", "signers.html", "Nonces")
-    async def signers(request: Request, query: Annotated[SignersQuery, Query()]) -> Sheet:
+    async def signers(request: Request, query: Annotated[SignersQuery, Query()]) -> PageData:
         """Every signer: its owner, next nonce, gaps and what is under way; and what a person must tell."""
         rows = await place.reading.rows(
             "select * from fencepost.nonce_signers where (chain_id, signer) > (%s, %s)"
@@ -56,7 +56,7 @@ def add_pages(place: Place) -> None:
             DOUBTS_MAX,
         )
         last = rows[-1] if len(rows) == query.limit else None
-        return Sheet(
+        return PageData(
             {
                 "signers": rows,
                 "doubts": doubts,
@@ -72,7 +72,7 @@ def add_pages(place: Place) -> None:
     @place.desk.page("/nonces/{chain_id}/{signer}", "signer.html", "Signer")
     async def signer(
         request: Request, chain_id: ChainId, signer: Signer, query: Annotated[SignerQuery, Query()]
-    ) -> Sheet:
+    ) -> PageData:
         """One signer's strip, newest first, and its newest transactions."""
         row = await place.reading.row(
             "select * from fencepost.nonce_signers where chain_id = %s and signer = %s", chain_id, signer
@@ -104,7 +104,7 @@ def add_pages(place: Place) -> None:
             " order by transaction_id desc",
             ids,
         )
-        return Sheet(
+        return PageData(
             {
                 "title": f"{signer} on {chain_id}",
                 "signer": row,

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, cast
 from fastapi import Path, Query, Request
 from pydantic import BaseModel, Field
 
-from fencepost.console.desk import visitor_of
-from fencepost.console.place import Name, Paged, Place, following, wanted
-from fencepost.console.sheet import Done, Sheet
+from fencepost.console.context import ConsoleContext, Name, Paged, following, wanted
+from fencepost.console.page_data import ActionDone, PageData
+from fencepost.console.router import visitor_of
 from fencepost.errors import NotFound
-from fencepost.orders import desk
+from fencepost.orders import operator_calls
 
 OrderId = Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
 STATES = ("queued", "sending", "failed", "unknown", "parked", "sent", "dead")
@@ -41,9 +41,9 @@ class CancelOrder(BaseModel):
     reason: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]+$")]
 
 
-def add_pages(place: Place) -> None:
+def add_pages(place: ConsoleContext) -> None:
     @place.desk.page("/orders", "orders.html", "Orders")
-    async def orders(request: Request, query: Annotated[OrderQuery, Query()]) -> Sheet:
+    async def orders(request: Request, query: Annotated[OrderQuery, Query()]) -> PageData:
         """Orders, newest first; how many are live in each state; and the brokers."""
         found = await place.reading.rows(
             "select o as facts"
@@ -55,7 +55,7 @@ def add_pages(place: Place) -> None:
             query.limit,
         )
         rows = [cast("dict[str, Any]", one["facts"]) for one in found]
-        return Sheet(
+        return PageData(
             {
                 "orders": rows,
                 "counts": await place.reading.rows(
@@ -71,7 +71,7 @@ def add_pages(place: Place) -> None:
         )
 
     @place.desk.page("/orders/{order_id}", "order.html", "Order")
-    async def order(request: Request, order_id: OrderId) -> Sheet:
+    async def order(request: Request, order_id: OrderId) -> PageData:
         """One order: the request, every transition, and what the broker said."""
         row = await place.reading.row(
             "select o as facts from fencepost.orders_get(%s::bigint, null::text) o", order_id
@@ -81,7 +81,7 @@ def add_pages(place: Place) -> None:
         history = await place.reading.rows(
             "select h as facts from fencepost.orders_history(%s::bigint) h", order_id
         )
-        return Sheet(
+        return PageData(
             {
                 "title": f"Order {order_id}",
                 "order": row["facts"],
@@ -91,21 +91,25 @@ def add_pages(place: Place) -> None:
         )
 
 
-def add_actions(place: Place) -> None:
+def add_actions(place: ConsoleContext) -> None:
     @place.desk.action("/orders/{order_id}/resolve", "order.resolve")
-    async def resolve(request: Request, order_id: OrderId, body: ResolveOrder) -> Done:
+    async def resolve(request: Request, order_id: OrderId, body: ResolveOrder) -> ActionDone:
         """Decide about an order whose outcome nobody could prove; `sent` keeps what was seen there."""
         actor = visitor_of(request).actor
-        seen = desk.result_by_hand(actor, wanted(body.broker_order_id)) if body.outcome == "sent" else None
-        await place.fp.run(
-            desk.resolve(order_id, body.expected, body.outcome, actor, body.reason, result=seen)
+        seen = (
+            operator_calls.result_by_hand(actor, wanted(body.broker_order_id))
+            if body.outcome == "sent"
+            else None
         )
-        place.pulse.forget()
-        return Done(f"Order {order_id} is {body.outcome}.", f"/console/orders/{order_id}")
+        await place.fp.run(
+            operator_calls.resolve(order_id, body.expected, body.outcome, actor, body.reason, result=seen)
+        )
+        place.live_snapshot.forget()
+        return ActionDone(f"Order {order_id} is {body.outcome}.", f"/console/orders/{order_id}")
 
     @place.desk.action("/orders/{order_id}/cancel", "order.cancel")
-    async def cancel(request: Request, order_id: OrderId, body: CancelOrder) -> Done:
+    async def cancel(request: Request, order_id: OrderId, body: CancelOrder) -> ActionDone:
         """Cancel an order that nobody has sent."""
-        await place.fp.run(desk.cancel(order_id, visitor_of(request).actor, body.reason))
-        place.pulse.forget()
-        return Done(f"Order {order_id} is cancelled.", f"/console/orders/{order_id}")
+        await place.fp.run(operator_calls.cancel(order_id, visitor_of(request).actor, body.reason))
+        place.live_snapshot.forget()
+        return ActionDone(f"Order {order_id} is cancelled.", f"/console/orders/{order_id}")

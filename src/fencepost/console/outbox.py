@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 from fastapi import Path, Query, Request
 from pydantic import BaseModel, Field
 
-from fencepost.console.desk import visitor_of
+from fencepost.console.context import ConsoleContext, Name, Paged, wanted
 from fencepost.console.jobs import life
-from fencepost.console.place import Name, Paged, Place, wanted
-from fencepost.console.sheet import Done, Sheet
+from fencepost.console.page_data import ActionDone, PageData
+from fencepost.console.router import visitor_of
 from fencepost.errors import NotFound
 from fencepost.kernel import outbox as kernel_outbox
 
@@ -34,11 +34,11 @@ class Resolve(BaseModel):
     note: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]+$")]
 
 
-def add_pages(place: Place) -> None:
+def add_pages(place: ConsoleContext) -> None:
     @place.desk.page("/outbox", "outbox.html", "Outbox")
-    async def outbox(request: Request, query: Annotated[MessageQuery, Query()]) -> Sheet:
+    async def outbox(request: Request, query: Annotated[MessageQuery, Query()]) -> PageData:
         """Lag by channel, keys that are held up, and the messages, newest first."""
-        seen = await place.pulse.newest()
+        seen = await place.live_snapshot.newest()
         ids, next_before = await place.reading.page(
             "select ids, next_before from fencepost.console_outbox_page(%s::text, %s::text, %s::text,"
             " %s::bigint, %s::integer, %s::integer)",
@@ -55,7 +55,7 @@ def add_pages(place: Place) -> None:
             " from fencepost.outbox_messages where id = any (%s) order by id desc",
             ids,
         )
-        return Sheet(
+        return PageData(
             {
                 "channels": seen.channels,
                 "held_keys": seen.held_keys,
@@ -69,18 +69,18 @@ def add_pages(place: Place) -> None:
         )
 
     @place.desk.page("/outbox/{message_id}", "message.html", "Message")
-    async def message(request: Request, message_id: MessageId) -> Sheet:
+    async def message(request: Request, message_id: MessageId) -> PageData:
         """One message: payload, result, and its life."""
         row = await place.reading.row("select * from fencepost.outbox_messages where id = %s", message_id)
         if row is None:
             raise NotFound(f"There is no message {message_id}: it never existed, or it was pruned.")
         moments = await life(place, f"outbox:{message_id}")
-        return Sheet({"title": f"Message {message_id}", "message": row, "life": moments}, rows="life")
+        return PageData({"title": f"Message {message_id}", "message": row, "life": moments}, rows="life")
 
     @place.desk.action("/outbox/{message_id}/resolve", "outbox.resolve")
-    async def resolve(request: Request, message_id: MessageId, body: Resolve) -> Done:
+    async def resolve(request: Request, message_id: MessageId, body: Resolve) -> ActionDone:
         """Decide about a message that waits for a person."""
         actor = visitor_of(request).actor
         await place.fp.run(kernel_outbox.resolve(message_id, body.expected, body.outcome, actor, body.note))
-        place.pulse.forget()
-        return Done(f"Message {message_id} is {body.outcome}.", f"/console/outbox/{message_id}")
+        place.live_snapshot.forget()
+        return ActionDone(f"Message {message_id} is {body.outcome}.", f"/console/outbox/{message_id}")

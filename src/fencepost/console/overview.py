@@ -10,11 +10,11 @@ from fastapi import Query, Request
 from pydantic import BaseModel
 
 from fencepost.console.chart import Chart, Figures, draw, growth, largest
-from fencepost.console.place import Place
-from fencepost.console.pulse import event
-from fencepost.console.reading import Row
+from fencepost.console.context import ConsoleContext
+from fencepost.console.live_snapshot import event
+from fencepost.console.page_data import PageData
+from fencepost.console.read_pool import Row
 from fencepost.console.role import Role
-from fencepost.console.sheet import Sheet
 from fencepost.console.streams import EventStream
 
 Span = Literal["hour", "day"]
@@ -28,11 +28,11 @@ class OverviewQuery(BaseModel):
     span: Span = "hour"
 
 
-def add_pages(place: Place) -> None:
+def add_pages(place: ConsoleContext) -> None:
     @place.desk.page("/overview", "overview.html", "Overview")
-    async def overview(request: Request, query: Annotated[OverviewQuery, Query()]) -> Sheet:
+    async def overview(request: Request, query: Annotated[OverviewQuery, Query()]) -> PageData:
         """The whole system: figures of this moment, and the last hour or day."""
-        seen = await place.pulse.newest()
+        seen = await place.live_snapshot.newest()
         since, step = _window(query.span)
         rows = filled(
             await place.reading.rows(
@@ -41,7 +41,7 @@ def add_pages(place: Place) -> None:
             since,
             step,
         )
-        return Sheet(
+        return PageData(
             {
                 "span": query.span,
                 "figures": seen.figures,
@@ -56,9 +56,9 @@ def add_pages(place: Place) -> None:
 
     async def events(request: Request) -> EventStream:
         """Figures as they change: server-sent events named `look`."""
-        seen = await place.pulse.newest()
+        seen = await place.live_snapshot.newest()
         return EventStream(
-            place.pulse, event("look", {**seen.figures, "needs": seen.needs, "queues": seen.queues})
+            place.live_snapshot, event("look", {**seen.figures, "needs": seen.needs, "queues": seen.queues})
         )
 
     place.desk.raw("/api/events", events, needs=Role.VIEWER, kind="text/event-stream")

@@ -7,8 +7,8 @@ from typing import Annotated
 from fastapi import Path, Query, Request
 from pydantic import BaseModel
 
-from fencepost.console.place import Limit, Name, Paged, Place, following
-from fencepost.console.sheet import Sheet
+from fencepost.console.context import ConsoleContext, Limit, Name, Paged, following
+from fencepost.console.page_data import PageData
 from fencepost.errors import NotFound
 
 PlayerId = Annotated[str, Path(min_length=1, max_length=256, pattern=r"^[^\x00]+$")]
@@ -24,18 +24,20 @@ class HistoryQuery(Paged):
     pass
 
 
-def add_pages(place: Place) -> None:
+def add_pages(place: ConsoleContext) -> None:
     @place.desk.page("/players", "players.html", "Players")
-    async def players(request: Request, query: Annotated[PlayerQuery, Query()]) -> Sheet:
+    async def players(request: Request, query: Annotated[PlayerQuery, Query()]) -> PageData:
         """Players in order of their ids."""
         rows = await place.reading.rows(
             "select player_id from fencepost.player_ids(%s::text, %s::integer)", query.after, query.limit
         )
         after = following(rows, "player_id", query.limit)
-        return Sheet({"players": rows, "next_after": after, "filters": {}}, rows="players")
+        return PageData({"players": rows, "next_after": after, "filters": {}}, rows="players")
 
     @place.desk.page("/players/{player_id:path}", "player.html", "Player")
-    async def player(request: Request, player_id: PlayerId, query: Annotated[HistoryQuery, Query()]) -> Sheet:
+    async def player(
+        request: Request, player_id: PlayerId, query: Annotated[HistoryQuery, Query()]
+    ) -> PageData:
         """One player: what is held, every change, and whether the changes add up to what is held."""
         row = await place.reading.row(
             "select player_id, version, created_at, updated_at, state from fencepost.player_state(%s)",
@@ -55,7 +57,7 @@ def add_pages(place: Place) -> None:
             query.limit,
         )
         disagreements = await place.reading.rows("select * from fencepost.player_audit_check(%s)", player_id)
-        return Sheet(
+        return PageData(
             {
                 "title": player_id,
                 "player": row,

@@ -16,11 +16,11 @@ from typing import Annotated, Any, cast
 from fastapi import HTTPException, Request, Response
 from fastapi import Path as InPath
 
-from fencepost.console.place import Place
+from fencepost.console.context import ConsoleContext
+from fencepost.console.page_data import PageData
 from fencepost.console.role import Role
-from fencepost.console.sheet import Sheet
 from fencepost.web.forms import readable
-from fencepost.web.stationery import HEADERS
+from fencepost.web.templating import HEADERS
 
 REPORTS_MAX = 50
 REPORT_BYTES_MAX = 1 << 20
@@ -44,18 +44,18 @@ PAGE_HEADERS: Mapping[str, str] = {
 }
 
 
-def add_pages(place: Place) -> None:
+def add_pages(place: ConsoleContext) -> None:
     folder = place.fp.settings.data_directory
 
     @place.desk.page("/reports", "reports.html", "Reports")
-    async def reports(request: Request) -> Sheet:
+    async def reports(request: Request) -> PageData:
         """The last runs: figures, goals, and whether they were met."""
         found = await asyncio.to_thread(read_reports, folder)
         tables = {
             "figures": [{"report": one["name"], **row} for one in found for row in one["rows"]],
             "counts": [{"report": one["name"], **row} for one in found for row in one["counts"]],
         }
-        return Sheet({"reports": found, "folder": str(folder), **tables}, "reports", tuple(tables))
+        return PageData({"reports": found, "folder": str(folder), **tables}, "reports", tuple(tables))
 
     async def report_page(request: Request, name: PageName) -> Response:
         """The page that a run of the torture left beside its figures."""

@@ -8,8 +8,8 @@ from contextlib import suppress
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from fencepost.console.pulse import Pulse, Stream
-from fencepost.web.stationery import HEADERS
+from fencepost.console.live_snapshot import LiveSnapshot, SnapshotStream
+from fencepost.web.templating import HEADERS
 
 # A proxy in between closes what is silent for longer.
 HEARTBEAT_SECONDS = 15.0
@@ -20,12 +20,12 @@ LIFETIME_SECONDS = 300.0
 class EventStream(Response):
     """An answer without an end of its own: until the reader goes, is too slow, or has been here for long."""
 
-    def __init__(self, pulse: Pulse, first: bytes) -> None:
+    def __init__(self, live_snapshot: LiveSnapshot, first: bytes) -> None:
         super().__init__(media_type="text/event-stream", headers={**HEADERS, "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
-        self._pulse = pulse
+        self._live_snapshot = live_snapshot
         self._first = first
-        self._stream: Stream = pulse.subscribe()
+        self._stream: SnapshotStream = live_snapshot.subscribe()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         pumping = asyncio.create_task(self._pump(send), name="fencepost-console-stream")
@@ -35,7 +35,7 @@ class EventStream(Response):
         try:
             await asyncio.wait({pumping, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._pulse.unsubscribe(self._stream)
+            self._live_snapshot.unsubscribe(self._stream)
             for task in (pumping, leaving):
                 task.cancel()
             await asyncio.gather(pumping, leaving, return_exceptions=True)

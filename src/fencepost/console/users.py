@@ -9,15 +9,15 @@ from fastapi import Path, Query, Request
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from fencepost.console import people
-from fencepost.console.desk import visitor_of
-from fencepost.console.doors import TOKEN_PREFIX
-from fencepost.console.place import Limit, Name, Paged, Place, wanted
+from fencepost.console import account_calls
+from fencepost.console.auth import TOKEN_PREFIX
+from fencepost.console.context import ConsoleContext, Limit, Name, Paged, wanted
+from fencepost.console.page_data import ActionDone, PageData
 from fencepost.console.role import Role
-from fencepost.console.sheet import Done, Sheet
+from fencepost.console.router import visitor_of
 from fencepost.errors import InvalidInput
 from fencepost.web.passwords import LENGTH_MAX, LENGTH_MIN, Passwords
-from fencepost.web.seal import digest_of, new_secret
+from fencepost.web.signing import digest_of, new_secret
 
 # What console_tokens() answers at most.
 TOKENS_MAX = 200
@@ -54,69 +54,69 @@ class AuditQuery(Paged):
     actor: Name | None = None
 
 
-def add_pages(place: Place) -> None:
+def add_pages(place: ConsoleContext) -> None:
     @place.desk.page("/users", "users.html", "Users", needs=Role.ADMIN)
-    async def users(request: Request, query: Annotated[UsersQuery, Query()]) -> Sheet:
+    async def users(request: Request, query: Annotated[UsersQuery, Query()]) -> PageData:
         """Everybody who may come in, in order of name."""
-        rows = await place.fp.run(people.users(wanted(query.after), query.limit))
+        rows = await place.fp.run(account_calls.users(wanted(query.after), query.limit))
         facts = {
             "users": rows,
             "next_after": rows[-1].name if len(rows) == query.limit else None,
             "filters": {"limit": query.limit if query.limit != 200 else None},
         }
-        return Sheet(facts, rows="users")
+        return PageData(facts, rows="users")
 
     @place.desk.page("/account", "account.html", "Your account")
-    async def account(request: Request) -> Sheet:
+    async def account(request: Request) -> PageData:
         """Your role and your tokens."""
         visitor = visitor_of(request)
-        tokens = await place.fp.run(people.tokens(visitor.name))
+        tokens = await place.fp.run(account_calls.tokens(visitor.name))
         roles = [role.word for role in Role if visitor.may(role)]
         facts = {"name": visitor.name, "role": visitor.role.word, "roles": roles}
-        return Sheet({**facts, "tokens": tokens, "tokens_most": TOKENS_MAX}, rows="tokens")
+        return PageData({**facts, "tokens": tokens, "tokens_most": TOKENS_MAX}, rows="tokens")
 
     @place.desk.page("/audit", "audit.html", "Audit", needs=Role.ADMIN)
-    async def audit(request: Request, query: Annotated[AuditQuery, Query()]) -> Sheet:
+    async def audit(request: Request, query: Annotated[AuditQuery, Query()]) -> PageData:
         """Who did what, newest first."""
         rows = await place.fp.run(
-            people.deeds(actor=wanted(query.actor), before=query.before, limit=query.limit)
+            account_calls.audit_entries(actor=wanted(query.actor), before=query.before, limit=query.limit)
         )
         after = rows[-1].audit_id if len(rows) == query.limit else None
-        return Sheet({"deeds": rows, "next_before": after, "filters": query.filters()}, rows="deeds")
+        return PageData({"deeds": rows, "next_before": after, "filters": query.filters()}, rows="deeds")
 
 
-def add_actions(place: Place) -> None:
+def add_actions(place: ConsoleContext) -> None:
     passwords = Passwords()
 
     async def keep(name: str, wanted_user: SetUser, actor: str) -> None:
         hashed = None
         if wanted_user.password is not None:
             hashed = await asyncio.to_thread(passwords.hashed, wanted_user.password)
-        await place.fp.run(people.set_user(name, Role.named(wanted_user.role), hashed, actor))
+        await place.fp.run(account_calls.set_user(name, Role.named(wanted_user.role), hashed, actor))
 
     @place.desk.action("/users", "user.make", needs=Role.ADMIN)
-    async def make_user(request: Request, body: NewUser) -> Done:
+    async def make_user(request: Request, body: NewUser) -> ActionDone:
         """A new user, or one who comes back."""
         await keep(body.name, body, visitor_of(request).name)
-        return Done(f"{body.name} is {body.role}.", "/console/users")
+        return ActionDone(f"{body.name} is {body.role}.", "/console/users")
 
     @place.desk.action("/users/{name}", "user.set", needs=Role.ADMIN)
-    async def set_user(request: Request, name: UserName, body: SetUser) -> Done:
+    async def set_user(request: Request, name: UserName, body: SetUser) -> ActionDone:
         """Another role or password. It ends the user's sessions."""
         await keep(name, body, visitor_of(request).name)
-        return Done(f"{name} is {body.role}.", "/console/users")
+        return ActionDone(f"{name} is {body.role}.", "/console/users")
 
     @place.desk.action("/users/{name}/disable", "user.disable", needs=Role.ADMIN)
-    async def disable(request: Request, name: UserName) -> Done:
+    async def disable(request: Request, name: UserName) -> ActionDone:
         """Nobody comes in by this name any more."""
         visitor = visitor_of(request)
         if visitor.name == name:
             raise InvalidInput("You cannot lock yourself out; another admin can.", field="name")
-        await place.fp.run(people.disable_user(name, visitor.name))
-        return Done(f"{name} is locked out.", "/console/users")
+        await place.fp.run(account_calls.disable_user(name, visitor.name))
+        return ActionDone(f"{name} is locked out.", "/console/users")
 
     @place.desk.action("/account/tokens", "token.make", needs=Role.VIEWER)
-    async def make_token(request: Request, body: NewToken) -> Done:
+    async def make_token(request: Request, body: NewToken) -> ActionDone:
         """A token for a program, at most as mighty as you. Its secret is shown once."""
         visitor, secret = visitor_of(request), TOKEN_PREFIX + new_secret()
         if not visitor.session:
@@ -125,18 +125,18 @@ def add_actions(place: Place) -> None:
         role = min(Role.named(body.role), visitor.role)
         lifetime_seconds = body.days * 86_400
         token_id = await place.fp.run(
-            people.make_token(
+            account_calls.make_token(
                 digest_of(secret), visitor.name, body.label, role, lifetime_seconds=lifetime_seconds
             )
         )
-        return Done(
+        return ActionDone(
             f"Token {token_id} ({role.word}) is made.", "/console/account", {"token_id": token_id}, secret
         )
 
     @place.desk.action("/account/tokens/{token_id}/revoke", "token.revoke", needs=Role.VIEWER)
     async def revoke(
         request: Request, token_id: Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
-    ) -> Done:
+    ) -> ActionDone:
         """The token is worth nothing from now on."""
-        await place.fp.run(people.revoke_token(token_id, visitor_of(request).name))
-        return Done(f"Token {token_id} is revoked.", "/console/account")
+        await place.fp.run(account_calls.revoke_token(token_id, visitor_of(request).name))
+        return ActionDone(f"Token {token_id} is revoked.", "/console/account")

@@ -6,7 +6,7 @@ with Pair(Path(".fencepost")) as pair:
     run(pair.service_url, pair.redis_url)
 """
 
-from fencepost.embedded.binaries import Found, find_postgres, find_valkey
+from fencepost.embedded.binaries import FoundBinaries, find_postgres, find_valkey
 from fencepost.embedded.database import Database
 from fencepost.embedded.errors import (
     BinaryMissingError,
@@ -25,7 +25,7 @@ __all__ = [
     "Database",
     "DirectoryInUseError",
     "EmbeddedError",
-    "Found",
+    "FoundBinaries",
     "IdentityError",
     "NotRunningError",
     "Pair",

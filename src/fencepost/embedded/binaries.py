@@ -29,7 +29,7 @@ DEBIAN_POSTGRES = Path("/usr/lib/postgresql")
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundBinaries:
     """A server's binary, and the place that had it, in words for a person."""
 
     path: Path
@@ -41,7 +41,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Places:
+class SearchPath:
     """Where to look. Tests look elsewhere."""
 
     package: Callable[[str], Path | None]
@@ -49,7 +49,7 @@ class Places:
     debian_postgres: Path = DEBIAN_POSTGRES
 
     @classmethod
-    def of_this_machine(cls) -> Places:
+    def of_this_machine(cls) -> SearchPath:
         return cls(package=installed_package, path=os.environ.get("PATH", os.defpath))
 
 
@@ -61,9 +61,9 @@ def installed_package(name: str) -> Path | None:
     return Path(spec.submodule_search_locations[0])
 
 
-def find_postgres(places: Places | None = None) -> Found:
+def find_postgres(places: SearchPath | None = None) -> FoundBinaries:
     """The first PostgreSQL server, or an error that says what to install."""
-    for found in _postgres_candidates(places or Places.of_this_machine()):
+    for found in _postgres_candidates(places or SearchPath.of_this_machine()):
         if _executable(found.path) and _executable(found.beside("initdb")):
             return found
     raise BinaryMissingError(
@@ -73,9 +73,9 @@ def find_postgres(places: Places | None = None) -> Found:
     )
 
 
-def find_valkey(places: Places | None = None) -> Found:
+def find_valkey(places: SearchPath | None = None) -> FoundBinaries:
     """The first Valkey or Redis server, or an error that says what to install."""
-    for found in _valkey_candidates(places or Places.of_this_machine()):
+    for found in _valkey_candidates(places or SearchPath.of_this_machine()):
         if _executable(found.path):
             return found
     raise BinaryMissingError(
@@ -85,27 +85,27 @@ def find_valkey(places: Places | None = None) -> Found:
     )
 
 
-def _postgres_candidates(places: Places) -> Iterator[Found]:
+def _postgres_candidates(places: SearchPath) -> Iterator[FoundBinaries]:
     for package, pattern in POSTGRES_WHEELS.items():
         for directory in _in_package(places, package, pattern):
-            yield Found(directory / "postgres", _wheel(package))
+            yield FoundBinaries(directory / "postgres", _wheel(package))
     if on_path := shutil.which("postgres", path=places.path):
         # A link to one program says where the others are.
-        yield Found(Path(on_path).resolve(), "PATH")
+        yield FoundBinaries(Path(on_path).resolve(), "PATH")
     for directory in sorted(places.debian_postgres.glob("*/bin"), key=_major_version, reverse=True):
-        yield Found(directory / "postgres", f"Debian's {directory}")
+        yield FoundBinaries(directory / "postgres", f"Debian's {directory}")
 
 
-def _valkey_candidates(places: Places) -> Iterator[Found]:
+def _valkey_candidates(places: SearchPath) -> Iterator[FoundBinaries]:
     for package, pattern in VALKEY_WHEELS.items():
         for path in _in_package(places, package, pattern.format(platform=_platform())):
-            yield Found(path, _wheel(package))
+            yield FoundBinaries(path, _wheel(package))
     for name in ("valkey-server", "redis-server"):
         if on_path := shutil.which(name, path=places.path):
-            yield Found(Path(on_path), "PATH")
+            yield FoundBinaries(Path(on_path), "PATH")
 
 
-def _in_package(places: Places, package: str, pattern: str) -> list[Path]:
+def _in_package(places: SearchPath, package: str, pattern: str) -> list[Path]:
     directory = places.package(package)
     # A wheel may carry two major versions side by side; the newer is wanted.
     return sorted(directory.glob(pattern), reverse=True) if directory else []

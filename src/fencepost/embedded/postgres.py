@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from fencepost.embedded import cluster
-from fencepost.embedded.binaries import Found, find_postgres
+from fencepost.embedded import data_dir
+from fencepost.embedded.binaries import FoundBinaries, find_postgres
 from fencepost.embedded.identity import Identity
-from fencepost.embedded.process import Plan
+from fencepost.embedded.process import StartPlan
 from fencepost.embedded.server import EmbeddedServer
 
 PORT = 5432
@@ -44,7 +44,7 @@ class PostgresServer(EmbeddedServer):
         *,
         settings: Mapping[str, str | int] | None = None,
         ephemeral: bool = False,
-        binary: Found | None = None,
+        binary: FoundBinaries | None = None,
         identity: Identity | None = None,
         cache: Path | None = None,
         environment: Mapping[str, str] | None = None,
@@ -54,19 +54,19 @@ class PostgresServer(EmbeddedServer):
         self.settings = {**DEFAULTS, **(settings or {})}
         self._data = self.directory / "data"
         self._identity = identity
-        self._cache = cache or cluster.default_cache()
+        self._cache = cache or data_dir.default_cache()
         self._environment = environment or {}
 
-    def url(self, database: str = "postgres", user: str = cluster.SUPERUSER) -> str:
+    def url(self, database: str = "postgres", user: str = data_dir.SUPERUSER) -> str:
         host = quote(str(self._home.sockets), safe="")
         return f"postgresql://{quote(user, safe='')}@/{quote(database, safe='')}?host={host}"
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> StartPlan:
         identity = self._take_identity()
         if self._data.exists():
-            cluster.refuse_or_clear_pid_file(self._data)
+            data_dir.refuse_or_clear_pid_file(self._data)
         else:
-            cluster.create(
+            data_dir.create(
                 self._data,
                 self.binary,
                 identity,
@@ -74,7 +74,7 @@ class PostgresServer(EmbeddedServer):
                 durable=self.settings["fsync"] != "off",
                 log=self.log,
             )
-        return Plan(
+        return StartPlan(
             command=[self.binary.path, "-D", self._data, *self._options()],
             identity=identity,
             log=self.log,
@@ -86,8 +86,8 @@ class PostgresServer(EmbeddedServer):
 
     def _take_identity(self) -> Identity:
         if self._identity is not None:
-            return cluster.settle(self._identity, self.binary, self._data, self._home.sockets)
-        return cluster.choose_identity(self.binary, self._data, self._home.sockets, self.log)
+            return data_dir.settle(self._identity, self.binary, self._data, self._home.sockets)
+        return data_dir.choose_identity(self.binary, self._data, self._home.sockets, self.log)
 
     def _options(self) -> list[str]:
         # The value is a list of directories; quotes keep a comma in the path from ending the first.
@@ -95,8 +95,8 @@ class PostgresServer(EmbeddedServer):
         return [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
 
     def _clear_up(self) -> None:
-        cluster.release_shared_memory(self._data)
+        data_dir.release_shared_memory(self._data)
 
     def _is_ready(self, pid: int) -> bool:
-        note = cluster.PidFile.read(self._data)
+        note = data_dir.PidFile.read(self._data)
         return note is not None and note.pid == pid and note.is_ready()

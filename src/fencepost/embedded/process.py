@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fencepost.embedded import keeper
+from fencepost.embedded import reaper
 from fencepost.embedded.deadline import Deadline
 from fencepost.embedded.errors import ServerStartError
 from fencepost.embedded.identity import Identity
@@ -20,7 +20,7 @@ ENVIRONMENT = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 
 @dataclass(frozen=True)
-class Plan:
+class StartPlan:
     """How to run a server and how to end it."""
 
     command: Sequence[str | Path]
@@ -38,8 +38,8 @@ class Plan:
 class KeptProcess:
     """A running server and its keeper."""
 
-    def __init__(self, plan: Plan) -> None:
-        errand = keeper.Errand(
+    def __init__(self, plan: StartPlan) -> None:
+        errand = reaper.SpawnSpec(
             command=[str(argument) for argument in plan.command],
             parent=os.getpid(),
             disguise=plan.identity.disguise,
@@ -51,7 +51,7 @@ class KeptProcess:
         self._plan = plan
         with plan.log.open("ab") as log:
             self._keeper = subprocess.Popen(
-                [sys.executable, "-I", "-S", keeper.__file__, json.dumps(errand._asdict())],
+                [sys.executable, "-I", "-S", reaper.__file__, json.dumps(errand._asdict())],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -65,7 +65,7 @@ class KeptProcess:
         with self._keeper.stdout as report:
             line = report.readline()
         if not line:
-            self.wait(keeper.GRACE_SECONDS)
+            self.wait(reaper.GRACE_SECONDS)
             raise ServerStartError(f"The keeper of {plan.command[0]} did not start; see {plan.log}.")
         self.pid = int(line)
 
@@ -86,7 +86,7 @@ class KeptProcess:
     def signal(self, signum: signal.Signals) -> None:
         """Signal the server itself."""
         if self.is_alive():
-            keeper.send(self.pid, signum)
+            reaper.send(self.pid, signum)
 
     def ask_to_stop(self) -> None:
         """The first of the signals that end this server."""
@@ -94,7 +94,7 @@ class KeptProcess:
 
     def pids(self) -> list[int]:
         """The server's processes, the server first."""
-        return keeper.descendants(self._keeper.pid)
+        return reaper.descendants(self._keeper.pid)
 
     def pause(self) -> None:
         """Stop every process as if the machine had frozen; return when all stand still."""
@@ -104,32 +104,32 @@ class KeptProcess:
 
     def resume(self) -> None:
         for pid in reversed(self.pids()):
-            keeper.send(pid, signal.SIGCONT)
+            reaper.send(pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """Crash: SIGKILL for every process at once; return when none is left."""
         # The server stands still and dies last: a child that sees it die still says goodbye to its client.
         self.signal(signal.SIGSTOP)
         for pid in reversed(self.pids()):
-            keeper.send(pid, signal.SIGKILL)
+            reaper.send(pid, signal.SIGKILL)
         # The keeper sees to whatever slipped through.
-        self.wait(3 * keeper.GRACE_SECONDS)
+        self.wait(3 * reaper.GRACE_SECONDS)
 
     def _stands_still(self) -> bool:
-        table = keeper.process_table()
+        table = reaper.process_table()
         moving = [pid for pid in self.pids() if pid in table and table[pid].state not in "Tt"]
         for pid in moving:
-            keeper.send(pid, signal.SIGSTOP)
+            reaper.send(pid, signal.SIGSTOP)
         return not moving
 
 
 def run_to_end(command: Sequence[str | Path], identity: Identity, log: Path, *, seconds: float) -> int:
     """Run a program that ends by itself under an identity; its exit code."""
-    process = KeptProcess(Plan(command, identity, log, farewell=(signal.SIGKILL,)))
+    process = KeptProcess(StartPlan(command, identity, log, farewell=(signal.SIGKILL,)))
     code = process.wait(seconds)
     if code is None:
         process.kill()
-        return keeper.REFUSED
+        return reaper.REFUSED
     return code
 
 

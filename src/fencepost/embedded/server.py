@@ -8,8 +8,8 @@ from typing import Self
 
 from fencepost.embedded.deadline import Deadline
 from fencepost.embedded.errors import NotRunningError, ServerStartError
-from fencepost.embedded.home import Home
-from fencepost.embedded.process import KeptProcess, Plan
+from fencepost.embedded.process import KeptProcess, StartPlan
+from fencepost.embedded.server_dir import ServerDir
 
 START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 30
@@ -22,12 +22,12 @@ class EmbeddedServer(ABC):
     """
 
     def __init__(self, directory: Path, *, socket_name: str, ephemeral: bool) -> None:
-        self._home = Home(directory, socket_name)
+        self._home = ServerDir(directory, socket_name)
         self._ephemeral = ephemeral
         self._process: KeptProcess | None = None
 
     @abstractmethod
-    def _plan(self) -> Plan:
+    def _plan(self) -> StartPlan:
         """Make the directory ready and say what to run in it."""
 
     @abstractmethod

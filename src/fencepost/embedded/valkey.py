@@ -7,10 +7,10 @@ import socket
 from pathlib import Path
 from urllib.parse import quote
 
-from fencepost.embedded.binaries import Found, find_valkey
+from fencepost.embedded.binaries import FoundBinaries, find_valkey
 from fencepost.embedded.errors import EmbeddedError
 from fencepost.embedded.identity import ourselves
-from fencepost.embedded.process import Plan
+from fencepost.embedded.process import StartPlan
 from fencepost.embedded.server import EmbeddedServer
 
 # SHUTDOWN as a command takes 4 s where the signal takes 0.1.
@@ -27,7 +27,7 @@ class ValkeyServer(EmbeddedServer):
         *,
         append_only: bool = False,
         ephemeral: bool = False,
-        binary: Found | None = None,
+        binary: FoundBinaries | None = None,
     ) -> None:
         super().__init__(directory, socket_name="valkey.sock", ephemeral=ephemeral)
         self.binary = binary or find_valkey()
@@ -54,9 +54,9 @@ class ValkeyServer(EmbeddedServer):
         if running:
             self.start()
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> StartPlan:
         self._data.mkdir(mode=0o700, exist_ok=True)
-        return Plan(
+        return StartPlan(
             command=[self.binary.path, *self._options()],
             identity=ourselves(),
             log=self.log,

@@ -13,7 +13,9 @@ from fencepost.flows.graph import Flow, KeyedStream, Stream, Windowed
 from fencepost.flows.guarantee import Guarantee, Promise
 from fencepost.flows.keyed_steps import Context, Process
 from fencepost.flows.record import Failure, IdempotentRecord, WindowResult
-from fencepost.flows.sinks.kinds import (
+from fencepost.flows.sinks.rejecting import STOP, DeadLetters, Rejected, Rejection
+from fencepost.flows.sinks.sink import CheckpointId, FlowContext, Sink
+from fencepost.flows.sinks.sink_types import (
     CallSink,
     CheckpointAwareSink,
     ListSink,
@@ -22,8 +24,6 @@ from fencepost.flows.sinks.kinds import (
     TransactionalSink,
     TwoPhaseCommitSink,
 )
-from fencepost.flows.sinks.rejecting import STOP, DeadLetters, Rejected, Rejection
-from fencepost.flows.sinks.sink import CheckpointId, Sink, Workplace
 from fencepost.flows.sources.iterable import IterableSource
 from fencepost.flows.windows import Session, Sliding, Tumbling
 
@@ -36,6 +36,7 @@ __all__ = [
     "DeadLetters",
     "Failure",
     "Flow",
+    "FlowContext",
     "FlowError",
     "GraphRefused",
     "Guarantee",
@@ -63,5 +64,4 @@ __all__ = [
     "TwoPhaseCommitSink",
     "WindowResult",
     "Windowed",
-    "Workplace",
 ]

@@ -20,18 +20,18 @@ from typing import Any
 
 from fencepost.crashpoints import crash_point
 from fencepost.errors import NotFound, Refusal
-from fencepost.flows import ledger
+from fencepost.flows import flow_store
 from fencepost.flows.bounded_client import BoundedClient
 from fencepost.flows.dead_letters import bury_rejected, preview
 from fencepost.flows.errors import SinkRejected, StartRefused
 from fencepost.flows.failing import blame, within
 from fencepost.flows.frontier import Frontier
 from fencepost.flows.late_records import late_samples
-from fencepost.flows.program import Body
+from fencepost.flows.plan import KeyedStage
 from fencepost.flows.sinks.rejecting import DeadLetters, Rejection
 from fencepost.flows.sinks.sink import CheckpointId, Sink
+from fencepost.flows.state_codec import StateCodec, decode, encode
 from fencepost.flows.steps import Batch
-from fencepost.flows.stored import Stored, decode, encode
 from fencepost.kernel import checkpoint
 from fencepost.kernel.checkpoint import Checkpoint
 from fencepost.kernel.lease import Lease
@@ -88,7 +88,7 @@ class Committer:
     def state_bytes(self) -> int:
         return self._sizes.whole + self._sizes.changes
 
-    async def restore(self, body: Body) -> Frontier:
+    async def restore(self, body: KeyedStage) -> Frontier:
         """Bring the body to the newest durable checkpoint, and finish or cancel what was left open."""
         found = await self._fp.run(checkpoint.restore(self._resource, self._token))
         durable = [each for each in found if each.durable]
@@ -96,10 +96,10 @@ class Committer:
         lacking = await self._lacking(durable)
         if lacking is None:
             return await self.restore(body)
-        stored = [Stored() if each.state is None else decode(each.state) for each in durable]
+        stored = [StateCodec() if each.state is None else decode(each.state) for each in durable]
         await body.load([each.body for each in stored if each.body is not None])
         body.clean()
-        self._number = await self._fp.run(ledger.number(self._resource))
+        self._number = await self._fp.run(flow_store.number(self._resource))
         if not durable:
             return Frontier()
         newest = durable[-1]
@@ -116,7 +116,11 @@ class Committer:
         return Frontier.from_json(newest.frontier)
 
     async def commit(
-        self, body: Body, outputs: Sequence[Sequence[Any]], frontier: Frontier, late: Batch | None = None
+        self,
+        body: KeyedStage,
+        outputs: Sequence[Sequence[Any]],
+        frontier: Frontier,
+        late: Batch | None = None,
     ) -> int:
         """Make the state, the frontier and the outputs durable; answers how many bytes of state it
         wrote. Late
@@ -129,7 +133,7 @@ class Committer:
         async with self._fp.transaction() as tx:
             crash_point("flows.commit.before_fence")
             number = await tx.run(
-                ledger.commit(
+                flow_store.commit(
                     self._resource,
                     self._token,
                     expected=self._expected,
@@ -148,7 +152,7 @@ class Committer:
         return len(state or b"")
 
     async def _commit_in_phases(
-        self, body: Body, outputs: Sequence[Sequence[Any]], frontier: Frontier
+        self, body: KeyedStage, outputs: Sequence[Sequence[Any]], frontier: Frontier
     ) -> int:
         number = self._number + 1
         idents = self._idents(number, frontier)
@@ -189,7 +193,7 @@ class Committer:
         self,
         idents: Sequence[CheckpointId],
         handles: list[Any],
-        body: Body,
+        body: KeyedStage,
         outputs: Sequence[Sequence[Any]],
         frontier: Frontier,
     ) -> tuple[Any, int, bool]:
@@ -209,7 +213,7 @@ class Committer:
         number = idents[0].number
         async with self._fp.transaction() as tx:
             await tx.run(
-                ledger.store(
+                flow_store.store(
                     self._resource,
                     self._token,
                     number,
@@ -229,7 +233,7 @@ class Committer:
     async def _write(self, tx: Any, number: int, outputs: Sequence[Sequence[Any]]) -> None:
         if self._late:
             count, samples = len(self._late), late_samples(self._late)
-            await tx.run(ledger.count_late(self._resource, self._token, count, samples))
+            await tx.run(flow_store.count_late(self._resource, self._token, count, samples))
         ident = CheckpointId(self._resource, self._token, number)
         rejected: Rejected = []
         for sink, values in zip(self._sinks, outputs, strict=True):
@@ -262,7 +266,7 @@ class Committer:
                 first=rejections[0].error,
             )
 
-    def _state(self, body: Body, more: dict[str, Any] | None) -> tuple[bytes | None, bool]:
+    def _state(self, body: KeyedStage, more: dict[str, Any] | None) -> tuple[bytes | None, bool]:
         """What to store, and whether it is the whole state. A body without state stores none."""
         if not body.has_state:
             return (None if more is None else encode(None, **more)), True
@@ -270,7 +274,7 @@ class Committer:
         document = body.whole() if whole else body.changed()
         return encode(document, **(more or {})), whole
 
-    def _settled(self, body: Body, number: int, frontier: Any, size: int, *, whole: bool) -> None:
+    def _settled(self, body: KeyedStage, number: int, frontier: Any, size: int, *, whole: bool) -> None:
         body.clean()
         self._durable = number
         self._number = max(self._number, number)
@@ -342,7 +346,7 @@ class Committer:
                     f"back too, "
                     "or remove its frontier key to accept what it has."
                 )
-            stands[place] = await self._fp.run(ledger.stand(self._resource, position))
+            stands[place] = await self._fp.run(flow_store.stand(self._resource, position))
         for place, number in stands.items():
             if number not in (newest.number, previous or 0):
                 await self._rewind(place, stands, newest.number)
@@ -368,7 +372,7 @@ class Committer:
         if doubled:
             raise StartRefused(f"{lost}{', '.join(doubled)} would take it twice. {remedy}")
         try:
-            number = await self._fp.run(ledger.rewind(self._resource, self._token, stands[place]))
+            number = await self._fp.run(flow_store.rewind(self._resource, self._token, stands[place]))
         except NotFound:
             raise StartRefused(f"{lost}checkpoint {stands[place]} is no longer kept. {remedy}") from None
         for other, number_then in stands.items():

@@ -14,19 +14,19 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fencepost.client import Fencepost
+from fencepost.client import KernelClient
 from fencepost.flows.errors import SourceTrimmed
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.record import Failure, Offset
-from fencepost.flows.sinks.kinds import TransactionalSink
 from fencepost.flows.sinks.rejecting import Rejection
-from fencepost.flows.sinks.sink import CheckpointId, Workplace
+from fencepost.flows.sinks.sink import CheckpointId, FlowContext
+from fencepost.flows.sinks.sink_types import TransactionalSink
 from fencepost.flows.sources.source import Chunk
 from fencepost.flows.state import as_key, reviver
 from fencepost.flows.value_codec import UnknownClass, pack, unpack, unpack_plain
 from fencepost.kernel.call import Call, duration, each, scalar, text
+from fencepost.retention import BATCH, TICK_SECONDS, until_short
 from fencepost.transaction import Transaction
-from fencepost.upkeep import BATCH, TICK_SECONDS, until_short
 
 PREVIEW_LENGTH = 500
 ERROR_LENGTH = 2000
@@ -68,12 +68,12 @@ class DeadLetterSource:
     def partitions(self) -> Sequence[str]:
         return ["0"]
 
-    async def open(self, place: Workplace, partition: str, after: Offset | None) -> DeadLetterReader:
+    async def open(self, place: FlowContext, partition: str, after: Offset | None) -> DeadLetterReader:
         return DeadLetterReader(place.fp, self._flow, self._step, int(after or 0), bounded=place.bounded)
 
 
 class DeadLetterReader:
-    def __init__(self, fp: Fencepost, flow: str, step: str, after: int, *, bounded: bool) -> None:
+    def __init__(self, fp: KernelClient, flow: str, step: str, after: int, *, bounded: bool) -> None:
         self._fp = fp
         self._flow = flow
         self._step = step

@@ -18,12 +18,12 @@ from typing import Any, Generic, Self, TypeVar
 import msgspec
 
 from fencepost.flows import keyed_steps, steps, window_steps
+from fencepost.flows.dead_letter_replay import with_rejected, with_replays
 from fencepost.flows.dead_letters import DeadLetterSink
 from fencepost.flows.errors import GraphRefused
 from fencepost.flows.guarantee import EXACTLY_ONCE, Guarantee, require
-from fencepost.flows.node import Node
+from fencepost.flows.node import GraphNode
 from fencepost.flows.record import Failure, WindowResult
-from fencepost.flows.replaying import with_rejected, with_replays
 from fencepost.flows.sinks.rejecting import DeadLetters
 from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.sources.source import Source
@@ -41,7 +41,7 @@ class Flow:
 
     name: str
     guarantee: str = "exactly_once"
-    sinks: tuple[Node, ...] = ()
+    sinks: tuple[GraphNode, ...] = ()
     migrations: Mapping[str, Callable[[int, Any], Any]] = field(default_factory=dict[str, Any])
     """For a step's name: from the version of the stored state and its pairs to the pairs of today."""
     rename: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -58,7 +58,7 @@ class Flow:
 
     def source(self, source: Source, *, name: str | None = None) -> Stream[Any]:
         """Begin with what a source brings."""
-        return Stream(self, Node("source", source=source, name=name or source.name))
+        return Stream(self, GraphNode("source", source=source, name=name or source.name))
 
     def also(self, *others: Flow) -> Flow:
         """The same flow with the branches of the others."""
@@ -71,7 +71,7 @@ class Flow:
         # Branches of one stream have in common what was ended before they parted.
         return replace(self, sinks=tuple(dict.fromkeys(sinks)))
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[GraphNode]:
         """Every node once, parents first."""
         return list(dict.fromkeys(node for sink in self.sinks for node in sink.ancestors()))
 
@@ -110,7 +110,7 @@ class Flow:
 class Stream(Generic[T]):
     """Records on their way."""
 
-    def __init__(self, flow: Flow, node: Node) -> None:
+    def __init__(self, flow: Flow, node: GraphNode) -> None:
         self._flow = flow
         self._node = node
 
@@ -165,7 +165,7 @@ class Stream(Generic[T]):
         nodes = (self._node, *(other._node for other in others))
         if len({node.is_behind("key_by") for node in nodes}) > 1:
             raise GraphRefused("A union of a keyed and an unkeyed stream has no order. Key both, or neither.")
-        return Stream(self._flow, Node("union", nodes))
+        return Stream(self._flow, GraphNode("union", nodes))
 
     def event_time(
         self, moment: Callable[[T], float | datetime], *, allowed_lateness: float = 0
@@ -205,12 +205,12 @@ class Stream(Generic[T]):
         clock = next((n for n in reversed(list(self._node.ancestors())) if n.kind == "event_time"), None)
         if clock is None:
             raise GraphRefused("Nothing is late without event_time before it.")
-        return Stream(self._flow, Node("late", (clock,), side="late"))
+        return Stream(self._flow, GraphNode("late", (clock,), side="late"))
 
     @property
     def errors(self) -> Stream[Failure]:
         """Records that the last step could not take. Without it, such a record stops its task."""
-        return Stream(self._flow, Node("errors", (self._node,), side="errors"))
+        return Stream(self._flow, GraphNode("errors", (self._node,), side="errors"))
 
     def dead_letters(self, name: str, *, value: type[Any] | None = None) -> Self:
         """Keep what the last step cannot take, under a name; `fencepost flows replay` gives it to the step.
@@ -218,7 +218,7 @@ class Stream(Generic[T]):
         Records are kept as plain data; `value` is the type that each is made again.
         """
         retried = with_replays(self._node, self._flow.name, name, value)
-        failures: Stream[Failure] = Stream(self._flow, Node("errors", (retried,), side="errors"))
+        failures: Stream[Failure] = Stream(self._flow, GraphNode("errors", (retried,), side="errors"))
         return type(self)(failures.sink(DeadLetterSink(self._flow.name, name)), retried)
 
     def sink(self, sink: Sink) -> Flow:
@@ -240,8 +240,8 @@ class Stream(Generic[T]):
             )
         return flow
 
-    def _next(self, kind: str, make: Callable[[], steps.Step] = steps.Pass, **more: Any) -> Node:
-        return Node(kind, (self._node,), make, **more)
+    def _next(self, kind: str, make: Callable[[], steps.Step] = steps.Pass, **more: Any) -> GraphNode:
+        return GraphNode(kind, (self._node,), make, **more)
 
 
 class KeyedStream(Stream[T], Generic[K, T]):
@@ -382,7 +382,7 @@ class KeyedStream(Stream[T], Generic[K, T]):
     def window(self, window: Window) -> Windowed[K, T]:
         return Windowed(self, window)
 
-    def _keyed(self, kind: str, make: Callable[[], steps.Step], **more: Any) -> Node:
+    def _keyed(self, kind: str, make: Callable[[], steps.Step], **more: Any) -> GraphNode:
         return self._next(kind, make, **{"ordered": True, "needs_key": True, **more})
 
 

@@ -47,10 +47,10 @@ def require(asked: Guarantee, promises: Sequence[tuple[str, Promise]]) -> None:
     """Raise with every part that cannot keep what was asked."""
     broken = [(name, promise) for name, promise in promises if promise.guarantee < asked]
     if broken:
-        raise GuaranteeNotMet("\n".join(_complaint(asked, name, promise) for name, promise in broken))
+        raise GuaranteeNotMet("\n".join(_user_error(asked, name, promise) for name, promise in broken))
 
 
-def _complaint(asked: Guarantee, name: str, promise: Promise) -> str:
+def _user_error(asked: Guarantee, name: str, promise: Promise) -> str:
     instead = [*promise.alternatives, f"ask for {promise.guarantee.name.lower()}"]
     return (
         f"{asked.words} was asked, and {name} is {promise.guarantee.words}: {promise.reason}. "

@@ -13,11 +13,11 @@ from fencepost.flows.windows import Window
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Node:
+class GraphNode:
     """One place of the graph. Two nodes are equal only if they are the same."""
 
     kind: str
-    parents: tuple[Node, ...] = ()
+    parents: tuple[GraphNode, ...] = ()
     make: Callable[[], steps.Step] = steps.Pass
     source: Source | None = None
     sink: Sink | None = None
@@ -40,11 +40,11 @@ class Node:
     value: type[Any] | None = None
     """What the records of a key_by are made of again behind an exchange, which carries plain data."""
 
-    def ancestors(self) -> Iterator[Node]:
+    def ancestors(self) -> Iterator[GraphNode]:
         """The node and everything before it, each once, parents first."""
         seen: set[int] = set()
 
-        def walk(node: Node) -> Iterator[Node]:
+        def walk(node: GraphNode) -> Iterator[GraphNode]:
             if id(node) in seen:
                 return
             seen.add(id(node))

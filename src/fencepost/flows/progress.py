@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fencepost.flows.flow_store import TaskFrontier
 from fencepost.flows.frontier import Frontier, least_mark
-from fencepost.flows.ledger import TaskFrontier
-from fencepost.flows.program import Program
+from fencepost.flows.plan import FlowPlan
 from fencepost.flows.sources.source import extent_of
 from fencepost.flows.units import divide, senders_of
 
@@ -22,7 +22,7 @@ class Progress:
     ended: bool
 
 
-def progress_of(program: Program, frontiers: Sequence[TaskFrontier]) -> list[Progress]:
+def progress_of(program: FlowPlan, frontiers: Sequence[TaskFrontier]) -> list[Progress]:
     """For each partition whose end is known; what nobody has committed yet stands at 0."""
     stored = {each.resource: Frontier.from_json(each.frontier) for each in frontiers}
     units = [unit for unit in divide(program) if unit.commits]

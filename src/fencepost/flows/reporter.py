@@ -9,12 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from fencepost.client import Fencepost
-from fencepost.flows import ledger
+from fencepost.client import KernelClient
+from fencepost.flows import flow_store
+from fencepost.flows.edge_stats import EdgeStats, activity
 from fencepost.flows.metrics import FlowMetrics
-from fencepost.flows.traffic import Traffic, activity
+from fencepost.flows.source_lag import SourceLag
 from fencepost.flows.units import Unit
-from fencepost.flows.waiting import Waiting
 from fencepost.kernel.lease import Lease
 from fencepost.logs import get_logger
 from fencepost.signals import announce
@@ -24,11 +24,11 @@ REPORT_SECONDS = 2.0
 
 
 class Working(Protocol):
-    async def traffic(self) -> Traffic: ...
+    async def traffic(self) -> EdgeStats: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class SourceView:
     """A unit at work. A unit that began again is another sight: its counts begin at 0."""
 
     unit: Unit
@@ -42,14 +42,14 @@ class Reporter:
     """A loop beside the worker's own. What it cannot tell is told next time: nothing depends on it."""
 
     def __init__(
-        self, fp: Fencepost, flow: str, metrics: FlowMetrics, look: Callable[[], Sequence[Sight]]
+        self, fp: KernelClient, flow: str, metrics: FlowMetrics, look: Callable[[], Sequence[SourceView]]
     ) -> None:
         self._fp = fp
         self._flow = flow
         self._metrics = metrics
         self._look = look
-        self._before: dict[Working, tuple[float, Traffic]] = {}
-        self._waiting: dict[tuple[Working, str], Waiting] = {}
+        self._before: dict[Working, tuple[float, EdgeStats]] = {}
+        self._waiting: dict[tuple[Working, str], SourceLag] = {}
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop`. To cancel it is not enough: in Python 3.11 `wait_for`, through which redis-py and the
@@ -75,7 +75,7 @@ class Reporter:
             reads = [] if sight.unit.kind == "group" else [s.source_name for s in sight.unit.senders]
             for sender, taken in traffic.taken.items():
                 behind = traffic.lags.get(sender) or 0
-                look = self._waiting[sight.work, sender] = waiting.get((sight.work, sender)) or Waiting()
+                look = self._waiting[sight.work, sender] = waiting.get((sight.work, sender)) or SourceLag()
                 lag, lag_seconds = lag + behind, max(lag_seconds, look.seconds(now, taken, behind))
             if sight.work in before:
                 then, earlier = before[sight.work]
@@ -84,5 +84,5 @@ class Reporter:
         self._metrics.lag.labels(flow=self._flow).set(lag)
         self._metrics.lag_seconds.labels(flow=self._flow).set(lag_seconds)
         if told:
-            await self._fp.run(ledger.report(told))
+            await self._fp.run(flow_store.report(told))
             announce("flows.reported")

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fencepost.flows.redis_link import entries_of
+from fencepost.flows.redis_client import entries_of
 
 COUNT = 4
 SHARED_SECONDS = 0.1

@@ -20,24 +20,24 @@ from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
 from typing import Any
 
-from fencepost.flows.node import Node
+from fencepost.flows.node import GraphNode
 from fencepost.flows.sources.source import is_timeless
 
 PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 _BY_REPR = (operator.itemgetter, operator.attrgetter, operator.methodcaller)
 
 
-def derived_name(node: Node) -> str:
+def derived_name(node: GraphNode) -> str:
     return f"{node.kind}-{_digest(_place(node))}"
 
 
-def fingerprint(node: Node) -> str:
+def fingerprint(node: GraphNode) -> str:
     """Of its own functions, and of those that give it its keys."""
     keys = [other for other in node.ancestors() if other.kind == "key_by" and other is not node]
     return _digest([[_exact(function) for function in each.functions] for each in (*keys, node)])
 
 
-def _place(node: Node) -> list[Any]:
+def _place(node: GraphNode) -> list[Any]:
     """Everything that leads to it. What brings dead letters back is no part of it: they may be kept or
     not."""
     parents = [_place(parent) for parent in node.parents if not _is_replay(parent)]
@@ -47,7 +47,7 @@ def _place(node: Node) -> list[Any]:
     return [node.kind, node.side, about, [_stable(function) for function in node.functions], parents]
 
 
-def _is_replay(node: Node) -> bool:
+def _is_replay(node: GraphNode) -> bool:
     """Whether only dead letters come this way."""
     return all(is_timeless(other.source) for other in node.ancestors() if other.source is not None)
 

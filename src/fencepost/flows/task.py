@@ -7,16 +7,16 @@ import time
 from contextlib import suppress
 
 from fencepost.crashpoints import crash_point
+from fencepost.flows.commit_trace import CommitTrace
 from fencepost.flows.committer import Committer
+from fencepost.flows.edge_stats import EdgeStats, UnitClock, counted
 from fencepost.flows.failing import blame, reading
 from fencepost.flows.frontier import Frontier
-from fencepost.flows.intake import Arrival, Intake
 from fencepost.flows.late_records import LateLog
 from fencepost.flows.metrics import FlowMetrics
-from fencepost.flows.program import Body, Program, least
+from fencepost.flows.plan import FlowPlan, KeyedStage, least
+from fencepost.flows.record_input import Arrival, RecordInput
 from fencepost.flows.settings import FlowSettings
-from fencepost.flows.traffic import Traffic, UnitClock, counted
-from fencepost.flows.trail import Trail
 from fencepost.signals import announce
 
 
@@ -26,10 +26,10 @@ class Task:
 
     def __init__(
         self,
-        program: Program,
-        body: Body,
+        program: FlowPlan,
+        body: KeyedStage,
         committer: Committer,
-        intake: Intake,
+        intake: RecordInput,
         watermarks: dict[str, float | None],
         frontier: Frontier,
         settings: FlowSettings,
@@ -48,21 +48,21 @@ class Task:
         self._settings = settings
         self._metrics = metrics
         self._uncommitted = 0
-        self._trail = Trail(self._flow, committer.resource)
+        self._trail = CommitTrace(self._flow, committer.resource)
         self._late_log = LateLog(self._flow, committer.resource)
         self._moved = False
         self._last_commit = time.monotonic()
         self._asked = asyncio.Event()
         self._clock = UnitClock()
 
-    async def traffic(self) -> Traffic:
+    async def traffic(self) -> EdgeStats:
         """What it has done so far, for a picture."""
         edges = counted(self._program, self._body.steps)
         for head in self._intake.heads:
             for edge, count in counted(self._program, head.steps).items():
                 edges[edge] = edges.get(edge, 0) + count
         taken = self._intake.taken()
-        return Traffic(edges, await self._intake.lags(), self._clock.idle_seconds, taken=taken)
+        return EdgeStats(edges, await self._intake.lags(), self._clock.idle_seconds, taken=taken)
 
     def ask_to_commit(self) -> None:
         """Commit now, whether it is due or not."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fencepost.flows.node import Node
-from fencepost.flows.program import Program
+from fencepost.flows.node import GraphNode
+from fencepost.flows.plan import FlowPlan
 from fencepost.flows.sources.source import is_timeless, reads_of
 from fencepost.kernel.call import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
+class RecordSender:
     """One partition of one source, under the name that frontiers know."""
 
     name: str
-    node: Node
+    node: GraphNode
     partition: str
 
     @property
@@ -35,7 +35,7 @@ class Unit:
 
     resource: str
     kind: str
-    senders: tuple[Sender, ...]
+    senders: tuple[RecordSender, ...]
     group: int = 0
 
     @property
@@ -43,16 +43,16 @@ class Unit:
         return self.kind != "forward"
 
 
-def senders_of(program: Program) -> tuple[Sender, ...]:
+def senders_of(program: FlowPlan) -> tuple[RecordSender, ...]:
     return tuple(
-        Sender(f"{program.names[node]}:{partition}", node, partition)
+        RecordSender(f"{program.names[node]}:{partition}", node, partition)
         for node in program.sources
         if node.source is not None
         for partition in node.source.partitions
     )
 
 
-def divide(program: Program) -> list[Unit]:
+def divide(program: FlowPlan) -> list[Unit]:
     """With key groups: one unit a partition and one a group. Otherwise one for all keys, or one a
     partition."""
     prefix = f"flow:{program.flow.name}"
@@ -68,14 +68,14 @@ def divide(program: Program) -> list[Unit]:
     return [Unit(f"{prefix}/part/{s.name}", "whole", (s,)) for s in senders]
 
 
-def shape(program: Program) -> Json:
+def shape(program: FlowPlan) -> Json:
     """What the frontiers of the flow's tasks mean: its units, its key groups, and what each sender reads."""
     units = "groups" if program.groups is not None else "all" if program.is_one else "parts"
     senders = {s.name: reads_of(s.node.source, s.partition) for s in senders_of(program)}
     return {"units": units, "groups": program.groups, "senders": senders, "entrances": program.entrances()}
 
 
-def plan(program: Program) -> Json:
+def plan(program: FlowPlan) -> Json:
     """What a worker registers: the picture, the shape, the steps with state, and what is said about those of
     before."""
     flow = program.flow

@@ -16,27 +16,27 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from fencepost.client import Fencepost
+from fencepost.client import KernelClient
 from fencepost.errors import Mismatch, Refusal
-from fencepost.flows import ledger, units
+from fencepost.flows import flow_store, units
+from fencepost.flows.assignment import Assignment
 from fencepost.flows.bounded_client import BoundedClient
-from fencepost.flows.channel import ChannelIntake
 from fencepost.flows.committer import Committer
 from fencepost.flows.errors import StartRefused, StateMismatch, unfit
-from fencepost.flows.forwarder import Forwarder
 from fencepost.flows.graph import Flow
-from fencepost.flows.intake import SourceIntake, opened
 from fencepost.flows.layout import Layout
-from fencepost.flows.leasing import Leasing
+from fencepost.flows.lease_keeper import LeaseKeeper
 from fencepost.flows.metrics import FlowMetrics
-from fencepost.flows.post import Post
-from fencepost.flows.program import Body, Program
-from fencepost.flows.redis_link import check_room, connect_bytes
-from fencepost.flows.reporter import Reporter, Sight
+from fencepost.flows.plan import FlowPlan, KeyedStage
+from fencepost.flows.record_input import SourceInput, opened
+from fencepost.flows.redis_client import check_room, connect_bytes
+from fencepost.flows.reporter import Reporter, SourceView
 from fencepost.flows.settings import FlowSettings
 from fencepost.flows.shared_reads import SharedReads
-from fencepost.flows.sinks.kinds import TwoPhaseCommitSink
-from fencepost.flows.sinks.sink import Workplace
+from fencepost.flows.shuffle import ChannelReceiver
+from fencepost.flows.shuffle_sender import ShuffleSender
+from fencepost.flows.sinks.sink import FlowContext
+from fencepost.flows.sinks.sink_types import TwoPhaseCommitSink
 from fencepost.flows.task import Task
 from fencepost.kernel import migrate
 from fencepost.kernel.call import Json
@@ -59,7 +59,7 @@ class FlowWorker:
 
     def __init__(
         self,
-        fp: Fencepost,
+        fp: KernelClient,
         flow: Flow,
         *,
         redis_url: str | None = None,
@@ -68,14 +68,14 @@ class FlowWorker:
         beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
         """`beside` is open as long as it runs."""
-        self.program = Program(flow)
+        self.program = FlowPlan(flow)
         self.settings = settings or FlowSettings()
         self.owner = owner_name("flow")
         self._fp = fp
         self._beside = beside
         self._units = {unit.resource: unit for unit in units.divide(self.program)}
         self._metrics = metrics or FlowMetrics.on(fp.metrics)
-        self._place = Workplace(
+        self._place = FlowContext(
             fp,
             flow.name,
             redis_url,
@@ -86,13 +86,13 @@ class FlowWorker:
         )
         self._edition = 0
         self._layout = Layout()
-        self._posts: dict[str, Post] = {}
+        self._posts: dict[str, Assignment] = {}
         self._done: set[str] = set()
         self._seat: str | None = None
         self._redis: Any = None
         self._reads: SharedReads | None = None
         self._client = BoundedClient(fp, fp.settings.pool_max)
-        self._leasing: Leasing | None = None
+        self._leasing: LeaseKeeper | None = None
         self._reporter = Reporter(fp, flow.name, self._metrics, self._sights)
 
     @property
@@ -104,8 +104,10 @@ class FlowWorker:
         """What keeps units from going on, by resource."""
         return {name: post.error for name, post in self._posts.items() if post.error is not None}
 
-    def _sights(self) -> list[Sight]:
-        return [Sight(p.unit, p.lease, p.work, p.story) for p in self._posts.values() if p.work is not None]
+    def _sights(self) -> list[SourceView]:
+        return [
+            SourceView(p.unit, p.lease, p.work, p.story) for p in self._posts.values() if p.work is not None
+        ]
 
     async def run(self, stop: asyncio.Event | None = None, *, until_done: bool = False) -> None:
         """Until `stop`, or with `until_done` until every sender of a bounded flow has ended.
@@ -157,7 +159,7 @@ class FlowWorker:
         def lost(resource: str) -> None:
             loop.call_soon_threadsafe(self._lose, resource)
 
-        self._leasing = Leasing(
+        self._leasing = LeaseKeeper(
             self._fp.database_url,
             self.owner,
             settings.lease_seconds,
@@ -179,7 +181,7 @@ class FlowWorker:
         settings = self._fp.settings
         if not settings.prepared_statements:
             return
-        allowed = await self._fp.run(ledger.room())
+        allowed = await self._fp.run(flow_store.room())
         wanted = settings.pool_max + LEASE_CONNECTIONS
         if wanted > allowed:
             raise StartRefused(
@@ -192,8 +194,10 @@ class FlowWorker:
     async def _register(self) -> None:
         flow = self.program.flow.name
         try:
-            self._edition = await self._fp.run(ledger.register(flow, units.plan(self.program), self.owner))
-            self._layout = await self._fp.run(ledger.layout(flow))
+            self._edition = await self._fp.run(
+                flow_store.register(flow, units.plan(self.program), self.owner)
+            )
+            self._layout = await self._fp.run(flow_store.layout(flow))
         except Mismatch as refusal:
             kind = StateMismatch if refusal.seen.get("why") == "steps" else StartRefused
             raise kind(unfit(flow, refusal.seen)) from None
@@ -243,14 +247,14 @@ class FlowWorker:
         """Look who is there, and take or give up so much that everybody has his share."""
         await self._reap()
         flow = self.program.flow.name
-        orders = await self._fp.run(ledger.orders(flow))
+        orders = await self._fp.run(flow_store.orders(flow))
         self._ask_to_commit(orders.commit_asked_at)
         if orders.draining:
             for resource in list(self._posts):
                 await self._give_up(resource)
             return
         await self._sit_down()
-        holders = await self._fp.run(ledger.holders(flow))
+        holders = await self._fp.run(flow_store.holders(flow))
         seats = sum(1 for holder in holders if "/seat/" in holder.resource and holder.held)
         taken = {holder.resource for holder in holders if holder.held}
         wanted = [resource for resource in self._units if resource not in self._done]
@@ -287,7 +291,7 @@ class FlowWorker:
         assert self._leasing is not None, "a worker takes units when it is open"
         lease = await self._leasing.acquire(resource)
         if lease is not None:
-            post = self._posts[resource] = Post(self._units[resource], lease)
+            post = self._posts[resource] = Assignment(self._units[resource], lease)
             post.running = asyncio.create_task(self._work(post), name=resource)
             announce("flows.taken")
 
@@ -329,7 +333,7 @@ class FlowWorker:
                 assert self._leasing is not None, "a worker reaps while it is open"
                 await self._leasing.release(resource)
 
-    async def _work(self, post: Post) -> None:
+    async def _work(self, post: Assignment) -> None:
         """Run the unit, and begin again from its checkpoint after an error. A refusal ends it: it is not
         ours."""
         flow = self.program.flow.name
@@ -360,21 +364,21 @@ class FlowWorker:
                     async with asyncio.timeout(wait_seconds):
                         await post.stopping.wait()
 
-    async def _fail(self, post: Post, error: Exception, began: float) -> float:
+    async def _fail(self, post: Assignment, error: Exception, began: float) -> float:
         wait_seconds = post.failed(error, time.monotonic() - began)
         await self._tell(post, post.story)
         return wait_seconds
 
-    async def _tell(self, post: Post, activity: Json) -> None:
+    async def _tell(self, post: Assignment, activity: Json) -> None:
         """For people. The database may be what fails: then nobody is told here, and the metrics tell it."""
         with suppress(Exception):
             async with asyncio.timeout(TELL_SECONDS):
-                await self._fp.run(ledger.report([(post.lease.resource, post.lease.token, activity)]))
+                await self._fp.run(flow_store.report([(post.lease.resource, post.lease.token, activity)]))
 
-    async def _run_unit(self, post: Post) -> None:
+    async def _run_unit(self, post: Assignment) -> None:
         unit = post.unit
         if unit.kind == "forward":
-            forwarder = Forwarder(
+            forwarder = ShuffleSender(
                 self.program,
                 unit.senders[0],
                 post.lease,
@@ -393,25 +397,25 @@ class FlowWorker:
             return
         await self._run_task(post)
 
-    async def _run_task(self, post: Post) -> None:
+    async def _run_task(self, post: Assignment) -> None:
         unit = post.unit
-        body = Body(self.program, senders=len(unit.senders), paced=True, layout=self._layout)
+        body = KeyedStage(self.program, senders=len(unit.senders), paced=True, layout=self._layout)
         committer = Committer(
             self._client, post.lease, self.program.sinks, self.settings.keep_checkpoints, self._edition
         )
         frontier = await committer.restore(body)
         frontier.update({sender.name: opened(frontier.of(sender.name), sender) for sender in unit.senders})
         announce("flows.restored")
-        intake: SourceIntake | ChannelIntake
+        intake: SourceInput | ChannelReceiver
         if unit.kind == "group":
             assert self._reads is not None, "key groups have an exchange"
-            intake = ChannelIntake(
+            intake = ChannelReceiver(
                 self._redis, self._reads, self.program, unit.senders, unit.group, self._edition
             )
             intake.open(frontier)
         else:
             place = replace(self._place, lease=post.lease)
-            intake = SourceIntake(self.program, unit.senders, place)
+            intake = SourceInput(self.program, unit.senders, place)
             await intake.open(frontier)
         try:
             post.work = task = Task(

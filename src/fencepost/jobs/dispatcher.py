@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable, Sequence
 
 from fencepost.crashpoints import crash_point
-from fencepost.drive.lanes import NORMAL, stream_of
-from fencepost.drive.stream import Streams
-from fencepost.jobs.drive_link import DRIVE_ERRORS, DriveLink
-from fencepost.jobs.job import Database
+from fencepost.jobs.job import AsyncDatabase
 from fencepost.jobs.metrics import JobMetrics
+from fencepost.jobs.redis_health import DRIVE_ERRORS, RedisHealth
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
-from fencepost.kernel import wake
+from fencepost.kernel import notify
+from fencepost.redis_streams.stream import Streams
+from fencepost.redis_streams.stream_names import NORMAL, stream_of
 
 PATIENCE_SECONDS = 4.0
 """A dispatcher that stands still keeps its jobs locked, and whoever was given their entries waits for it.
@@ -38,8 +38,8 @@ class Dispatcher:
     def __init__(
         self,
         queue: str,
-        database: Database,
-        link: DriveLink,
+        database: AsyncDatabase,
+        link: RedisHealth,
         metrics: JobMetrics,
         settings: JobSettings,
         *,
@@ -161,13 +161,13 @@ class Dispatcher:
         """Submitters notify from now on. Said again with every poll: a fellow may have said that he is awake,
         and died."""
         self._asleep_until = time.monotonic() + self._settings.poll_seconds
-        await self._database.run(wake.sleep_on(self._topic))
+        await self._database.run(notify.sleep_on(self._topic))
 
     async def _stay_awake(self) -> None:
         """Busy: submitters need not notify."""
         if self._asleep_until:
             self._asleep_until = 0.0
-            await self._database.run(wake.wake_up(self._topic))
+            await self._database.run(notify.wake_up(self._topic))
 
     async def _seconds_until_due(self) -> float:
         """Until the next delayed job, but never past the poll: a notification may have been missed."""

@@ -18,13 +18,13 @@ from typing import (
     overload,
 )
 
-from fencepost.drive.lanes import NORMAL
 from fencepost.errors import InvalidInput
-from fencepost.jobs.policy import Rate, RetryPolicy, exponential
-from fencepost.jobs.shape import Key, Shape, key_of, shape_of
+from fencepost.jobs.payload_schema import Key, PayloadSchema, key_of, shape_of
+from fencepost.jobs.retry_policy import Rate, RetryPolicy, exponential
 from fencepost.jobs.submission import Lane, Submission, call_for_many, lane_number, send
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call, Json
+from fencepost.redis_streams.stream_names import NORMAL
 from fencepost.tracing import with_trace
 from fencepost.transaction import SyncTransaction, Transaction
 
@@ -129,7 +129,7 @@ class Handler(Generic[P]):
         return self.shape.parse(payload)
 
     @cached_property
-    def shape(self) -> Shape:
+    def shape(self) -> PayloadSchema:
         """What its payload looks like."""
         return shape_of(self.function, self.kind)
 

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 import psycopg
 
 from fencepost.crashpoints import crash_point
-from fencepost.drive.refresher import Refresher
 from fencepost.errors import FencepostError
-from fencepost.jobs.execution import Active
+from fencepost.jobs.executor import HeldJob
 from fencepost.jobs.metrics import JobMetrics
-from fencepost.jobs.presence import Presence
+from fencepost.jobs.worker_registry import WorkerRegistry
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.drivers import run
 from fencepost.logs import get_logger
+from fencepost.redis_streams.entry_refresher import EntryRefresher
 from fencepost.signals import announce
 
 _log = get_logger(__name__)
@@ -37,8 +37,8 @@ SEEN_SECONDS_MIN = 1.0
 class Beat:
     """What one heartbeat found out: jobs to stop because they are lost, and because they were cancelled."""
 
-    lost: Sequence[Active]
-    cancelled: Sequence[Active]
+    lost: Sequence[HeldJob]
+    cancelled: Sequence[HeldJob]
 
 
 class Heartbeat:
@@ -53,9 +53,9 @@ class Heartbeat:
         url: str,
         owner: str,
         metrics: JobMetrics,
-        refresher: Refresher | None,
+        refresher: EntryRefresher | None,
         *,
-        held: Callable[[], Sequence[Active]],
+        held: Callable[[], Sequence[HeldJob]],
         on_beat: Callable[[Beat], None],
         alone: Callable[[], bool],
         interval_seconds: float,
@@ -71,7 +71,7 @@ class Heartbeat:
         self._closing = threading.Event()
         self._connection: psycopg.Connection | None = None
         self._seen_seconds = max(interval_seconds, SEEN_SECONDS_MIN)
-        self._presence = Presence(owner, ttl_seconds=self._seen_seconds * 3)
+        self._presence = WorkerRegistry(owner, ttl_seconds=self._seen_seconds * 3)
         self._seen_at = 0.0
         self._thread = threading.Thread(target=self._run, name="fencepost-heartbeat", daemon=True)
 
@@ -103,12 +103,12 @@ class Heartbeat:
         if self._refresher is not None:
             self._refresher.close()
 
-    def _pace(self, held: Sequence[Active]) -> float:
+    def _pace(self, held: Sequence[HeldJob]) -> float:
         """With a tenth less than the interval, because a step that wakes a moment early would skip a beat."""
         shortest = min((active.running.lease_seconds for active in held), default=self._interval_seconds * 3)
         return 0.9 * min(self._interval_seconds, shortest / 3)
 
-    def _beat(self, held: Sequence[Active]) -> None:
+    def _beat(self, held: Sequence[HeldJob]) -> None:
         if not held:
             self._be_seen()
             return
@@ -158,7 +158,7 @@ class Heartbeat:
             )
         return self._connection
 
-    def _renew(self, held: Sequence[Active]) -> Sequence[kernel_job.Renewed]:
+    def _renew(self, held: Sequence[HeldJob]) -> Sequence[kernel_job.Renewed]:
         connection = self._connected()
         crash_point("jobs.renew.before_commit")
         answers = run(
@@ -173,11 +173,11 @@ class Heartbeat:
         return answers
 
     def _judge(
-        self, held: dict[int, Active], answers: Sequence[kernel_job.Renewed], began: float
-    ) -> tuple[list[Active], list[Active], list[Active]]:
-        lost: list[Active] = []
-        cancelled: list[Active] = []
-        renewed: list[Active] = []
+        self, held: dict[int, HeldJob], answers: Sequence[kernel_job.Renewed], began: float
+    ) -> tuple[list[HeldJob], list[HeldJob], list[HeldJob]]:
+        lost: list[HeldJob] = []
+        cancelled: list[HeldJob] = []
+        renewed: list[HeldJob] = []
         for answer in answers:
             active = held[answer.job_id]
             match answer.refusal:
@@ -197,7 +197,7 @@ class Heartbeat:
                         lost.append(active)
         return lost, cancelled, renewed
 
-    def _refresh(self, renewed: Sequence[Active]) -> None:
+    def _refresh(self, renewed: Sequence[HeldJob]) -> None:
         """Best effort, and only what is ours: the lease is what counts, and a zombie touches nothing."""
         if self._refresher is None:
             return

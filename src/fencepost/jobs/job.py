@@ -20,7 +20,7 @@ from fencepost.transaction import SyncTransaction, Transaction
 T = TypeVar("T")
 
 
-class Database(Protocol):
+class AsyncDatabase(Protocol):
     """What a job needs of the client: a transaction, and one call in a transaction of its own."""
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
@@ -43,7 +43,7 @@ class Job:
         self,
         running: kernel_job.Running,
         owner: str,
-        database: Database,
+        database: AsyncDatabase,
         sync_database: Callable[[], SyncDatabase],
     ) -> None:
         self._running = running

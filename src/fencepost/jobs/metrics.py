@@ -13,7 +13,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from fencepost.metrics import Metrics, observe_many
 
 if TYPE_CHECKING:
-    from fencepost.jobs.execution import Active
+    from fencepost.jobs.executor import HeldJob
 
 MILLISECONDS = (1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 5000.0, 30_000.0)
 
@@ -94,7 +94,7 @@ class JobMetrics:
             loop_errors=metrics.counter("loop_errors", "What a loop caught.", labels=("loop",)),
         )
 
-    def finished(self, status: str, actives: Sequence[Active]) -> None:
+    def finished(self, status: str, actives: Sequence[HeldJob]) -> None:
         """By the batch: to look a counter up by its labels costs more than to count."""
         if actives:
             now = time.monotonic()

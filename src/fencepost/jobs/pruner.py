@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-from fencepost.jobs.job import Database
+from fencepost.jobs.job import AsyncDatabase
 from fencepost.jobs.settings import JobSettings
-from fencepost.kernel import batch, outcome, rate, schedule
+from fencepost.kernel import batch, job_queries, rate, schedule
+from fencepost.retention import BATCH, until_short
 from fencepost.signals import announce
-from fencepost.upkeep import BATCH, until_short
 
 WAITERS_KEEP_SECONDS = 86_400.0
 
@@ -16,15 +16,17 @@ WAITERS_KEEP_SECONDS = 86_400.0
 class Pruner:
     """Finished jobs past a count, ticks, complete batches, full buckets, waiters that are gone."""
 
-    def __init__(self, database: Database, settings: JobSettings) -> None:
+    def __init__(self, database: AsyncDatabase, settings: JobSettings) -> None:
         self._database = database
         self._settings = settings
 
     async def tick(self) -> float:
         await until_short(self._database, rate.prune(BATCH))
-        await self._database.run(outcome.prune_waiters(WAITERS_KEEP_SECONDS))
+        await self._database.run(job_queries.prune_waiters(WAITERS_KEEP_SECONDS))
         if self._settings.keep_finished_count is not None:
-            await until_short(self._database, outcome.prune_excess(self._settings.keep_finished_count, BATCH))
+            await until_short(
+                self._database, job_queries.prune_excess(self._settings.keep_finished_count, BATCH)
+            )
         if self._settings.keep_finished_seconds is not None:
             await until_short(self._database, schedule.prune(self._settings.keep_finished_seconds, BATCH))
             await until_short(self._database, batch.prune(self._settings.keep_finished_seconds, BATCH))

@@ -11,15 +11,15 @@ from collections.abc import Awaitable, Callable, Sequence
 import psycopg
 
 from fencepost.crashpoints import crash_point
-from fencepost.drive.stream import Entry, Streams, is_missing_group
-from fencepost.jobs.drive_link import DRIVE_ERRORS, DriveLink
-from fencepost.jobs.intake import Taken
-from fencepost.jobs.job import Database
+from fencepost.jobs.fetcher import Fetched
+from fencepost.jobs.job import AsyncDatabase
 from fencepost.jobs.metrics import JobMetrics
-from fencepost.jobs.policy import RECLAIM_DECISIONS
+from fencepost.jobs.redis_health import DRIVE_ERRORS, RedisHealth
+from fencepost.jobs.retry_policy import RECLAIM_DECISIONS
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
 from fencepost.logs import get_logger
+from fencepost.redis_streams.stream import StreamEntry, Streams, is_missing_group
 from fencepost.signals import announce
 
 _log = get_logger(__name__)
@@ -35,15 +35,15 @@ class Reclaimer:
     def __init__(
         self,
         streams: Sequence[str],
-        database: Database,
-        link: DriveLink,
+        database: AsyncDatabase,
+        link: RedisHealth,
         consumer: str,
         metrics: JobMetrics,
         settings: JobSettings,
         *,
         longest_lease_seconds: float,
         evict: Callable[[int], Awaitable[None]],
-        accept: Callable[[Sequence[Entry]], Awaitable[Taken | None]],
+        accept: Callable[[Sequence[StreamEntry]], Awaitable[Fetched | None]],
         free: Callable[[], int],
     ) -> None:
         self._database = database
@@ -103,7 +103,7 @@ class Reclaimer:
             if entries:
                 await self._decide(entries)
 
-    async def _decide(self, entries: Sequence[Entry]) -> None:
+    async def _decide(self, entries: Sequence[StreamEntry]) -> None:
         try:
             taken = await self._accept(entries)
         except psycopg.Error:

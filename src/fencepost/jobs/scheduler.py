@@ -8,9 +8,9 @@ from typing import Any
 
 from fencepost.crashpoints import crash_point
 from fencepost.errors import FencepostError, InvalidInput
+from fencepost.jobs.cron import plan, read_timetable
 from fencepost.jobs.handler import Handler, Handlers
-from fencepost.jobs.job import Database
-from fencepost.jobs.timetable import plan, read_timetable
+from fencepost.jobs.job import AsyncDatabase
 from fencepost.kernel import rate as kernel_rate
 from fencepost.kernel import schedule as kernel_schedule
 from fencepost.logs import FloodGate, get_logger
@@ -87,7 +87,7 @@ class Schedules:
         return len(self._by_name)
 
 
-async def declare(database: Database, handlers: Handlers, schedules: Schedules, actor: str) -> None:
+async def declare(database: AsyncDatabase, handlers: Handlers, schedules: Schedules, actor: str) -> None:
     """Tell the database what the code says: rates and schedules, and which of them are no more."""
     kinds = [handler.kind for handler in handlers]
     limits = {handler.kind: handler.rate.bucket if handler.rate else None for handler in handlers}
@@ -105,7 +105,7 @@ async def declare(database: Database, handlers: Handlers, schedules: Schedules, 
 class Scheduler:
     """Fires what is due. Any number of nodes may: each tick is taken once, by the database's word."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: AsyncDatabase) -> None:
         self._database = database
         self._gate = FloodGate()
 

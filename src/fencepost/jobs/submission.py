@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
-from fencepost.drive.lanes import LANES
 from fencepost.errors import InvalidInput
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.call import Call, Json
 from fencepost.kernel.drivers import run
+from fencepost.redis_streams.stream_names import LANES
 from fencepost.transaction import SyncTransaction, Transaction
 
 if TYPE_CHECKING:

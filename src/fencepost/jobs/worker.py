@@ -12,31 +12,31 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 
-from fencepost.drive.refresher import Refresher
-from fencepost.drive.stream import Entry
 from fencepost.errors import InvalidInput
 from fencepost.jobs.capacity import Capacity
+from fencepost.jobs.completer import Completer
 from fencepost.jobs.dispatcher import Dispatcher
-from fencepost.jobs.drive_link import DriveLink
-from fencepost.jobs.execution import Active, leave
+from fencepost.jobs.executor import HeldJob, leave
+from fencepost.jobs.fetcher import Fetched, Fetcher
 from fencepost.jobs.handler import Handler, Handlers
 from fencepost.jobs.heartbeat import Beat, Heartbeat
-from fencepost.jobs.intake import Intake, Taken
-from fencepost.jobs.job import Database, Job, SyncDatabase
+from fencepost.jobs.interruptible_wait import pause, unless_set
+from fencepost.jobs.job import AsyncDatabase, Job, SyncDatabase
 from fencepost.jobs.metrics import JobMetrics
-from fencepost.jobs.processes import HandlerProcesses
+from fencepost.jobs.process_pool import ProcessPool
 from fencepost.jobs.reclaimer import Reclaimer
-from fencepost.jobs.runner import Runner
+from fencepost.jobs.redis_health import RedisHealth
 from fencepost.jobs.settings import JobSettings
-from fencepost.jobs.settlement import Settler
-from fencepost.jobs.sweeper import Sweeper
-from fencepost.jobs.threads import HandlerThreads
-from fencepost.jobs.waiting import pause, unless_set
+from fencepost.jobs.stream_reconciler import StreamReconciler
+from fencepost.jobs.task_runner import TaskRunner
+from fencepost.jobs.thread_pool import ThreadPool
 from fencepost.kernel.eviction import evict_job
 from fencepost.kernel.lease import owner_name
 from fencepost.listener import Listener
 from fencepost.logs import FloodGate, get_logger
 from fencepost.loop import Loop
+from fencepost.redis_streams.entry_refresher import EntryRefresher
+from fencepost.redis_streams.stream import StreamEntry
 from fencepost.signals import announce
 
 _log = get_logger(__name__)
@@ -52,7 +52,7 @@ class Worker:
     def __init__(
         self,
         handlers: Handlers,
-        database: Database,
+        database: AsyncDatabase,
         sync_database: Callable[[], SyncDatabase],
         metrics: JobMetrics,
         settings: JobSettings,
@@ -61,7 +61,7 @@ class Worker:
         listen_url: str,
         redis_url: str | None,
         redis_reply_seconds: float = 5,
-        processes: HandlerProcesses | None = None,
+        processes: ProcessPool | None = None,
         prepare: Callable[[], Awaitable[None]] | None = None,
         chores: Mapping[str, Callable[[], Awaitable[float]]] | None = None,
         beside: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
@@ -79,24 +79,24 @@ class Worker:
         self._metrics = metrics
         self._settings = settings
         self._gate = FloodGate()
-        self._active: dict[Active, None] = {}
+        self._active: dict[HeldJob, None] = {}
         """What is held here, in the order of the claims."""
-        self._latest: dict[int, Active] = {}
+        self._latest: dict[int, HeldJob] = {}
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
         self._room = asyncio.Event()
         self._called = asyncio.Event()
-        self._accepting: asyncio.Task[Taken | None] | None = None
-        self._threads = HandlerThreads(self._room.set)
+        self._accepting: asyncio.Task[Fetched | None] | None = None
+        self._threads = ThreadPool(self._room.set)
         self._processes = processes
         self._prepare = prepare
         self._beside = beside
         self._capacity = Capacity(
             settings.concurrency, lambda: len(self._active) + self._threads.left_behind, self._room.set
         )
-        self._link = DriveLink(redis_url, metrics, settings, reply_seconds=redis_reply_seconds)
+        self._link = RedisHealth(redis_url, metrics, settings, reply_seconds=redis_reply_seconds)
         self._listener = Listener(listen_url)
-        self._settler = Settler(
+        self._settler = Completer(
             database,
             self._link,
             self.owner,
@@ -105,8 +105,8 @@ class Worker:
             batch=settings.batch,
             more_soon=lambda: self._runner.is_starting,
         )
-        self._runner = Runner(self._threads, processes, self._settler.add)
-        self._intake = Intake(
+        self._runner = TaskRunner(self._threads, processes, self._settler.add)
+        self._intake = Fetcher(
             handlers.queues,
             self.owner,
             self._consumer,
@@ -216,10 +216,10 @@ class Worker:
             self._begin(taken)
         return bool(taken.claimed)
 
-    def _held(self) -> list[Entry]:
+    def _held(self) -> list[StreamEntry]:
         return [active.entry for active in self._active if active.entry is not None]
 
-    async def _accept_beside(self, entries: Sequence[Entry]) -> None:
+    async def _accept_beside(self, entries: Sequence[StreamEntry]) -> None:
         """Let the next entries be read while a whole batch is claimed; a few are claimed at once."""
         try:
             await self._accepted()
@@ -239,7 +239,7 @@ class Worker:
         if accepting is not None:
             await accepting
 
-    async def _accept(self, entries: Sequence[Entry]) -> Taken | None:
+    async def _accept(self, entries: Sequence[StreamEntry]) -> Fetched | None:
         """Claim what the entries name, and begin it; entries that there is no place for are given back."""
         with self._capacity.reserved(len(entries)) as places:
             taken = await self._intake.claim(entries[:places]) if places else None
@@ -251,12 +251,12 @@ class Worker:
             await self._settler.acknowledge(taken.done)
         return taken
 
-    def _begin(self, taken: Taken) -> None:
-        began: list[tuple[Active, Handler[...]]] = []
+    def _begin(self, taken: Fetched) -> None:
+        began: list[tuple[HeldJob, Handler[...]]] = []
         now = time.monotonic()
         for running, entry in taken.claimed:
             job = Job(running, self.owner, self._database, self._sync_database)
-            active = Active(running, entry, job, taken.asked_at + running.lease_seconds, started_at=now)
+            active = HeldJob(running, entry, job, taken.asked_at + running.lease_seconds, started_at=now)
             # We may be our own successor: an older attempt that still runs here is a zombie.
             older = self._latest.get(running.job_id)
             if older is not None and not older.ended:
@@ -271,7 +271,7 @@ class Worker:
         self._metrics.active.set(len(self._active))
         self._runner.start(began)
 
-    def _give_up(self, active: Active) -> None:
+    def _give_up(self, active: HeldJob) -> None:
         """A kind without a handler: another worker may have one, so the job goes back, for longer each
         time."""
         running = active.running
@@ -280,7 +280,7 @@ class Worker:
         active.outcome_known = True
         self._settler.add(active, leave(running, "release", None, min(delay, UNKNOWN_KIND_SECONDS_MAX)))
 
-    def _settled(self, actives: Sequence[Active]) -> None:
+    def _settled(self, actives: Sequence[HeldJob]) -> None:
         for active in actives:
             job_id = active.running.job_id
             self._active.pop(active, None)
@@ -303,7 +303,7 @@ class Worker:
                 active.cancelled = True
                 self._runner.cancel(active)
 
-    def _lose(self, actives: Iterable[Active]) -> None:
+    def _lose(self, actives: Iterable[HeldJob]) -> None:
         """A lost lease stops the local execution: nothing is written, nothing acknowledged."""
         for active in actives:
             if not active.lost:
@@ -345,7 +345,9 @@ class Worker:
         if redis_url is not None:
             # A Redis that hangs must not delay the next renewal.
             seconds = min(REFRESH_SECONDS_MAX, settings.heartbeat_seconds / 2)
-            refresher = Refresher(redis_url, settings.stream_group, self._consumer, reply_seconds=seconds)
+            refresher = EntryRefresher(
+                redis_url, settings.stream_group, self._consumer, reply_seconds=seconds
+            )
         return Heartbeat(
             self._database_url,
             self.owner,
@@ -372,7 +374,9 @@ class Worker:
             accept=self._accept,
             free=self._free,
         )
-        sweeper = Sweeper(self._handlers.queues, self._database, self._link, self._metrics, self._settings)
+        sweeper = StreamReconciler(
+            self._handlers.queues, self._database, self._link, self._metrics, self._settings
+        )
         ticks = {
             "drive": self._link.probe,
             "leases": self._watch_leases,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fencepost.judge.role import Role
+from fencepost.judge.role import JudgeRole
 
 SMALL_BYTES = 16_384
 INPUT_BYTES_MAX = 65_536
@@ -22,7 +22,7 @@ HOUSE_BYTES: int | None = None
 class Access:
     """The least role, and the largest body."""
 
-    role: Role
+    role: JudgeRole
     body_max_bytes: int | None = SMALL_BYTES
     carries_program: bool = False
     """Its body holds a program, and perhaps an input: bounded by what the largest ones take as JSON."""
@@ -34,11 +34,11 @@ class Access:
         return self.body_max_bytes + 6 * source_max_bytes
 
 
-CONTESTANT = Access(Role.CONTESTANT)
-PROGRAM = Access(Role.CONTESTANT, carries_program=True)
-TRIAL = Access(Role.CONTESTANT, SMALL_BYTES + 6 * INPUT_BYTES_MAX, carries_program=True)
-JURY = Access(Role.JURY)
-ADMIN = Access(Role.ADMIN)
+CONTESTANT = Access(JudgeRole.CONTESTANT)
+PROGRAM = Access(JudgeRole.CONTESTANT, carries_program=True)
+TRIAL = Access(JudgeRole.CONTESTANT, SMALL_BYTES + 6 * INPUT_BYTES_MAX, carries_program=True)
+JURY = Access(JudgeRole.JURY)
+ADMIN = Access(JudgeRole.ADMIN)
 
 ACCESS: Mapping[tuple[str, str], Access] = {
     ("POST", "/submit"): PROGRAM,
@@ -49,88 +49,88 @@ ACCESS: Mapping[tuple[str, str], Access] = {
     ("GET", "/problems"): CONTESTANT,
     ("GET", "/problems/{slug}"): CONTESTANT,
     ("GET", "/problems/{slug}/attachments/{name}"): CONTESTANT,
-    ("PUT", "/problems/{slug}"): Access(Role.JURY, HOUSE_BYTES),
-    ("POST", "/judge/rejudgings"): JURY,
-    ("GET", "/judge/rejudgings"): JURY,
-    ("GET", "/judge/rejudgings/{generation}"): JURY,
-    ("POST", "/judge/rejudgings/{generation}/apply"): JURY,
-    ("POST", "/judge/rejudgings/{generation}/drop"): JURY,
-    ("POST", "/judge/trials"): TRIAL,
-    ("GET", "/judge/trials/{job_id}"): CONTESTANT,
-    ("GET", "/judge/contests"): CONTESTANT,
-    ("GET", "/judge/contests/{contest}"): CONTESTANT,
-    ("PUT", "/judge/contests/{contest}"): JURY,
-    ("POST", "/judge/contests/{contest}/contestants"): CONTESTANT,
-    ("GET", "/judge/contests/{contest}/scoreboard"): CONTESTANT,
-    ("POST", "/judge/contests/{contest}/unfreeze"): JURY,
-    ("GET", "/judge/contests/{contest}/clarifications"): CONTESTANT,
-    ("POST", "/judge/contests/{contest}/clarifications"): CONTESTANT,
-    ("POST", "/judge/contests/{contest}/clarifications/{clarification_id}/answer"): JURY,
-    ("POST", "/judge/contests/{contest}/announcements"): JURY,
-    ("GET", "/judge/workers"): JURY,
-    ("GET", "/judge/me"): CONTESTANT,
-    ("GET", "/judge/users"): ADMIN,
-    ("PUT", "/judge/users/{name}"): ADMIN,
-    ("DELETE", "/judge/users/{name}"): ADMIN,
-    ("GET", "/judge/users/{name}/tokens"): ADMIN,
-    ("POST", "/judge/users/{name}/tokens"): ADMIN,
-    ("DELETE", "/judge/tokens/{token_id}"): ADMIN,
+    ("PUT", "/problems/{slug}"): Access(JudgeRole.JURY, HOUSE_BYTES),
+    ("POST", "/judge/api/rejudgings"): JURY,
+    ("GET", "/judge/api/rejudgings"): JURY,
+    ("GET", "/judge/api/rejudgings/{generation}"): JURY,
+    ("POST", "/judge/api/rejudgings/{generation}/apply"): JURY,
+    ("POST", "/judge/api/rejudgings/{generation}/drop"): JURY,
+    ("POST", "/judge/api/custom-runs"): TRIAL,
+    ("GET", "/judge/api/custom-runs/{job_id}"): CONTESTANT,
+    ("GET", "/judge/api/contests"): CONTESTANT,
+    ("GET", "/judge/api/contests/{contest}"): CONTESTANT,
+    ("PUT", "/judge/api/contests/{contest}"): JURY,
+    ("POST", "/judge/api/contests/{contest}/contestants"): CONTESTANT,
+    ("GET", "/judge/api/contests/{contest}/scoreboard"): CONTESTANT,
+    ("POST", "/judge/api/contests/{contest}/unfreeze"): JURY,
+    ("GET", "/judge/api/contests/{contest}/clarifications"): CONTESTANT,
+    ("POST", "/judge/api/contests/{contest}/clarifications"): CONTESTANT,
+    ("POST", "/judge/api/contests/{contest}/clarifications/{clarification_id}/answer"): JURY,
+    ("POST", "/judge/api/contests/{contest}/announcements"): JURY,
+    ("GET", "/judge/api/workers"): JURY,
+    ("GET", "/judge/api/me"): CONTESTANT,
+    ("GET", "/judge/api/users"): ADMIN,
+    ("PUT", "/judge/api/users/{name}"): ADMIN,
+    ("DELETE", "/judge/api/users/{name}"): ADMIN,
+    ("GET", "/judge/api/users/{name}/tokens"): ADMIN,
+    ("POST", "/judge/api/users/{name}/tokens"): ADMIN,
+    ("DELETE", "/judge/api/tokens/{token_id}"): ADMIN,
 }
 
-COURT = "/court"
+PAGES_ROOT = "/judge"
 """Where the pages are."""
 
 PAGES: Mapping[tuple[str, str], Access] = {
-    ("GET", COURT): CONTESTANT,
-    ("GET", f"{COURT}/problems/{{slug}}"): CONTESTANT,
-    ("GET", f"{COURT}/problems/{{slug}}/attachments/{{name}}"): CONTESTANT,
-    ("GET", f"{COURT}/submissions"): CONTESTANT,
-    ("POST", f"{COURT}/submissions"): TRIAL,
-    ("GET", f"{COURT}/submissions/{{job_id}}"): CONTESTANT,
-    ("GET", f"{COURT}/submissions/{{job_id}}/events"): CONTESTANT,
-    ("POST", f"{COURT}/trials"): TRIAL,
-    ("GET", f"{COURT}/trials/{{job_id}}"): CONTESTANT,
-    ("GET", f"{COURT}/contests"): CONTESTANT,
-    ("GET", f"{COURT}/contests/{{contest}}"): CONTESTANT,
-    ("POST", f"{COURT}/contests/{{contest}}/join"): CONTESTANT,
-    ("GET", f"{COURT}/contests/{{contest}}/scoreboard"): CONTESTANT,
-    ("GET", f"{COURT}/contests/{{contest}}/clarifications"): CONTESTANT,
-    ("POST", f"{COURT}/contests/{{contest}}/clarifications"): CONTESTANT,
-    ("POST", f"{COURT}/contests/{{contest}}/clarifications/{{clarification_id}}/answer"): JURY,
-    ("POST", f"{COURT}/contests/{{contest}}/announcements"): JURY,
-    ("POST", f"{COURT}/contests/{{contest}}/unfreeze"): JURY,
-    ("GET", f"{COURT}/contest"): JURY,
-    ("POST", f"{COURT}/contest"): JURY,
-    ("GET", f"{COURT}/import"): JURY,
-    ("POST", f"{COURT}/import"): Access(Role.JURY, HOUSE_BYTES),
-    ("GET", f"{COURT}/rejudgings"): JURY,
-    ("POST", f"{COURT}/rejudgings"): JURY,
-    ("GET", f"{COURT}/rejudge"): JURY,
-    ("GET", f"{COURT}/rejudgings/{{generation}}"): JURY,
-    ("POST", f"{COURT}/rejudgings/{{generation}}/apply"): JURY,
-    ("POST", f"{COURT}/rejudgings/{{generation}}/drop"): JURY,
-    ("GET", f"{COURT}/workers"): JURY,
-    ("GET", f"{COURT}/users"): ADMIN,
-    ("POST", f"{COURT}/users"): ADMIN,
-    ("GET", f"{COURT}/users/{{name}}"): ADMIN,
-    ("POST", f"{COURT}/users/{{name}}/lock"): ADMIN,
-    ("POST", f"{COURT}/users/{{name}}/tokens"): ADMIN,
-    ("POST", f"{COURT}/tokens/{{token_id}}/revoke"): ADMIN,
-    ("GET", f"{COURT}/account"): CONTESTANT,
-    ("POST", f"{COURT}/account/password"): CONTESTANT,
-    ("POST", f"{COURT}/logout"): CONTESTANT,
+    ("GET", PAGES_ROOT): CONTESTANT,
+    ("GET", f"{PAGES_ROOT}/problems/{{slug}}"): CONTESTANT,
+    ("GET", f"{PAGES_ROOT}/problems/{{slug}}/attachments/{{name}}"): CONTESTANT,
+    ("GET", f"{PAGES_ROOT}/submissions"): CONTESTANT,
+    ("POST", f"{PAGES_ROOT}/submissions"): TRIAL,
+    ("GET", f"{PAGES_ROOT}/submissions/{{job_id}}"): CONTESTANT,
+    ("GET", f"{PAGES_ROOT}/submissions/{{job_id}}/events"): CONTESTANT,
+    ("POST", f"{PAGES_ROOT}/custom-runs"): TRIAL,
+    ("GET", f"{PAGES_ROOT}/custom-runs/{{job_id}}"): CONTESTANT,
+    ("GET", f"{PAGES_ROOT}/contests"): CONTESTANT,
+    ("GET", f"{PAGES_ROOT}/contests/{{contest}}"): CONTESTANT,
+    ("POST", f"{PAGES_ROOT}/contests/{{contest}}/join"): CONTESTANT,
+    ("GET", f"{PAGES_ROOT}/contests/{{contest}}/scoreboard"): CONTESTANT,
+    ("GET", f"{PAGES_ROOT}/contests/{{contest}}/clarifications"): CONTESTANT,
+    ("POST", f"{PAGES_ROOT}/contests/{{contest}}/clarifications"): CONTESTANT,
+    ("POST", f"{PAGES_ROOT}/contests/{{contest}}/clarifications/{{clarification_id}}/answer"): JURY,
+    ("POST", f"{PAGES_ROOT}/contests/{{contest}}/announcements"): JURY,
+    ("POST", f"{PAGES_ROOT}/contests/{{contest}}/unfreeze"): JURY,
+    ("GET", f"{PAGES_ROOT}/contest"): JURY,
+    ("POST", f"{PAGES_ROOT}/contest"): JURY,
+    ("GET", f"{PAGES_ROOT}/import"): JURY,
+    ("POST", f"{PAGES_ROOT}/import"): Access(JudgeRole.JURY, HOUSE_BYTES),
+    ("GET", f"{PAGES_ROOT}/rejudgings"): JURY,
+    ("POST", f"{PAGES_ROOT}/rejudgings"): JURY,
+    ("GET", f"{PAGES_ROOT}/rejudge"): JURY,
+    ("GET", f"{PAGES_ROOT}/rejudgings/{{generation}}"): JURY,
+    ("POST", f"{PAGES_ROOT}/rejudgings/{{generation}}/apply"): JURY,
+    ("POST", f"{PAGES_ROOT}/rejudgings/{{generation}}/drop"): JURY,
+    ("GET", f"{PAGES_ROOT}/workers"): JURY,
+    ("GET", f"{PAGES_ROOT}/users"): ADMIN,
+    ("POST", f"{PAGES_ROOT}/users"): ADMIN,
+    ("GET", f"{PAGES_ROOT}/users/{{name}}"): ADMIN,
+    ("POST", f"{PAGES_ROOT}/users/{{name}}/lock"): ADMIN,
+    ("POST", f"{PAGES_ROOT}/users/{{name}}/tokens"): ADMIN,
+    ("POST", f"{PAGES_ROOT}/tokens/{{token_id}}/revoke"): ADMIN,
+    ("GET", f"{PAGES_ROOT}/account"): CONTESTANT,
+    ("POST", f"{PAGES_ROOT}/account/password"): CONTESTANT,
+    ("POST", f"{PAGES_ROOT}/logout"): CONTESTANT,
 }
 """The pages and their forms: by a session's cookie, and each form with its token."""
 
 OPEN_PAGES = frozenset(
     {
         ("GET", "/judge"),
-        ("GET", f"{COURT}/login"),
-        ("POST", f"{COURT}/login"),
-        ("GET", f"{COURT}/static/{{name}}"),
+        ("GET", f"{PAGES_ROOT}/login"),
+        ("POST", f"{PAGES_ROOT}/login"),
+        ("GET", f"{PAGES_ROOT}/static/{{name}}"),
     }
 )
 """For which nobody needs to be known."""
 
-OWN_DOORS = ("/submit", "/status", "/submissions", "/languages", "/problems", "/judge", COURT)
+OWN_AUTH_PATHS = ("/submit", "/status", "/submissions", "/languages", "/problems", "/judge", PAGES_ROOT)
 """Below these the judge asks who is there, and not the guard of the house."""

@@ -11,17 +11,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from fencepost.judge import contest_api, people_api, rejudge_api, trial_api, viewing, worker_api
-from fencepost.judge import doors as entrance
+from fencepost.judge import accounts_api, contest_api, custom_run_api, rejudge_api, visibility, worker_api
+from fencepost.judge import authentication as entrance
 from fencepost.judge.access import ACCESS
-from fencepost.judge.doors import Doors, Who, author_of
-from fencepost.judge.onlookers import EventStream
+from fencepost.judge.authentication import Authentication, Who, author_of
+from fencepost.judge.judge_calls import PastSubmission, ProblemTitle
 from fencepost.judge.problem import Slug
 from fencepost.judge.program_request import ProgramRequest
-from fencepost.judge.records import PastSubmission, ProblemTitle
-from fencepost.judge.role import Role, Visitor
+from fencepost.judge.role import JudgeRole, JudgeVisitor
 from fencepost.judge.service import Judging
-from fencepost.judge.viewing import as_json
+from fencepost.judge.submission_watch import EventStream
+from fencepost.judge.visibility import as_json
 from fencepost.web.forms import Id
 
 Limit = Annotated[int, Query(ge=1, le=200)]
@@ -41,13 +41,15 @@ class SubmitAnswer(BaseModel):
     job_id: int
 
 
-def make_router(judging: Judging, *, house_token: str | None = None) -> APIRouter:
+def make_router(judging: Judging, *, app_token: str | None = None) -> APIRouter:
     """Everything that the table of `access.py` names, and nothing else."""
-    doors = Doors(judging.fp, house_token=house_token, source_max_bytes=judging.settings.source_max_bytes)
+    doors = Authentication(
+        judging.fp, app_token=app_token, source_max_bytes=judging.settings.source_max_bytes
+    )
     router = entrance.make_router(doors)
     _add_submissions(router, judging)
     _add_problems(router, judging)
-    for module in (people_api, rejudge_api, contest_api, trial_api, worker_api):
+    for module in (accounts_api, rejudge_api, contest_api, custom_run_api, worker_api):
         module.add(router, judging)
     assert entrance.lines_of(router) == set(ACCESS), "a line of the table has no route"
     return router
@@ -62,14 +64,14 @@ def _add_submissions(router: APIRouter, judging: Judging) -> None:
     @router.get("/status/{job_id}")
     async def status(job_id: Id, who: Who) -> dict[str, Any]:
         """Where a submission stands: its state, its attempt, and its result once there is one."""
-        return as_json(await viewing.standing(judging, who, job_id), who)
+        return as_json(await visibility.standing(judging, who, job_id), who)
 
     @router.get("/status/{job_id}/events")
     async def events(job_id: Id, who: Who) -> EventStream:
         """The same as server-sent events: one at once, one for each change, the last with the verdict."""
-        await viewing.standing(judging, who, job_id)
+        await visibility.standing(judging, who, job_id)
         end = judging.streams.begin(who.name if who.is_user else "")
-        return EventStream(viewing.events(judging, who, job_id), end, {"Cache-Control": "no-store"})
+        return EventStream(visibility.events(judging, who, job_id), end, {"Cache-Control": "no-store"})
 
     @router.get("/submissions")
     async def history(
@@ -79,7 +81,7 @@ def _add_submissions(router: APIRouter, judging: Judging) -> None:
         limit: Limit = 50,
     ) -> list[dict[str, Any]]:
         """The submissions of one author, newest first; one's own, unless another is named."""
-        past = await viewing.history(judging, who, author_of(who, author), before, limit)
+        past = await visibility.history(judging, who, author_of(who, author), before, limit)
         names = [name for name in PastSubmission.__slots__ if name != "figures"]
         return [{name: getattr(one, name) for name in names} for one in past]
 
@@ -92,32 +94,32 @@ def _add_problems(router: APIRouter, judging: Judging) -> None:
     @router.get("/problems")
     async def problems(who: Who, after: str | None = None, limit: Limit = 100) -> list[dict[str, Any]]:
         """Titles by slug; fewer than `limit` when some of them belong to a contest that has not begun."""
-        found, _ = await viewing.problems(judging, who, after, limit)
+        found, _ = await visibility.problems(judging, who, after, limit)
         return [asdict(one) for one in found]
 
     @router.get("/problems/{slug}")
     async def problem(slug: str, who: Who) -> dict[str, Any]:
         """The statement, the limits and the samples; never the secret data."""
-        found = await viewing.problem(judging, who, slug)
+        found = await visibility.problem(judging, who, slug)
         return {
             "slug": found.slug,
             "version": found.version,
             "title": found.title,
             "statement": found.problem.statement,
             "time_ms": found.problem.bounds.time_ms,
-            "timing": found.problem.timing.model_dump() if who.may(Role.JURY) else None,
+            "timing": found.problem.timing.model_dump() if who.may(JudgeRole.JURY) else None,
             "languages": found.problem.languages,
             "attachments": sorted(found.problem.attachments),
             "memory_kb": found.problem.bounds.memory_kb,
             "scoring": found.problem.scoring,
             "interactive": found.problem.interactive,
-            "samples": [asdict(one) for one in await viewing.samples(judging, found)],
+            "samples": [asdict(one) for one in await visibility.samples(judging, found)],
         }
 
     @router.get("/problems/{slug}/attachments/{name}")
     async def attachment(slug: str, name: str, who: Who) -> Response:
         """A file that the package hands out."""
-        return await viewing.attachment(judging, who, slug, name)
+        return await visibility.attachment(judging, who, slug, name)
 
     @router.put("/problems/{slug}")
     async def put_problem(
@@ -127,9 +129,9 @@ def _add_problems(router: APIRouter, judging: Judging) -> None:
         return asdict(await import_zip(judging, await request.body(), slug, time_limit))
 
 
-async def submit_as(who: Visitor, judging: Judging, request: SubmitRequest, key: str | None) -> int:
+async def submit_as(who: JudgeVisitor, judging: Judging, request: SubmitRequest, key: str | None) -> int:
     """In somebody's name, who may or may not."""
-    if not who.may(Role.JURY):
+    if not who.may(JudgeRole.JURY):
         await judging.check_shown(request.problem_id)
     return await judging.submit(
         request.problem_id,

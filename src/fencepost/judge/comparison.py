@@ -19,7 +19,7 @@ _SPACE = re.compile(rb"\s+")
 _C = TypeVar("_C", bound="Comparison")
 
 
-class Answer(StrEnum):
+class ExpectedAnswer(StrEnum):
     """Right, wrong, or right but for its spacing."""
 
     AC = "AC"
@@ -31,7 +31,7 @@ class Answer(StrEnum):
 class Checked:
     """The answer, and a line that says where it went wrong."""
 
-    answer: Answer
+    answer: ExpectedAnswer
     message: str = ""
 
 
@@ -85,18 +85,18 @@ def _with_tolerance(made: _C, flag: str, value: str) -> _C:
 def compare(output: bytes, answer: bytes, how: Comparison) -> Checked:
     """Compare a team's output with the judge's answer."""
     if how.exact:
-        return Checked(Answer.AC) if output == answer else _differs(output, answer)
+        return Checked(ExpectedAnswer.AC) if output == answer else _differs(output, answer)
     given, wanted = output.split(), answer.split()
     for place, (ours, theirs) in enumerate(zip(given, wanted, strict=False), 1):
         if not _same_token(ours, theirs, how):
-            return Checked(Answer.WA, f"Token {place} is {_shown(ours)}, not {_shown(theirs)}.")
+            return Checked(ExpectedAnswer.WA, f"Token {place} is {_shown(ours)}, not {_shown(theirs)}.")
     if len(given) != len(wanted):
         what = "too short" if len(given) < len(wanted) else "too long"
-        return Checked(Answer.WA, f"The output is {what}: {len(given)} tokens, not {len(wanted)}.")
+        return Checked(ExpectedAnswer.WA, f"The output is {what}: {len(given)} tokens, not {len(wanted)}.")
     if (how.space_sensitive or how.presentation_errors) and _spaces(output) != _spaces(answer):
-        wrong = Answer.PE if how.presentation_errors else Answer.WA
+        wrong = ExpectedAnswer.PE if how.presentation_errors else ExpectedAnswer.WA
         return Checked(wrong, "The tokens are right, their spacing is not.")
-    return Checked(Answer.AC)
+    return Checked(ExpectedAnswer.AC)
 
 
 def _same_token(ours: bytes, theirs: bytes, how: Comparison) -> bool:
@@ -130,7 +130,9 @@ def _spaces(text: bytes) -> list[bytes]:
 
 def _differs(output: bytes, answer: bytes) -> Checked:
     place = next((i for i, (a, b) in enumerate(zip(output, answer, strict=False)) if a != b), None)
-    return Checked(Answer.WA, f"The first difference is at byte {place if place is not None else 'the end'}.")
+    return Checked(
+        ExpectedAnswer.WA, f"The first difference is at byte {place if place is not None else 'the end'}."
+    )
 
 
 def _shown(token: bytes) -> str:

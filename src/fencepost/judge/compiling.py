@@ -12,12 +12,12 @@ from fencepost.errors import InvalidInput
 from fencepost.judge.language import Language, LanguageSpec
 from fencepost.judge.main_class import class_in_folder, class_in_jar, named_for_compiler
 from fencepost.judge.problem import Bounds
-from fencepost.judge.protocol import Outcome, Verdict
+from fencepost.judge.protocol import RunOutcome, Verdict
 from fencepost.judge.sandbox.box_files import BoxFiles
-from fencepost.judge.sandbox.boxes import Boxes
-from fencepost.judge.sandbox.order import Limits
+from fencepost.judge.sandbox.run_spec import Limits
+from fencepost.judge.sandbox.sandbox_pool import SandboxPool
 from fencepost.judge.store import remove_folder
-from fencepost.judge.workshop import Workshop
+from fencepost.judge.workspace import Workspace
 
 MESSAGE_BYTES_MAX = 8192
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|.)")
@@ -41,12 +41,12 @@ class Compiled:
 
     program: Program | None
     message: str
-    outcome: Outcome | None
+    outcome: RunOutcome | None
 
 
 async def compile_sources(
-    workshop: Workshop,
-    boxes: Boxes,
+    workshop: Workspace,
+    boxes: SandboxPool,
     language: Language,
     sources: Mapping[str, bytes],
     job_id: str = "",
@@ -152,7 +152,7 @@ def clean(said: bytes) -> str:
     return text if len(text) <= MESSAGE_BYTES_MAX else text[:MESSAGE_BYTES_MAX] + "\n… (cut)"
 
 
-def _why(outcome: Outcome) -> str:
+def _why(outcome: RunOutcome) -> str:
     if outcome.error:
         return f"The compiler's output was refused: {outcome.error}."
     named = {"TLE": "took too long", "MLE": "used too much memory", "OLE": "wrote too much"}

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from fencepost.judge import contests, viewing
+from fencepost.judge import contests, visibility
+from fencepost.judge.authentication import Who, author_of
 from fencepost.judge.contests import SeenContest
-from fencepost.judge.doors import Who, author_of
 from fencepost.judge.figures import Figures
 from fencepost.judge.problem import Slug
-from fencepost.judge.role import Role, Visitor
+from fencepost.judge.role import JudgeRole, JudgeVisitor
 from fencepost.judge.scoreboard import Contest, ContestProblem, Scoring
 from fencepost.judge.service import Judging
 from fencepost.web.forms import Id
@@ -89,35 +89,35 @@ def add(router: APIRouter, judging: Judging) -> None:
 def _add_contests(router: APIRouter, judging: Judging) -> None:
     fp = judging.fp
 
-    @router.get("/judge/contests")
+    @router.get("/judge/api/contests")
     async def all_contests(
         who: Who, after: str | None = None, limit: Annotated[int, Query(ge=1, le=200)] = 100
     ) -> list[dict[str, Any]]:
         found = await fp.run(contests.contests(after=after, limit=limit))
         return [asdict(seen_contest(one, who)) for one in found]
 
-    @router.get("/judge/contests/{contest}")
+    @router.get("/judge/api/contests/{contest}")
     async def one_contest(contest: str, who: Who) -> dict[str, Any]:
         """Its times and its problems; these only when it has begun, or for a jury."""
-        return asdict(seen_contest(await viewing.contest(fp, contest), who))
+        return asdict(seen_contest(await visibility.contest(fp, contest), who))
 
-    @router.put("/judge/contests/{contest}", status_code=204)
+    @router.put("/judge/api/contests/{contest}", status_code=204)
     async def put_contest(contest: Slug, request: ContestRequest, who: Who) -> None:
         await fp.run(contests.put_contest(request.contest(contest), who.name))
 
-    @router.post("/judge/contests/{contest}/contestants", status_code=204)
+    @router.post("/judge/api/contests/{contest}/contestants", status_code=204)
     async def join(contest: str, request: JoinRequest, who: Who) -> None:
         """Take part."""
         await fp.run(contests.join(contest, author_of(who, request.name)))
 
-    @router.get("/judge/contests/{contest}/scoreboard")
+    @router.get("/judge/api/contests/{contest}/scoreboard")
     async def scoreboard(contest: str, who: Who, moment: AwareDatetime | None = None) -> dict[str, Any]:
         """The scoreboard, now or as it was. A jury looks behind the freeze."""
-        board = await viewing.board(fp, who, contest, moment)
+        board = await visibility.board(fp, who, contest, moment)
         lines = [asdict(line) for line in board.lines]
         return {**asdict(seen_contest(board.seen, who)), "moment": board.moment, "lines": lines}
 
-    @router.post("/judge/contests/{contest}/unfreeze", status_code=204)
+    @router.post("/judge/api/contests/{contest}/unfreeze", status_code=204)
     async def unfreeze(contest: str, who: Who) -> None:
         await fp.run(contests.unfreeze(contest, who.name))
 
@@ -125,28 +125,28 @@ def _add_contests(router: APIRouter, judging: Judging) -> None:
 def _add_clarifications(router: APIRouter, judging: Judging) -> None:
     fp = judging.fp
 
-    @router.get("/judge/contests/{contest}/clarifications")
+    @router.get("/judge/api/contests/{contest}/clarifications")
     async def clarifications(contest: str, who: Who, after: Id | None = None) -> list[dict[str, Any]]:
         """What one asked, and what all are told; for a jury everything."""
-        return [asdict(one) for one in await viewing.clarifications(fp, who, contest, after)]
+        return [asdict(one) for one in await visibility.clarifications(fp, who, contest, after)]
 
-    @router.post("/judge/contests/{contest}/clarifications", status_code=201)
+    @router.post("/judge/api/contests/{contest}/clarifications", status_code=201)
     async def ask(contest: str, request: Question, who: Who) -> dict[str, int]:
         return {"clarification_id": await ask_as(who, judging, contest, request)}
 
-    @router.post("/judge/contests/{contest}/clarifications/{clarification_id}/answer", status_code=204)
+    @router.post("/judge/api/contests/{contest}/clarifications/{clarification_id}/answer", status_code=204)
     async def answer(contest: str, clarification_id: Id, request: Reply, who: Who) -> None:
         """Answer who asked, or all. Once."""
         call = contests.answer(contest, clarification_id, request.text, to_all=request.to_all, actor=who.name)
         await fp.run(call)
 
-    @router.post("/judge/contests/{contest}/announcements", status_code=201)
+    @router.post("/judge/api/contests/{contest}/announcements", status_code=201)
     async def announce(contest: str, request: Question, who: Who) -> dict[str, int]:
         said = contests.announce(contest, request.label, request.text, who.name)
         return {"clarification_id": await fp.run(said)}
 
 
-async def ask_as(who: Visitor, judging: Judging, contest: str, question: Question) -> int:
+async def ask_as(who: JudgeVisitor, judging: Judging, contest: str, question: Question) -> int:
     """It counts against the same allowance as a submission."""
     async with judging.fp.transaction() as tx:
         if who.is_limited:
@@ -154,7 +154,7 @@ async def ask_as(who: Visitor, judging: Judging, contest: str, question: Questio
         return await tx.run(contests.ask(contest, question.label, who.name, question.text))
 
 
-def seen_contest(found: SeenContest, who: Visitor) -> Contest:
+def seen_contest(found: SeenContest, who: JudgeVisitor) -> Contest:
     """Its problems are a secret until it begins."""
-    is_secret = not (found.has_begun or who.may(Role.JURY))
+    is_secret = not (found.has_begun or who.may(JudgeRole.JURY))
     return replace(found.contest, problems=()) if is_secret else found.contest

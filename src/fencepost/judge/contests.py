@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from fencepost.judge.figures import Figures
-from fencepost.judge.scoreboard import Contest, ContestProblem, Entry, Scoring
+from fencepost.judge.scoreboard import Contest, ContestProblem, ScoredSubmission, Scoring
 from fencepost.kernel.call import Call, column, each, nothing, optional_text, parsed, scalar, text
 
 
@@ -87,13 +87,13 @@ def unfreeze(slug: str, actor: str) -> Call[None]:
     )
 
 
-def contestants(slug: str) -> Call[list[str]]:
+def entrants(slug: str) -> Call[list[str]]:
     return Call(
         "select name from fencepost.judge_contest_contestants(%s::text)", (text("contest", slug),), column
     )
 
 
-def entries(slug: str) -> Call[list[Entry]]:
+def entries(slug: str) -> Call[list[ScoredSubmission]]:
     """In the order of their submission."""
     return Call(
         "select author, slug, submitted_at, verdict, score, points::text"
@@ -183,5 +183,5 @@ def _contest(
 
 def _entry(
     author: str, slug: str, submitted_at: datetime, verdict: str | None, score: float | None, points: str
-) -> Entry:
-    return Entry(author, slug, submitted_at, verdict, score, parsed(points))
+) -> ScoredSubmission:
+    return ScoredSubmission(author, slug, submitted_at, verdict, score, parsed(points))

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 
-from fencepost.judge.protocol import Outcome
+from fencepost.judge.protocol import RunOutcome
 from fencepost.judge.sandbox.box_files import BoxFiles
-from fencepost.judge.sandbox.boxes import Boxes
-from fencepost.judge.sandbox.order import Order
 from fencepost.judge.sandbox.process_tree import states_of
+from fencepost.judge.sandbox.run_spec import RunSpec
+from fencepost.judge.sandbox.sandbox_pool import SandboxPool
 from fencepost.judge.validating import Opinion
 
 FIRST_LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.002, 0.02
@@ -47,12 +47,12 @@ OWN_PROGRAM = "fencepost-box"
 class Talk:
     """How both ended. `told`: the validator learned that the program had left before it ended itself."""
 
-    program: Outcome
-    validator: Outcome
+    program: RunOutcome
+    validator: RunOutcome
     told: bool
 
 
-async def converse(boxes: Boxes, program: Order, validator: Order, errors: int, said: int) -> Talk:
+async def converse(boxes: SandboxPool, program: RunSpec, validator: RunSpec, errors: int, said: int) -> Talk:
     """Run both, each reading what the other one writes; their complaints go to `errors` and `said`."""
     line = _Line()
     theirs, ours = line.program_files(errors), line.validator_files(said)
@@ -125,7 +125,7 @@ class _Line:
         self._to_program.close()
         self._to_validator.close()
 
-    async def attend(self, program: asyncio.Task[Outcome], validator: asyncio.Task[Outcome]) -> None:
+    async def attend(self, program: asyncio.Task[RunOutcome], validator: asyncio.Task[RunOutcome]) -> None:
         """Until both have ended."""
         await self._until_one_ends(program, validator)
         if not validator.done():
@@ -136,7 +136,9 @@ class _Line:
         if not program.done():
             await self._let_go_on(program)
 
-    async def _until_one_ends(self, program: asyncio.Task[Outcome], validator: asyncio.Task[Outcome]) -> None:
+    async def _until_one_ends(
+        self, program: asyncio.Task[RunOutcome], validator: asyncio.Task[RunOutcome]
+    ) -> None:
         """A program may close its output and go on. Its validator is told of that end, too."""
         both, pause = {program, validator}, CLOSED_LOOK_SECONDS
         while not (await asyncio.wait(both, timeout=pause, return_when=asyncio.FIRST_COMPLETED))[0]:
@@ -154,7 +156,7 @@ class _Line:
             return not _holders(self._to_validator.name, writing=True)
         return False
 
-    async def _until_it_waits(self, validator: asyncio.Task[Outcome]) -> None:
+    async def _until_it_waits(self, validator: asyncio.Task[RunOutcome]) -> None:
         """Until the validator has ended, or has taken in everything and sleeps; or is stuck in a word that
         nobody takes. A process that waits for a processor does not sleep."""
         began, pause = time.monotonic(), FIRST_LOOK_SECONDS
@@ -180,7 +182,7 @@ class _Line:
                 return _Seen.BUSY if holders else _Seen.NOBODY
         return _Seen.ASLEEP if all(states_of(pid) == {"S"} for pid in known) else _Seen.BUSY
 
-    async def _let_go_on(self, program: asyncio.Task[Outcome]) -> None:
+    async def _let_go_on(self, program: asyncio.Task[RunOutcome]) -> None:
         """It finds the end of its input, and somebody who takes what it still says."""
         self._to_program.close()
         self._to_validator.close_writer()

@@ -26,7 +26,7 @@ WorkerState = Literal["alive", "lost", "left"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class WorkerInfo:
     """What a worker says of itself when it comes, and what stays true as long as it is there."""
 
     owner: str
@@ -51,7 +51,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worker(Card):
+class ListedWorker(WorkerInfo):
     """A worker as others see it. One that is lost ended without a word; one that left said so."""
 
     state: WorkerState
@@ -67,7 +67,7 @@ class Worker(Card):
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class Registration:
     """A registration: under which number or lease, and the token that keeps it."""
 
     owner: str
@@ -75,30 +75,30 @@ class Seat:
     token: int
 
 
-class SeatLost(FencepostError):
+class RegistrationLost(FencepostError):
     """The lease ended before it was renewed: whoever is still there enters again."""
 
 
 class Directory(Protocol):
     """Where workers are listed. Every backend passes the same tests."""
 
-    async def enter(self, card: Card) -> Seat: ...
+    async def enter(self, card: WorkerInfo) -> Registration: ...
 
-    async def beat(self, seat: Seat, load: Load) -> None:
+    async def beat(self, seat: Registration, load: Load) -> None:
         """Raises SeatLost when the lease is over."""
         ...
 
-    async def leave(self, seat: Seat) -> None: ...
+    async def leave(self, seat: Registration) -> None: ...
 
-    async def workers(self) -> Sequence[Worker]:
+    async def workers(self) -> Sequence[ListedWorker]:
         """By the order in which they entered."""
         ...
 
 
 def card_of(
     owner: str, languages: Mapping[str, str], *, slots: int, sandbox: str, degraded: Sequence[str]
-) -> Card:
-    return Card(
+) -> WorkerInfo:
+    return WorkerInfo(
         owner=owner,
         host=socket.gethostname(),
         version=version("fencepost"),
@@ -110,13 +110,13 @@ def card_of(
     )
 
 
-class Presence:
+class JudgePresence:
     """Keeps one worker listed. `tick` is for a loop, which counts what goes wrong and comes back."""
 
     def __init__(
         self,
         directory: Directory,
-        card: Card,
+        card: WorkerInfo,
         load: Callable[[], Load],
         listed: Gauge,
         *,
@@ -127,7 +127,7 @@ class Presence:
         self._load = load
         self._listed = listed
         self._beat_seconds = lease_seconds / 3
-        self._seat: Seat | None = None
+        self._seat: Registration | None = None
 
     async def tick(self) -> float:
         if self._seat is None:
@@ -138,7 +138,7 @@ class Presence:
             announce("judge.listed")
         try:
             await self._directory.beat(self._seat, self._load())
-        except SeatLost as lost:
+        except RegistrationLost as lost:
             _log.warning("judge_worker_unlisted", owner=self._card.owner, why=str(lost))
             self._seat = None
             return 0.0

@@ -19,21 +19,21 @@ from urllib.parse import unquote, urlsplit
 from pydantic import TypeAdapter
 
 from fencepost.errors import InvalidInput, ServerUnavailable
-from fencepost.judge.discovery import Card, Load, Seat, SeatLost, Worker
-from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Reply, Request
+from fencepost.judge.discovery import ListedWorker, Load, Registration, RegistrationLost, WorkerInfo
+from fencepost.outbox.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
 
 PREFIX = "/fencepost/judge/workers/"
 PORT = 2379
 REPLY_SECONDS = 5.0
 TIMES = ("entered_at", "seen_at", "expires_at")
-WORKER = TypeAdapter(Worker)
+WORKER = TypeAdapter(ListedWorker)
 UNAUTHENTICATED = 16
 NOT_FOUND = 5
 _WHOLE = re.compile(r"-?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
-class EtcdPlace:
+class EtcdAddress:
     """Where etcd is: `etcd://[user:password@]host[:port][,host…]`, with etcds:// for TLS."""
 
     endpoints: tuple[str, ...]
@@ -62,14 +62,14 @@ class EtcdPlace:
 class EtcdDirectory:
     """Use as a context: it keeps a connection."""
 
-    def __init__(self, place: EtcdPlace, *, lease_seconds: float) -> None:
+    def __init__(self, place: EtcdAddress, *, lease_seconds: float) -> None:
         self._place = place
         # etcd counts in whole seconds.
         self._lease_seconds = max(1, ceil(lease_seconds))
         self._http = HttpClient(connections_max=4, reply_seconds=REPLY_SECONDS)
         self._endpoints = list(place.endpoints)
         self._pass: str | None = None
-        self._card: Card | None = None
+        self._card: WorkerInfo | None = None
         self._entered_at = datetime.now(UTC)
 
     async def __aenter__(self) -> Self:
@@ -78,29 +78,29 @@ class EtcdDirectory:
     async def __aexit__(self, *_: object) -> None:
         await self._http.close()
 
-    async def enter(self, card: Card) -> Seat:
+    async def enter(self, card: WorkerInfo) -> Registration:
         granted = await self._ask("/v3/lease/grant", {"TTL": self._lease_seconds})
-        seat = Seat(card.owner, 0, number_in(granted, "ID"))
+        seat = Registration(card.owner, 0, number_in(granted, "ID"))
         self._card, self._entered_at = card, datetime.now(UTC)
         await self._write(seat, Load())
         return seat
 
-    async def beat(self, seat: Seat, load: Load) -> None:
+    async def beat(self, seat: Registration, load: Load) -> None:
         kept = await self._ask("/v3/lease/keepalive", {"ID": str(seat.token)})
         if number_in(kept.get("result"), "TTL", left_out=0) <= 0:
-            raise SeatLost(f"etcd knows no lease {seat.token} any more.")
+            raise RegistrationLost(f"etcd knows no lease {seat.token} any more.")
         await self._write(seat, load)
 
-    async def leave(self, seat: Seat) -> None:
+    async def leave(self, seat: Registration) -> None:
         """With the lease goes its key."""
         await self._ask("/v3/lease/revoke", {"ID": str(seat.token)}, absent={})
 
-    async def workers(self) -> Sequence[Worker]:
+    async def workers(self) -> Sequence[ListedWorker]:
         end = PREFIX[:-1] + chr(ord(PREFIX[-1]) + 1)
         found = await self._ask("/v3/kv/range", {"key": _coded(PREFIX), "range_end": _coded(end)})
         return workers_in(found)
 
-    async def _write(self, seat: Seat, load: Load) -> None:
+    async def _write(self, seat: Registration, load: Load) -> None:
         assert self._card is not None, "who beats has entered"
         now = datetime.now(UTC)
         value = {
@@ -126,7 +126,7 @@ class EtcdDirectory:
         if code_of(reply) == NOT_FOUND:
             if absent is not None:
                 return absent
-            raise SeatLost(f"etcd knows no such lease: {reply.excerpt()}")
+            raise RegistrationLost(f"etcd knows no such lease: {reply.excerpt()}")
         answer = _document(reply)
         if reply.status != 200 or answer is None:
             raise ServerUnavailable(f"etcd answers {reply.status} to {path}: {reply.excerpt()}")
@@ -185,7 +185,7 @@ def number_in(answer: Any, name: str, *, left_out: int | None = None) -> int:
     return int(str(given))
 
 
-def workers_in(found: Mapping[str, Any]) -> list[Worker]:
+def workers_in(found: Mapping[str, Any]) -> list[ListedWorker]:
     """Those that a range of keys holds. The gateway leaves out what is empty."""
     given = found.get("kvs", [])
     pairs = cast("list[object]", given) if isinstance(given, list) else []
@@ -199,7 +199,7 @@ def _document(reply: Reply) -> Mapping[str, Any] | None:
     return cast("dict[str, Any]", answer) if isinstance(answer, dict) else None
 
 
-def _worker(value: Any) -> Worker | None:
+def _worker(value: Any) -> ListedWorker | None:
     """None for what is no worker of ours: others may write there too."""
     try:
         found = json.loads(base64.b64decode(value))

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from fencepost.app import Fencepost
 from fencepost.errors import Refusal
-from fencepost.house import Fencepost
-from fencepost.judge.discovery import Card, Load, Seat, SeatLost, Worker, WorkerState
+from fencepost.judge.discovery import (
+    ListedWorker,
+    Load,
+    Registration,
+    RegistrationLost,
+    WorkerInfo,
+    WorkerState,
+)
 from fencepost.kernel.call import Call, document, duration, each, nothing, one, parsed, text
 
 
@@ -18,25 +25,25 @@ class KernelDirectory:
         self._fp = fp
         self._lease_seconds = lease_seconds
 
-    async def enter(self, card: Card) -> Seat:
+    async def enter(self, card: WorkerInfo) -> Registration:
         return await self._fp.run(enter(card, self._lease_seconds))
 
-    async def beat(self, seat: Seat, load: Load) -> None:
+    async def beat(self, seat: Registration, load: Load) -> None:
         try:
             await self._fp.run(beat(seat, load, self._lease_seconds))
         except Refusal as refusal:
-            raise SeatLost(str(refusal)) from refusal
+            raise RegistrationLost(str(refusal)) from refusal
 
-    async def leave(self, seat: Seat) -> None:
+    async def leave(self, seat: Registration) -> None:
         await self._fp.run(leave(seat))
 
-    async def workers(self) -> Sequence[Worker]:
+    async def workers(self) -> Sequence[ListedWorker]:
         return await self._fp.run(workers())
 
 
-def enter(card: Card, lease_seconds: float) -> Call[Seat]:
-    def seat(place: int, token: int) -> Seat:
-        return Seat(card.owner, place, token)
+def enter(card: WorkerInfo, lease_seconds: float) -> Call[Registration]:
+    def seat(place: int, token: int) -> Registration:
+        return Registration(card.owner, place, token)
 
     return Call(
         "select place, token from fencepost.judge_worker_enter(%s::text, %s::text, %s::text, %s::jsonb,"
@@ -56,7 +63,7 @@ def enter(card: Card, lease_seconds: float) -> Call[Seat]:
     )
 
 
-def beat(seat: Seat, load: Load, lease_seconds: float) -> Call[None]:
+def beat(seat: Registration, load: Load, lease_seconds: float) -> Call[None]:
     return Call(
         "select fencepost.judge_worker_beat(%s::integer, %s::bigint, %s::text, %s::integer,"
         " %s::double precision, %s::interval)",
@@ -72,7 +79,7 @@ def beat(seat: Seat, load: Load, lease_seconds: float) -> Call[None]:
     )
 
 
-def leave(seat: Seat) -> Call[None]:
+def leave(seat: Registration) -> Call[None]:
     return Call(
         "select fencepost.judge_worker_leave(%s::integer, %s::bigint, %s::text)",
         (seat.place, seat.token, seat.owner),
@@ -80,7 +87,7 @@ def leave(seat: Seat) -> Call[None]:
     )
 
 
-def workers() -> Call[list[Worker]]:
+def workers() -> Call[list[ListedWorker]]:
     """Everybody who has a place: also who left or was lost, until another one takes it."""
     return Call(
         "select owner, state, host, version, languages::text, slots, processors, sandbox, degraded::text,"
@@ -106,8 +113,8 @@ def _worker(
     entered_at: datetime,
     seen_at: datetime,
     expires_at: datetime,
-) -> Worker:
-    return Worker(
+) -> ListedWorker:
+    return ListedWorker(
         owner=owner,
         state=state,
         host=host,

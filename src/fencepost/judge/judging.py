@@ -16,21 +16,21 @@ from fencepost.errors import InvalidInput
 from fencepost.judge.comparison import Checked, Comparison, compare
 from fencepost.judge.compiling import Program, clean, compile_sources, driver_of
 from fencepost.judge.conversation import LEFT, converse, decides
+from fencepost.judge.custom_run_executor import CustomRunExecutor, CustomRunOutcome
 from fencepost.judge.data_cache import Cache
 from fencepost.judge.grading import SKIPPED, CaseResult, Grade, grading, points_by_group
 from fencepost.judge.language import Language, script_language
 from fencepost.judge.legacy_grading import Graded, Question
 from fencepost.judge.packages.source_files import is_data
 from fencepost.judge.problem import SCRIPT, Problem, ProgramSpec, Protocol, TestCase, ValidatorSpec
-from fencepost.judge.protocol import Outcome, Verdict
+from fencepost.judge.protocol import RunOutcome, Verdict
 from fencepost.judge.sandbox.box_files import BoxFiles
-from fencepost.judge.sandbox.boxes import Boxes
-from fencepost.judge.sandbox.order import Limits, Order
+from fencepost.judge.sandbox.run_spec import Limits, RunSpec
+from fencepost.judge.sandbox.sandbox_pool import SandboxPool
 from fencepost.judge.store import CorruptData, StoreUnavailable, remove_folder
-from fencepost.judge.trying import Tried, Trier
-from fencepost.judge.turns import in_turn
+from fencepost.judge.test_order import in_turn
 from fencepost.judge.validating import ACCEPTED, VALIDATOR_LIMITS, Opinion, Validator, limits_of
-from fencepost.judge.workshop import Workshop
+from fencepost.judge.workspace import Workspace
 
 LITTLE_BYTES = 16_384
 Progress = Callable[[Sequence[CaseResult], int], Awaitable[None]]
@@ -107,8 +107,8 @@ class Judge:
 
     def __init__(
         self,
-        boxes: Boxes,
-        workshop: Workshop,
+        boxes: SandboxPool,
+        workshop: Workspace,
         cache: Cache,
         languages: Mapping[str, Language],
         *,
@@ -116,7 +116,7 @@ class Judge:
         trial_limits: Limits | None = None,
     ) -> None:
         self.languages = languages
-        self._trier = Trier(workshop, boxes, trial_limits or Limits())
+        self._trier = CustomRunExecutor(workshop, boxes, trial_limits or Limits())
         self._boxes = boxes
         self._workshop = workshop
         self._cache = cache
@@ -247,7 +247,7 @@ class Judge:
         *,
         job_id: str = "",
         attempt_id: int = 0,
-    ) -> Tried:
+    ) -> CustomRunOutcome:
         """Compile, and run on an input if there is one. Nothing is judged."""
         with self._in_hand():
             return await self._trier.try_out(self._language(language), sources, given, job_id, attempt_id)
@@ -430,7 +430,7 @@ class Judge:
         given: Path,
         room: _Room,
         copied: Path | None = None,
-    ) -> Order:
+    ) -> RunSpec:
         place = self._workshop.place
         data = (place(given), place(await self._cache.path(case.answer)))
         shown = place(copied) if copied else None
@@ -457,7 +457,7 @@ class Judge:
             opinion = Opinion("WA", LEFT)
         return _judged(case, talk.program, _believed(opinion)), opinion.next_input
 
-    async def _order(self, run: _Run, case: TestCase) -> Order:
+    async def _order(self, run: _Run, case: TestCase) -> RunSpec:
         bounds = run.problem.bounds
         limits = Limits(
             cpu_ms=bounds.time_ms,
@@ -472,7 +472,7 @@ class Judge:
         return replace(order, binds={**order.binds, **beside}, job_id=run.job_id, attempt_id=run.attempt_id)
 
 
-def _failure(case: TestCase, outcome: Outcome, language: Language) -> CaseResult | None:
+def _failure(case: TestCase, outcome: RunOutcome, language: Language) -> CaseResult | None:
     """The result of a run that did not end well, whatever it wrote."""
     if outcome.verdict is Verdict.OK:
         return None
@@ -491,7 +491,7 @@ def _failure(case: TestCase, outcome: Outcome, language: Language) -> CaseResult
     )
 
 
-def _judged(case: TestCase, outcome: Outcome, opinion: Opinion) -> CaseResult:
+def _judged(case: TestCase, outcome: RunOutcome, opinion: Opinion) -> CaseResult:
     return CaseResult(
         name=case.name,
         verdict=opinion.verdict,
@@ -509,7 +509,7 @@ def _believed(opinion: Opinion) -> Opinion:
     return opinion
 
 
-def _graded(question: Question, outcome: Outcome, said: bytes) -> Graded:
+def _graded(question: Question, outcome: RunOutcome, said: bytes) -> Graded:
     """A grader ends with 0 and says a line; everything else is its own failure."""
     if outcome.verdict is not Verdict.OK:
         raise JudgeFault(f"grader: it ended with {outcome.verdict} for {question.group}")

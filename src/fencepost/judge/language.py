@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from fencepost.errors import InvalidInput
-from fencepost.judge.sandbox.order import Limits, Order
+from fencepost.judge.sandbox.run_spec import Limits, RunSpec
 from fencepost.strict_yaml import load_yaml
 
 ASK_SECONDS = 20
@@ -78,7 +78,7 @@ class Language:
     def run_roots(self) -> Sequence[str]:
         return self.toolchain if self.spec.needs == "toolchain" else libraries()
 
-    def compile_order(self, folder: str, sources: Sequence[str], entry: str, out: Path) -> Order | None:
+    def compile_order(self, folder: str, sources: Sequence[str], entry: str, out: Path) -> RunSpec | None:
         """Compile what lies in `folder` of the workspace; None for a language without a compiler."""
         if not self.spec.compile:
             return None
@@ -92,7 +92,7 @@ class Language:
             disk_kb=262_144,
             inodes=16_384,
         )
-        return Order(
+        return RunSpec(
             args=self._filled(self.spec.compile, sources, entry, limits),
             limits=limits,
             roots=self.toolchain,
@@ -103,12 +103,12 @@ class Language:
             out_kb=131_072,
         )
 
-    def run_order(self, folder: str, entry: str, limits: Limits, args: Iterable[str] = ()) -> Order:
+    def run_order(self, folder: str, entry: str, limits: Limits, args: Iterable[str] = ()) -> RunSpec:
         """Run what was compiled into `folder` of the workspace, or lies there as source."""
         room = limits.with_(
             memory_kb=limits.memory_kb + self.spec.memory_extra_kb, processes=self.spec.processes
         )
-        return Order(
+        return RunSpec(
             args=[*self._filled(self.spec.run, (), entry, limits), *args],
             limits=room,
             roots=self.run_roots,
@@ -143,7 +143,7 @@ class Language:
 class ScriptLanguage(Language):
     """Programs of a package that bring scripts `build` and `run`: they see the compilers that there are."""
 
-    def run_order(self, folder: str, entry: str, limits: Limits, args: Iterable[str] = ()) -> Order:
+    def run_order(self, folder: str, entry: str, limits: Limits, args: Iterable[str] = ()) -> RunSpec:
         order = super().run_order(folder, entry, limits, args)
         return replace(order, env={**order.env, "PATH": self._path})
 

@@ -32,7 +32,7 @@ class ProtocolError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class RunOutcome:
     """One run."""
 
     verdict: Verdict
@@ -75,9 +75,9 @@ class Outcome:
         )
 
 
-def sandbox_failure(reason: str) -> Outcome:
+def sandbox_failure(reason: str) -> RunOutcome:
     """What a run that never was amounts to."""
-    return Outcome(
+    return RunOutcome(
         verdict=Verdict.SE,
         time_ms=0,
         mem_kb=0,
@@ -89,7 +89,7 @@ def sandbox_failure(reason: str) -> Outcome:
     )
 
 
-def parse(line: bytes) -> Outcome:
+def parse(line: bytes) -> RunOutcome:
     """Read the answer. Fields that we do not know are left alone: the protocol may grow."""
     if len(line) > LINE_BYTES_MAX:
         raise ProtocolError("too_long", f"The answer has {len(line)} bytes; at most {LINE_BYTES_MAX}.")
@@ -101,7 +101,7 @@ def parse(line: bytes) -> Outcome:
     verdict = _text(fields, "verdict")
     if verdict not in Verdict.__members__:
         raise ProtocolError("verdict", f"There is no verdict {verdict[:20]!r}.")
-    outcome = Outcome(
+    outcome = RunOutcome(
         verdict=Verdict(verdict),
         time_ms=_number(fields, "time_ms"),
         mem_kb=_number(fields, "mem_kb"),

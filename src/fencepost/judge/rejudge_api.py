@@ -8,10 +8,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from fencepost.app import Fencepost
 from fencepost.errors import NotFound
-from fencepost.house import Fencepost
 from fencepost.judge import rejudging
-from fencepost.judge.doors import Who
+from fencepost.judge.authentication import Who
 from fencepost.judge.language import Name
 from fencepost.judge.problem import Slug
 from fencepost.judge.rejudging import Filter, Generation
@@ -46,16 +46,16 @@ class RejudgeRequest(BaseModel):
 def add(router: APIRouter, judging: Judging) -> None:
     fp = judging.fp
 
-    @router.post("/judge/rejudgings", status_code=202)
+    @router.post("/judge/api/rejudgings", status_code=202)
     async def rejudge(request: RejudgeRequest, who: Who) -> dict[str, Any]:
         """Judge again, beside what stands. Nothing changes until it is applied."""
         return asdict(await judging.rejudge(request.filter(), reason=request.reason, actor=who.name))
 
-    @router.get("/judge/rejudgings")
+    @router.get("/judge/api/rejudgings")
     async def rejudgings(before: Id | None = None, limit: Limit = 50) -> list[dict[str, Any]]:
         return [asdict(one) for one in await fp.run(rejudging.generations(before=before, limit=limit))]
 
-    @router.get("/judge/rejudgings/{generation}")
+    @router.get("/judge/api/rejudgings/{generation}")
     async def rejudging_of(
         generation: Id, everything: bool = False, after: Id | None = None, limit: Limit = 1000
     ) -> dict[str, Any]:
@@ -66,12 +66,12 @@ def add(router: APIRouter, judging: Judging) -> None:
         )
         return {**asdict(found), "changes": [asdict(one) for one in changes]}
 
-    @router.post("/judge/rejudgings/{generation}/apply")
+    @router.post("/judge/api/rejudgings/{generation}/apply")
     async def apply(generation: Id, who: Who) -> dict[str, int]:
         """Let its results stand: all of them, or none."""
         return {"replaced": await fp.run(rejudging.apply(generation, who.name))}
 
-    @router.post("/judge/rejudgings/{generation}/drop", status_code=204)
+    @router.post("/judge/api/rejudgings/{generation}/drop", status_code=204)
     async def drop(generation: Id, who: Who) -> None:
         await fp.run(rejudging.drop(generation, who.name))
 

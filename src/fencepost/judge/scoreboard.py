@@ -48,7 +48,7 @@ class Contest:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ScoredSubmission:
     """One submission, with what stands. No verdict: not judged yet, or not to be known."""
 
     author: str
@@ -60,7 +60,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cell:
+class ScoreboardCell:
     """One contestant and one problem."""
 
     tries: int = 0
@@ -71,36 +71,38 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ScoreboardRow:
     rank: int
     name: str
     solved: int
     penalty: int
     points: float | None
-    cells: Mapping[str, Cell]
+    cells: Mapping[str, ScoreboardCell]
 
 
 def scoreboard(
     contest: Contest,
-    contestants: Iterable[str],
-    entries: Iterable[Entry],
+    entrants: Iterable[str],
+    entries: Iterable[ScoredSubmission],
     moment: datetime,
     *,
     sees_all: bool = False,
-) -> list[Line]:
+) -> list[ScoreboardRow]:
     """The lines in order. Who is equal has the same rank; the order among them is by name.
 
     `sees_all` looks behind the freeze. Entries must be in the order of their submission.
     """
     seen = list(_seen(contest, entries, moment, sees_all=sees_all))
     first = _first_solvers(seen)
-    by_author: dict[str, list[Entry]] = {}
+    by_author: dict[str, list[ScoredSubmission]] = {}
     for entry in seen:
         by_author.setdefault(entry.author, []).append(entry)
-    return _ranked(contest, [_line(contest, name, by_author.get(name, []), first) for name in contestants])
+    return _ranked(contest, [_line(contest, name, by_author.get(name, []), first) for name in entrants])
 
 
-def _seen(contest: Contest, entries: Iterable[Entry], moment: datetime, *, sees_all: bool) -> Iterable[Entry]:
+def _seen(
+    contest: Contest, entries: Iterable[ScoredSubmission], moment: datetime, *, sees_all: bool
+) -> Iterable[ScoredSubmission]:
     for entry in entries:
         if not contest.starts_at <= entry.submitted_at < contest.ends_at or entry.submitted_at > moment:
             continue
@@ -108,16 +110,18 @@ def _seen(contest: Contest, entries: Iterable[Entry], moment: datetime, *, sees_
         yield replace(entry, verdict=None, score=None, points={}) if hidden else entry
 
 
-def _first_solvers(seen: Iterable[Entry]) -> dict[str, Entry]:
+def _first_solvers(seen: Iterable[ScoredSubmission]) -> dict[str, ScoredSubmission]:
     """Of each problem the first accepted entry: by time, and then by the order in which they came."""
-    first: dict[str, Entry] = {}
+    first: dict[str, ScoredSubmission] = {}
     for entry in seen:
         if entry.verdict == "AC":
             first.setdefault(entry.slug, entry)
     return first
 
 
-def _line(contest: Contest, name: str, own: Sequence[Entry], first: Mapping[str, Entry]) -> Line:
+def _line(
+    contest: Contest, name: str, own: Sequence[ScoredSubmission], first: Mapping[str, ScoredSubmission]
+) -> ScoreboardRow:
     cells = {
         problem.label: _cell(contest, [one for one in own if one.slug == problem.slug], first)
         for problem in contest.problems
@@ -126,7 +130,7 @@ def _line(contest: Contest, name: str, own: Sequence[Entry], first: Mapping[str,
     penalty = sum((cell.solved_minute or 0) + cell.tries * contest.penalty_minutes for cell in solved)
     points = sum(cell.points or 0.0 for cell in cells.values())
     icpc = contest.scoring is Scoring.ICPC
-    return Line(
+    return ScoreboardRow(
         rank=0,
         name=name,
         solved=len(solved),
@@ -136,14 +140,16 @@ def _line(contest: Contest, name: str, own: Sequence[Entry], first: Mapping[str,
     )
 
 
-def _cell(contest: Contest, entries: Sequence[Entry], first: Mapping[str, Entry]) -> Cell:
+def _cell(
+    contest: Contest, entries: Sequence[ScoredSubmission], first: Mapping[str, ScoredSubmission]
+) -> ScoreboardCell:
     accepted = next((one for one in entries if one.verdict == "AC"), None)
     # What comes after the solution is neither a try nor a hope.
     until = entries if accepted is None else entries[: entries.index(accepted)]
     rejected = [one for one in until if one.verdict is not None and one.verdict not in FREE_VERDICTS]
     points = contest.scoring is Scoring.IOI
     judged = [one for one in entries if one.verdict is not None]
-    return Cell(
+    return ScoreboardCell(
         tries=len(rejected),
         pending=sum(1 for one in (entries if points else until) if one.verdict is None),
         solved_minute=None if accepted is None else _minute(contest, accepted),
@@ -152,7 +158,7 @@ def _cell(contest: Contest, entries: Sequence[Entry], first: Mapping[str, Entry]
     )
 
 
-def best_points(entries: Sequence[Entry]) -> float:
+def best_points(entries: Sequence[ScoredSubmission]) -> float:
     """Of each group the best of all tries, added up; and never less than the best single try."""
     best: dict[str, float] = {}
     for entry in entries:
@@ -162,24 +168,24 @@ def best_points(entries: Sequence[Entry]) -> float:
     return round(max(sum(best.values()), single), 6)
 
 
-def _points(entry: Entry) -> float:
+def _points(entry: ScoredSubmission) -> float:
     if entry.score is not None:
         return entry.score
     return WHOLE_POINTS if entry.verdict == "AC" else 0.0
 
 
-def _minute(contest: Contest, entry: Entry) -> int:
+def _minute(contest: Contest, entry: ScoredSubmission) -> int:
     return int((entry.submitted_at - contest.starts_at).total_seconds() // 60)
 
 
-def _ranked(contest: Contest, lines: Iterable[Line]) -> list[Line]:
-    def merit(line: Line) -> tuple[float, ...]:
+def _ranked(contest: Contest, lines: Iterable[ScoreboardRow]) -> list[ScoreboardRow]:
+    def merit(line: ScoreboardRow) -> tuple[float, ...]:
         if contest.scoring is Scoring.IOI:
             return (-(line.points or 0.0),)
         last = max((cell.solved_minute or 0 for cell in line.cells.values()), default=0)
         return (-line.solved, line.penalty, last)
 
-    ranked: list[Line] = []
+    ranked: list[ScoreboardRow] = []
     for place, line in enumerate(sorted(lines, key=lambda one: (merit(one), one.name)), 1):
         equal = ranked and merit(ranked[-1]) == merit(line)
         ranked.append(replace(line, rank=ranked[-1].rank if equal else place))

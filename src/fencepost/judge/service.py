@@ -13,28 +13,28 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
+from fencepost.app import Fencepost
 from fencepost.crashpoints import crash_point
 from fencepost.errors import Backpressure, InvalidInput, NotFound
-from fencepost.house import Fencepost
 from fencepost.jobs.job import Job
-from fencepost.judge import contests, people, records, rejudging, time_limit
-from fencepost.judge.chambers import open_directory, open_judge, open_store
+from fencepost.judge import accounts, contests, judge_calls, rejudging, time_limit
 from fencepost.judge.compiling import entry_of
-from fencepost.judge.discovery import Load, Presence, Worker, card_of
+from fencepost.judge.custom_run_executor import FAILED
+from fencepost.judge.custom_runs import CustomRuns
+from fencepost.judge.discovery import JudgePresence, ListedWorker, Load, card_of
 from fencepost.judge.grading import CaseResult
 from fencepost.judge.judging import DataAway, Judge, JudgeFault, Judgement
 from fencepost.judge.language import read_specs
 from fencepost.judge.metrics import JudgeMetrics
-from fencepost.judge.onlookers import Onlookers, Streams, no_submission
 from fencepost.judge.packages.reading import ReadProblem, read_problem
-from fencepost.judge.passing_on import pass_on, wait_for_store
 from fencepost.judge.problem import SCRIPT, Problem
 from fencepost.judge.rejudging import Filter, Opened
+from fencepost.judge.requeue import pass_on, wait_for_store
+from fencepost.judge.runtime import open_directory, open_judge, open_store
 from fencepost.judge.sandbox.probing import Report, probe_machine
 from fencepost.judge.settings import JudgeSettings
-from fencepost.judge.trials import Trials
-from fencepost.judge.trying import FAILED
-from fencepost.kernel import marker
+from fencepost.judge.submission_watch import Streams, SubmissionWatch, no_submission
+from fencepost.kernel import idempotency
 from fencepost.kernel.call import Call, Json
 from fencepost.kernel.migrate import require
 from fencepost.logs import get_logger
@@ -68,7 +68,7 @@ class Judging:
         self.settings = settings
         self.store = open_store(settings)
         self.fp = fp
-        self.onlookers = Onlookers(fp)
+        self.submission_watch = SubmissionWatch(fp)
         self.streams = Streams(total_max=settings.streams_max, per_user_max=settings.streams_per_user)
         self._metrics = metrics or JudgeMetrics.on(fp.metrics)
         self._judge: Judge | None = None
@@ -77,7 +77,7 @@ class Judging:
         self.imports = 0
         """Packages under way and waiting."""
         self._elsewhere: frozenset[str] = frozenset()
-        self.trials = Trials(fp, settings, QUEUE, self._sitting)
+        self.trials = CustomRuns(fp, settings, QUEUE, self._sitting)
         self._job = fp.job(QUEUE, kind="judge_submission", attempts=TRIES, lease=LEASE_SECONDS)(self._run)
 
     @property
@@ -110,7 +110,7 @@ class Judging:
         body |= {"contest": contest} if contest is not None else {}
         async with self.fp.transaction() as tx:
             if key is not None:
-                scope, digest = f"judge:{author}", marker.digest("submit", body)
+                scope, digest = f"judge:{author}", idempotency.digest("submit", body)
                 claim = await tx.claim(scope, key, digest=digest)
                 if claim.replayed:
                     return int(claim.response["job_id"])
@@ -118,25 +118,25 @@ class Judging:
                 await tx.run(self.allowance(author))
             submitted = await self._job.submit(tx)
             await tx.run(
-                records.put_submission(submitted.job_id, problem, language, author, sources, contest)
+                judge_calls.put_submission(submitted.job_id, problem, language, author, sources, contest)
             )
             if key is not None:
-                await tx.run(marker.remember(f"judge:{author}", key, {"job_id": submitted.job_id}))
+                await tx.run(idempotency.remember(f"judge:{author}", key, {"job_id": submitted.job_id}))
             crash_point("judge.submit.before_commit")
         return submitted.job_id
 
     def allowance(self, name: str) -> Call[None]:
         """One more of what a user may ask of the judge; raises when he has asked too much."""
-        return people.admit(name, self.settings.submits_per_minute, self.settings.submit_burst)
+        return accounts.admit(name, self.settings.submits_per_minute, self.settings.submit_burst)
 
-    async def standing(self, job_id: int) -> records.Standing:
-        found = await self.fp.run(records.get_standings([job_id]))
+    async def standing(self, job_id: int) -> judge_calls.SubmissionStanding:
+        found = await self.fp.run(judge_calls.get_standings([job_id]))
         if not found:
             raise no_submission(job_id)
         return found[0]
 
-    async def problem(self, slug: str) -> records.StoredProblem:
-        found = await self.fp.run(records.get_problem(slug))
+    async def problem(self, slug: str) -> judge_calls.StoredProblem:
+        found = await self.fp.run(judge_calls.get_problem(slug))
         if not found:
             raise NotFound(f"There is no problem {slug}.", noun="problem", subject=slug)
         return found[0]
@@ -146,13 +146,15 @@ class Judging:
         if await self.fp.run(contests.hidden([slug])):
             raise NotFound(f"There is no problem {slug}.", noun="problem", subject=slug)
 
-    async def problems(self, after: str | None, limit: int) -> Sequence[records.ProblemTitle]:
-        return await self.fp.run(records.list_problems(after, limit))
+    async def problems(self, after: str | None, limit: int) -> Sequence[judge_calls.ProblemTitle]:
+        return await self.fp.run(judge_calls.list_problems(after, limit))
 
-    async def history(self, author: str, before: int | None, limit: int) -> Sequence[records.PastSubmission]:
-        return await self.fp.run(records.get_history(author, before, limit))
+    async def history(
+        self, author: str, before: int | None, limit: int
+    ) -> Sequence[judge_calls.PastSubmission]:
+        return await self.fp.run(judge_calls.get_history(author, before, limit))
 
-    async def workers(self) -> Sequence[Worker]:
+    async def workers(self) -> Sequence[ListedWorker]:
         """Who judges, and how much each has to do."""
         async with open_directory(self.settings, self.fp) as directory:
             return await directory.workers()
@@ -175,7 +177,7 @@ class Judging:
 
     async def import_problem(
         self, place: Path, *, slug: str | None = None, time_limit_seconds: float | None = None
-    ) -> records.ProblemTitle:
+    ) -> judge_calls.ProblemTitle:
         """The data first, then the row that names it: a crash in between leaves data that nobody names.
 
         A limit that is given here, in seconds, takes the place of the package's. Where neither says one, the
@@ -185,8 +187,8 @@ class Judging:
         crash_point("judge.import.after_data")
         problem = await self._timed(read, time_limit_seconds)
         self._check_code_limit(problem)
-        version = await self.fp.run(records.put_problem(problem))
-        return records.ProblemTitle(problem.slug, version, problem.title)
+        version = await self.fp.run(judge_calls.put_problem(problem))
+        return judge_calls.ProblemTitle(problem.slug, version, problem.title)
 
     async def _timed(self, read: ReadProblem, seconds: float | None) -> Problem:
         if seconds is not None:
@@ -315,7 +317,7 @@ class Judging:
             return Load(judge.boxes_busy, judge.running, os.getloadavg()[0])
 
         async with open_directory(self.settings, self.fp) as directory:
-            presence = Presence(
+            presence = JudgePresence(
                 directory,
                 card,
                 load,
@@ -345,21 +347,21 @@ class Judging:
     async def _run(self, job: Job) -> None:
         """Judge one submission. A fault of ours is tried again; the last one is a verdict of its own."""
         judge = self._sitting()
-        found = await self.fp.run(records.get_docket(job.id))
+        found = await self.fp.run(judge_calls.get_task(job.id))
         if not found:
             # Its generation was dropped while it waited: nobody asks for the verdict any more.
             async with job.finish(None, final_status=DROPPED):
                 return
-        docket = found[0]
-        for language in (docket.language, *(one.language for one in docket.problem.programs)):
+        task = found[0]
+        for language in (task.language, *(one.language for one in task.problem.programs)):
             if language != SCRIPT and language not in judge.languages:
                 await pass_on(self.fp, job, language)
         crash_point("judge.before_run")
         try:
             judgement = await judge.judge(
-                docket.problem,
-                docket.language,
-                {name: content.encode() for name, content in docket.sources.items()},
+                task.problem,
+                task.language,
+                {name: content.encode() for name, content in task.sources.items()},
                 job_id=str(job.id),
                 attempt_id=job.attempt,
                 progress=_reporting(job),
@@ -375,7 +377,7 @@ class Judging:
         crash_point("judge.after_run")
         status = final_status(judgement.verdict)
         async with job.finish(_summary(judgement), final_status=status) as tx:
-            kept = await tx.run(records.put_result(job.id, job.attempt, job.owner, judgement))
+            kept = await tx.run(judge_calls.put_result(job.id, job.attempt, job.owner, judgement))
             if not kept:
                 await _say_what_stands(job, tx)
             crash_point("judge.after_result")
@@ -422,14 +424,14 @@ def _reporting(job: Job) -> Any:
 
 async def _say_what_stands(job: Job, tx: Transaction) -> None:
     """A result that came too late is not what the job says of itself."""
-    standing = await tx.run(records.get_standing(job.id))
+    standing = await tx.run(judge_calls.get_standing(job.id))
     if standing:
         job.finish_as(_summary(standing[0]), final_status=final_status(standing[0].verdict))
     else:
         job.finish_as(None, final_status=DROPPED)
 
 
-def _summary(judgement: Judgement | records.Stands) -> Json:
+def _summary(judgement: Judgement | judge_calls.Stands) -> Json:
     return {
         "verdict": judgement.verdict,
         "score": judgement.score,

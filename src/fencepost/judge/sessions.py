@@ -1,16 +1,16 @@
-"""Calls about passwords and sessions: `functions/judge_entrance.sql` promises them."""
+"""Calls about passwords and sessions: `functions/judge_login.sql` promises them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fencepost.judge.role import Role, Visitor
+from fencepost.judge.role import JudgeRole, JudgeVisitor
 from fencepost.kernel.call import Call, Row, duration, nothing, one, text
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class LoginAttempt:
     """A login that has begun: the hash to compare with, or how long to wait."""
 
     password: str | None
@@ -30,21 +30,21 @@ def set_password(name: str, hashed: str, actor: str) -> Call[None]:
     )
 
 
-def begin_login(name: str, address: str, *, window_seconds: float) -> Call[Attempt]:
+def begin_login(name: str, address: str, *, window_seconds: float) -> Call[LoginAttempt]:
     return Call(
         "select password, wait_seconds from fencepost.judge_login_begin(%s::text, %s::text, %s::interval)",
         (text("name", name), text("address", address), duration("window", window_seconds)),
-        one(Attempt),
+        one(LoginAttempt),
     )
 
 
-def begin_login_known(name: str, known: str, *, window_seconds: float) -> Call[Attempt]:
+def begin_login_known(name: str, known: str, *, window_seconds: float) -> Call[LoginAttempt]:
     """From a browser that was let in as this user before, or is: `known` is which."""
     return Call(
         "select password, wait_seconds"
         " from fencepost.judge_login_begin_known(%s::text, %s::text, %s::interval)",
         (text("name", name), text("known", known), duration("window", window_seconds)),
-        one(Attempt),
+        one(LoginAttempt),
     )
 
 
@@ -63,11 +63,11 @@ def begin(digest: bytes, name: str, *, lifetime_seconds: float) -> Call[None]:
     )
 
 
-def use(session: str, digest: bytes, *, idle_seconds: float) -> Call[Visitor | None]:
+def use(session: str, digest: bytes, *, idle_seconds: float) -> Call[JudgeVisitor | None]:
     """Whose it is, or None."""
 
-    def visitor(rows: Sequence[Row]) -> Visitor | None:
-        return Visitor(rows[0][0], Role.named(rows[0][1]), session=session) if rows else None
+    def visitor(rows: Sequence[Row]) -> JudgeVisitor | None:
+        return JudgeVisitor(rows[0][0], JudgeRole.named(rows[0][1]), session=session) if rows else None
 
     return Call(
         "select name, role from fencepost.judge_session_use(%s::bytea, %s::interval)",

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from fencepost.judge.compiling import Program, clean
 from fencepost.judge.problem import Bounds, Protocol
-from fencepost.judge.protocol import Outcome, Verdict
-from fencepost.judge.sandbox.order import Limits, Order
+from fencepost.judge.protocol import RunOutcome, Verdict
+from fencepost.judge.sandbox.run_spec import Limits, RunSpec
 
 VALIDATOR_LIMITS = Limits(
     cpu_ms=60_000, wall_ms=120_000, memory_kb=1_048_576, output_kb=65_536, disk_kb=65_536, open_files=256
@@ -62,7 +62,7 @@ class Validator:
         flags: Sequence[str],
         feedback: Path,
         remembered: str | None = None,
-    ) -> Order:
+    ) -> RunSpec:
         """For one test; `data`, `output` and `remembered`, what the last pass left, are paths below the
         workspace. Without an output the validator talks to the program itself."""
         names = {data[0]: "/w/box/input", data[1]: "/w/box/answer"}
@@ -81,7 +81,7 @@ class Validator:
         order = self.program.language.run_order(self.program.folder, self.program.entry, self.limits, args)
         return replace(order, binds={**order.binds, **names}, out=feedback, out_from=remembered)
 
-    def opinion(self, outcome: Outcome, feedback: Path, said: bytes) -> Opinion:
+    def opinion(self, outcome: RunOutcome, feedback: Path, said: bytes) -> Opinion:
         """Pure but for reading what the validator left."""
         if self.protocol is Protocol.TESTLIB:
             return _of_testlib(outcome, said)
@@ -115,7 +115,7 @@ def _figure(path: Path) -> float | None:
         return math.nan
 
 
-def _of_testlib(outcome: Outcome, said: bytes) -> Opinion:
+def _of_testlib(outcome: RunOutcome, said: bytes) -> Opinion:
     message = clean(said[:MESSAGE_BYTES])
     if outcome.verdict not in (Verdict.OK, Verdict.RE) or outcome.exit_signal:
         return Opinion("JE", f"The checker ended with {outcome.verdict}.")

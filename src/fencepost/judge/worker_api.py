@@ -11,7 +11,7 @@ from fencepost.judge.service import Judging
 
 
 def add(router: APIRouter, judging: Judging) -> None:
-    @router.get("/judge/workers")
+    @router.get("/judge/api/workers")
     async def workers() -> list[dict[str, Any]]:
         """Everybody who is listed, by the order in which they came; also who was lost and who left."""
         return [asdict(one) for one in await judging.workers()]

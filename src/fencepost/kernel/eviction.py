@@ -44,7 +44,7 @@ class Takeover(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class EvictionDelay:
     """How long a takeover waits: before it first looks who blocks it, between looks, and altogether."""
 
     first_pause_seconds: float = 0.25
@@ -92,12 +92,12 @@ def of_job(job_id: int, *, grace_seconds: float) -> Takeover[str]:
     )
 
 
-async def take_over(connect: AsyncConnect, takeover: Takeover[T], patience: Patience | None = None) -> T:
+async def take_over(connect: AsyncConnect, takeover: Takeover[T], patience: EvictionDelay | None = None) -> T:
     """Attempt it in a transaction of its own; raises the refusal, or LockNotAvailable when patience ends.
 
     `connect` is a pool's `connection` or the like; a blocked takeover uses a second one.
     """
-    patience = patience or Patience()
+    patience = patience or EvictionDelay()
     async with connect() as taker, taker.transaction():
         await taker.execute(READ_COMMITTED)
         waiter = await run(taker, _bound(patience))
@@ -114,7 +114,7 @@ async def take_over(connect: AsyncConnect, takeover: Takeover[T], patience: Pati
 
 
 async def outwait(
-    attempt: Coroutine[Any, Any, T], look: Callable[[], Awaitable[None]], patience: Patience
+    attempt: Coroutine[Any, Any, T], look: Callable[[], Awaitable[None]], patience: EvictionDelay
 ) -> T:
     """Await an attempt that may be blocked; while it is, look from elsewhere who blocks it."""
     waiting = asyncio.ensure_future(attempt)
@@ -130,9 +130,9 @@ async def outwait(
         await asyncio.wait([waiting])
 
 
-def take_over_sync(connect: Connect, takeover: Takeover[T], patience: Patience | None = None) -> T:
+def take_over_sync(connect: Connect, takeover: Takeover[T], patience: EvictionDelay | None = None) -> T:
     """`take_over` for code without an event loop; the attempt waits in a thread."""
-    patience = patience or Patience()
+    patience = patience or EvictionDelay()
     with concurrent.futures.ThreadPoolExecutor(1) as thread, connect() as taker, taker.transaction():
         taker.execute(READ_COMMITTED)
         waiter = run(taker, _bound(patience))
@@ -161,7 +161,7 @@ async def connecting(database_url: str) -> AsyncGenerator[psycopg.AsyncConnectio
         yield connection
 
 
-def _bound(patience: Patience) -> Call[int]:
+def _bound(patience: EvictionDelay) -> Call[int]:
     """Bound the wait and the standing still, and ask which backend waits: behind a pooler the driver does not
     know."""
     return Call(

@@ -36,7 +36,7 @@ _FILE = re.compile(r"^(\d{4})_(\w+)\.sql$")
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SchemaStep:
     """One schema file."""
 
     version: int
@@ -53,7 +53,7 @@ class Component:
     """A folder of schema and function files with a version of its own."""
 
     name: str
-    steps: tuple[Step, ...]
+    steps: tuple[SchemaStep, ...]
     functions: tuple[tuple[str, str], ...]
     grants: str
 
@@ -67,7 +67,7 @@ class Component:
         parts = (*(part for function in self.functions for part in function), self.grants)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
-    def title(self, step: Step) -> str:
+    def title(self, step: SchemaStep) -> str:
         # The kernel is what everybody has, so it goes without saying.
         prefix = "" if self.name == KERNEL else f"{self.name}/"
         return f"{prefix}{step.version:04}_{step.name}"
@@ -211,10 +211,10 @@ def _installed(connection: psycopg.Connection, component: str) -> int | None:
     return None if row is None else int(row[0])
 
 
-def _read_step(file: Path) -> Step:
+def _read_step(file: Path) -> SchemaStep:
     match = _FILE.match(file.name)
     assert match is not None, f"{file.name} is not named NNNN_name.sql"
-    return Step(int(match[1]), match[2], file.read_text())
+    return SchemaStep(int(match[1]), match[2], file.read_text())
 
 
 def _prepare_roles(connection: psycopg.Connection) -> None:
@@ -335,7 +335,7 @@ def _refuse_unknown(known: dict[int, str], component: Component) -> None:
             )
 
 
-def _apply(connection: psycopg.Connection, component: str, step: Step) -> None:
+def _apply(connection: psycopg.Connection, component: str, step: SchemaStep) -> None:
     _run_file(connection, f"{step.version:04}_{step.name}.sql", step.text)
     connection.execute(
         "insert into fencepost.migration (component, version, name, digest) values (%s, %s, %s, %s)",

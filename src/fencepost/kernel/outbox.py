@@ -55,13 +55,13 @@ class Settlement:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SettleAnswer:
     id: int
     refusal: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Renewal:
+class MessageRenewal:
     id: int
     taken_until: datetime | None
     refusal: str | None
@@ -128,7 +128,7 @@ def take(
     )
 
 
-def renew(messages: Sequence[Message], owner: str, lease_seconds: float) -> Call[list[Renewal]]:
+def renew(messages: Sequence[Message], owner: str, lease_seconds: float) -> Call[list[MessageRenewal]]:
     return Call(
         "select id, taken_until, refusal"
         " from fencepost.outbox_renew(%s::bigint[], %s::bigint[], %s::text, %s::interval)",
@@ -138,7 +138,7 @@ def renew(messages: Sequence[Message], owner: str, lease_seconds: float) -> Call
             text("owner", owner),
             duration("lease", lease_seconds),
         ),
-        each(Renewal),
+        each(MessageRenewal),
     )
 
 
@@ -160,7 +160,7 @@ def settle(settlement: Settlement, owner: str | None) -> Call[None]:
     )
 
 
-def settle_many(settlements: Sequence[Settlement], owner: str | None) -> Call[list[Answer]]:
+def settle_many(settlements: Sequence[Settlement], owner: str | None) -> Call[list[SettleAnswer]]:
     """End many deliveries with one statement; answers for each."""
     return Call(
         "select id, refusal from fencepost.outbox_settle_many"
@@ -174,7 +174,7 @@ def settle_many(settlements: Sequence[Settlement], owner: str | None) -> Call[li
             [optional_duration("delay", s.delay_seconds) for s in settlements],
             [optional_document("result", s.result) for s in settlements],
         ),
-        each(Answer),
+        each(SettleAnswer),
     )
 
 

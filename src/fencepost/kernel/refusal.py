@@ -22,7 +22,7 @@ from fencepost.kernel.call import (
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class HistoryEntry:
     """One transition or refusal in the life of a thing."""
 
     at: datetime
@@ -57,7 +57,7 @@ def counts() -> Call[dict[str, int]]:
     )
 
 
-def explain(subject: str) -> Call[list[Moment]]:
+def explain(subject: str) -> Call[list[HistoryEntry]]:
     """The life of job:ID, lease:RESOURCE, request:SCOPE/KEY, order:KEY and so on, oldest first."""
     return Call(
         "select at, event, actor, token, detail::text from fencepost.explain(%s::text)",
@@ -75,5 +75,5 @@ def prune(keep_seconds: float, limit: int) -> Call[int]:
     )
 
 
-def _moment(at: datetime, event: str, actor: str | None, token: int | None, detail: str) -> Moment:
-    return Moment(at, event, actor, token, parsed(detail))
+def _moment(at: datetime, event: str, actor: str | None, token: int | None, detail: str) -> HistoryEntry:
+    return HistoryEntry(at, event, actor, token, parsed(detail))

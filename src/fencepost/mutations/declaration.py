@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar, cast, get_type_hints
 
 from pydantic import BaseModel
 
-from fencepost.mutations.planning import Dice
+from fencepost.mutations.planning import Rng
 
 R = TypeVar("R", bound=BaseModel)
 S = TypeVar("S")
@@ -24,7 +24,7 @@ class Mutation(Generic[R, S, P]):
     request: type[R]
     needs: Callable[[R], Any]
     """What of the present state the plan is made from."""
-    plan: Callable[[S, R, Dice], P]
+    plan: Callable[[S, R, Rng], P]
     """Pure: the snapshot, the request and the dice to a plan. Raises a MutationError to refuse."""
 
     @property
@@ -34,10 +34,10 @@ class Mutation(Generic[R, S, P]):
 
 def mutation(
     method: str, *, needs: Callable[[R], Any]
-) -> Callable[[Callable[[S, R, Dice], P]], Mutation[R, S, P]]:
+) -> Callable[[Callable[[S, R, Rng], P]], Mutation[R, S, P]]:
     """Declare the plan function below it. The type of its second argument is the request."""
 
-    def declare(plan: Callable[[S, R, Dice], P]) -> Mutation[R, S, P]:
+    def declare(plan: Callable[[S, R, Rng], P]) -> Mutation[R, S, P]:
         hints = get_type_hints(plan)
         names = [name for name in hints if name != "return"]
         kind: Any = hints[names[1]] if len(names) == 3 else None

@@ -7,7 +7,7 @@ whose node dies: nobody has seen its dice.
 from __future__ import annotations
 
 from fencepost.kernel.call import Call, duration, scalar, text
-from fencepost.mutations.ledger import Ticket
+from fencepost.mutations.store import RequestContext
 
 
 def written(seed: int) -> str:
@@ -15,7 +15,7 @@ def written(seed: int) -> str:
     return f"{seed:032x}"
 
 
-def note(ticket: Ticket, key: str, seed: int, keep_seconds: float) -> Call[str]:
+def note(ticket: RequestContext, key: str, seed: int, keep_seconds: float) -> Call[str]:
     """Record the dice; answers the seed that was recorded first."""
     return Call(
         "select fencepost.mutation_dice_note(%s::text, %s::text, %s::text, %s::text, %s::interval)",

@@ -18,6 +18,7 @@ import psycopg
 
 from fencepost.errors import IndeterminateCommit, InvalidInput, NotFound, ServerUnavailable, TooOld
 from fencepost.kernel.call import Call
+from fencepost.mutations.batch_executor import BatchExecutor, Pending
 from fencepost.mutations.errors import (
     Aborted,
     FailedPrecondition,
@@ -27,9 +28,8 @@ from fencepost.mutations.errors import (
     NoSuchThing,
     Unavailable,
 )
-from fencepost.mutations.ferry import Ferry, Passenger
-from fencepost.mutations.ledger import Executed, Ledger, Look, Ticket
 from fencepost.mutations.planning import Planned
+from fencepost.mutations.store import Executed, Lookup, MutationStore, RequestContext
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -44,7 +44,7 @@ LOST_RACES = frozenset({DEADLOCK, "40001"})
 PAUSE_SECONDS_MAX = 0.05
 
 
-class Sender(Protocol):
+class SendsCall(Protocol):
     """Whoever makes a call in a transaction: its own, or the caller's."""
 
     async def run(self, call: Call[T]) -> T: ...
@@ -79,14 +79,14 @@ class _Again:
 class Execution(Generic[P]):
     """The tries of one plan. Each is one transaction, or one savepoint of the caller's."""
 
-    sender: Sender
-    ledger: Ledger[Any, P]
-    ticket: Ticket
+    sender: SendsCall
+    ledger: MutationStore[Any, P]
+    ticket: RequestContext
     planned: Planned[P] | None
     """None: it is made on the locked rows."""
     tries_max: int
     on_conflict: Callable[[], None]
-    ferry: Ferry[P] | None = None
+    batch_executor: BatchExecutor[P] | None = None
     outwait: Outwait[P] | None = None
     """Awaits a try that may have to wait for somebody's row."""
     is_joined: bool = False
@@ -121,9 +121,9 @@ class Execution(Generic[P]):
     async def _execute(self, version: int | None) -> Executed:
         """With others once, if there is a ferry; then alone."""
         assert self.planned is not None
-        ferry, self.ferry = self.ferry, None
-        if ferry is not None:
-            carried = await ferry.carry(Passenger(self.ticket, self.planned, version, self.keep))
+        batch_executor, self.batch_executor = self.batch_executor, None
+        if batch_executor is not None:
+            carried = await batch_executor.carry(Pending(self.ticket, self.planned, version, self.keep))
             if carried is not None:
                 return carried
         attempt = self.sender.run(self.ledger.execute(self.ticket, self.planned, version, keep=self.keep))
@@ -182,8 +182,8 @@ class Execution(Generic[P]):
 class HeldExecution(Execution[P]):
     """Locks the rows, looks, plans and executes: one transaction, or one savepoint of the caller's."""
 
-    begin: Callable[[], AbstractAsyncContextManager[Sender]] | None = None
-    hold: Callable[[Sender], Awaitable[Look[Any]]] | None = None
+    begin: Callable[[], AbstractAsyncContextManager[SendsCall]] | None = None
+    hold: Callable[[SendsCall], Awaitable[Lookup[Any]]] | None = None
     plan: Callable[[Any], Planned[P]] | None = None
 
     async def _execute(self, version: int | None) -> Executed:

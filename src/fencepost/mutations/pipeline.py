@@ -19,12 +19,13 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import BaseModel
 
 from fencepost.crashpoints import crash_point
-from fencepost.drive.answer_cache import Announced, AnswerCache, Answered, RequestName, UnderWay
-from fencepost.kernel import marker
+from fencepost.kernel import idempotency
 from fencepost.kernel.call import Call, Json, document, text
 from fencepost.logs import get_logger
 from fencepost.mutations import dice as recorded_dice
-from fencepost.mutations import gate
+from fencepost.mutations import request_id_policy
+from fencepost.mutations.batch_executor import BatchExecutor, CarriesMany
+from fencepost.mutations.blocker_eviction import BlockerEviction, Evicts
 from fencepost.mutations.declaration import Mutation
 from fencepost.mutations.durations import Durations
 from fencepost.mutations.errors import (
@@ -39,17 +40,22 @@ from fencepost.mutations.execution import (
     Execution,
     HeldExecution,
     Outwait,
-    Sender,
+    SendsCall,
     StalePlan,
     explaining,
 )
-from fencepost.mutations.ferry import CarriesMany, Ferry
-from fencepost.mutations.ledger import Executed, HoldsRows, Ledger, Look, Ticket
 from fencepost.mutations.metrics import MutationMetrics
-from fencepost.mutations.planning import Dice, Planned, make_plan
+from fencepost.mutations.planning import Planned, Rng, make_plan
 from fencepost.mutations.queue import RowQueues
 from fencepost.mutations.settings import MutationSettings
-from fencepost.mutations.vigil import Evicts, Vigil
+from fencepost.mutations.store import Executed, HoldsRows, Lookup, MutationStore, RequestContext
+from fencepost.redis_streams.response_cache import (
+    Announced,
+    CachedResponse,
+    CacheKey,
+    InProgress,
+    ResponseCache,
+)
 from fencepost.tracing import span
 from fencepost.transaction import Transaction
 
@@ -61,14 +67,14 @@ KEY_BYTES_MAX = 256
 _log = get_logger(__name__)
 
 
-class Database(Protocol):
+class PipelineDatabase(Protocol):
     async def run(self, call: Call[T]) -> T: ...
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MutationAnswer:
     """What a mutation answers; `layer` says who knew it."""
 
     response: Json
@@ -90,27 +96,29 @@ class Pipeline(Generic[S, P]):
 
     def __init__(
         self,
-        database: Database,
-        ledger: Ledger[S, P],
+        database: PipelineDatabase,
+        ledger: MutationStore[S, P],
         settings: MutationSettings,
         metrics: MutationMetrics,
-        cache: AnswerCache | None = None,
-        vigil: Vigil | None = None,
+        cache: ResponseCache | None = None,
+        blocker_eviction: BlockerEviction | None = None,
     ) -> None:
         self._database = database
         self._ledger = ledger
         self._settings = settings
         self._metrics = metrics
         self._cache = cache
-        self._ferry: Ferry[P] | None = (
-            Ferry(database, ledger, places=settings.ferry_places)
+        self._batch_executor: BatchExecutor[P] | None = (
+            BatchExecutor(database, ledger, places=settings.ferry_places)
             if isinstance(ledger, CarriesMany) and settings.ferry_places > 1
             else None
         )
-        self._vigil = vigil
+        self._blocker_eviction = blocker_eviction
         self._queues = RowQueues()
         self._durations = Durations()
-        self._outwait = _outwait(vigil, ledger) if vigil and isinstance(ledger, Evicts) else None
+        self._outwait = (
+            _outwait(blocker_eviction, ledger) if blocker_eviction and isinstance(ledger, Evicts) else None
+        )
 
     async def run(
         self,
@@ -120,7 +128,7 @@ class Pipeline(Generic[S, P]):
         *,
         request_id: str | None,
         actor: str | None = None,
-    ) -> Answer:
+    ) -> MutationAnswer:
         """Do it, or answer what it answered the first time. Raises MutationErrors."""
         with (
             _Timing(self._metrics, self._ledger.service, mutation.method) as timing,
@@ -145,7 +153,7 @@ class Pipeline(Generic[S, P]):
         *,
         request_id: str,
         actor: str | None = None,
-    ) -> Answer:
+    ) -> MutationAnswer:
         """Do it inside the caller's transaction: it takes effect if that one commits.
 
         Redis is left out, because only the caller knows whether it committed. A replay says that an earlier
@@ -158,12 +166,12 @@ class Pipeline(Generic[S, P]):
 
     def _ticket(
         self, mutation: Mutation[R, S, P], user: str, request: R, request_id: str | None, actor: str | None
-    ) -> Ticket:
+    ) -> RequestContext:
         if request_id is not None:
             _check_key(request_id)
             # Upper and lower case are one time-ordered id.
             request_id = request_id.lower() if self._settings.ordered_ids else request_id
-        return Ticket(
+        return RequestContext(
             user=text("user", user),
             scope=self._ledger.scope(user),
             key=request_id,
@@ -174,9 +182,9 @@ class Pipeline(Generic[S, P]):
             is_ordered=self._settings.ordered_ids,
         )
 
-    async def _pass_gate(self, ticket: Ticket) -> None:
+    async def _pass_gate(self, ticket: RequestContext) -> None:
         with explaining():
-            phase = await self._database.run(gate.note(self._ledger.service, ticket.method))
+            phase = await self._database.run(request_id_policy.note(self._ledger.service, ticket.method))
         outcome = "refused" if phase == 2 else "passed"
         self._metrics.unkeyed.labels(self._ledger.service, ticket.method, outcome).inc()
         if phase == 2:
@@ -185,14 +193,14 @@ class Pipeline(Generic[S, P]):
             )
 
     async def _through_cache(
-        self, mutation: Mutation[R, S, P], request: R, ticket: Ticket, key: str
-    ) -> Answer:
-        name = RequestName(ticket.scope, key, ticket.digest)
+        self, mutation: Mutation[R, S, P], request: R, ticket: RequestContext, key: str
+    ) -> MutationAnswer:
+        name = CacheKey(ticket.scope, key, ticket.digest)
         finding = await self._cache.begin(name) if self._cache else None
         crash_point("mutations.after_announce")
-        if isinstance(finding, Answered):
-            return Answer(finding.response, "cache", finding.body)
-        if isinstance(finding, UnderWay):
+        if isinstance(finding, CachedResponse):
+            return MutationAnswer(finding.response, "cache", finding.body)
+        if isinstance(finding, InProgress):
             return await self._settled_meanwhile(mutation, request, ticket, finding)
         async with self._announced(name, finding.token if isinstance(finding, Announced) else None):
             answer = await self._settle(mutation, request, ticket, self._database)
@@ -203,8 +211,8 @@ class Pipeline(Generic[S, P]):
         return answer
 
     async def _settled_meanwhile(
-        self, mutation: Mutation[R, S, P], request: R, ticket: Ticket, finding: UnderWay
-    ) -> Answer:
+        self, mutation: Mutation[R, S, P], request: R, ticket: RequestContext, finding: InProgress
+    ) -> MutationAnswer:
         """Whoever announced it may have died after the commit, or Redis was late: then PostgreSQL knows."""
         with explaining():
             seen = await self._database.run(self._ledger.look(ticket, mutation.needs(request)))
@@ -218,7 +226,7 @@ class Pipeline(Generic[S, P]):
         )
 
     @asynccontextmanager
-    async def _announced(self, name: RequestName, token: str | None) -> AsyncGenerator[None]:
+    async def _announced(self, name: CacheKey, token: str | None) -> AsyncGenerator[None]:
         """What was announced and did not come to an answer is withdrawn, so that a retry need not wait."""
         try:
             yield
@@ -228,10 +236,10 @@ class Pipeline(Generic[S, P]):
             raise
 
     async def _settle(
-        self, mutation: Mutation[R, S, P], request: R, ticket: Ticket, sender: Sender
-    ) -> Answer:
+        self, mutation: Mutation[R, S, P], request: R, ticket: RequestContext, sender: SendsCall
+    ) -> MutationAnswer:
         """Plan and execute; plan again, once, what has become stale."""
-        work = _Work(mutation, request, ticket, sender, Dice.throw())
+        work = _Work(mutation, request, ticket, sender, Rng.throw())
         try:
             with explaining():
                 begun = time.perf_counter()
@@ -245,7 +253,7 @@ class Pipeline(Generic[S, P]):
                 await self._record_dice(work)
             raise
 
-    async def _settle_once(self, work: _Work[R, S, P]) -> Answer:
+    async def _settle_once(self, work: _Work[R, S, P]) -> MutationAnswer:
         # Others are being planned on this row already: this one would become stale too.
         is_ours = work.sender is self._database
         held = await self._settle_held(work) if is_ours and self._queues.is_busy(work.ticket.scope) else None
@@ -255,7 +263,7 @@ class Pipeline(Generic[S, P]):
             return await self._settle_at_once(work)
         except StalePlan as stale:
             if stale.seed is not None:
-                work.dice = Dice(stale.seed)
+                work.dice = Rng(stale.seed)
             held = await self._settle_held(work)
             if held is not None:
                 return held
@@ -263,7 +271,7 @@ class Pipeline(Generic[S, P]):
                 raise
             return await self._settle_at_once(work)
 
-    async def _settle_at_once(self, work: _Work[R, S, P]) -> Answer:
+    async def _settle_at_once(self, work: _Work[R, S, P]) -> MutationAnswer:
         """Look, plan and execute, without a lock in between."""
         ticket, sender, needs = work.ticket, work.sender, work.needs
         is_ours = sender is self._database
@@ -290,13 +298,13 @@ class Pipeline(Generic[S, P]):
             self._settings.tries_max,
             self._count_conflict(ticket),
             # Somebody's transaction is nobody else's.
-            self._ferry if is_ours else None,
+            self._batch_executor if is_ours else None,
             self._outwait,
             is_joined=not is_ours,
         )
         return _answer(await execution.settle(seen.version))
 
-    async def _settle_held(self, work: _Work[R, S, P]) -> Answer | None:
+    async def _settle_held(self, work: _Work[R, S, P]) -> MutationAnswer | None:
         """Plan on the locked rows, where nothing can change any more; None where that is not to be had."""
         ledger, ticket, sender = self._ledger, work.ticket, work.sender
         hold = ledger.hold(ticket, work.needs) if isinstance(ledger, HoldsRows) else None
@@ -307,9 +315,9 @@ class Pipeline(Generic[S, P]):
         def evict() -> Call[list[int]]:
             return ledger.evict_holders(ticket, work.needs)
 
-        async def wait(inside: Sender) -> Look[Any]:
+        async def wait(inside: SendsCall) -> Lookup[Any]:
             attempt = inside.run(hold)
-            return await (self._vigil.keep(attempt, evict) if self._vigil else attempt)
+            return await (self._blocker_eviction.keep(attempt, evict) if self._blocker_eviction else attempt)
 
         execution: HeldExecution[P] = HeldExecution(
             sender,
@@ -341,7 +349,7 @@ class Pipeline(Generic[S, P]):
             # Nobody has seen these dice: others will do.
             _log.warning("dice_not_recorded", error=str(error))
 
-    def _count_conflict(self, ticket: Ticket) -> Callable[[], None]:
+    def _count_conflict(self, ticket: RequestContext) -> Callable[[], None]:
         return self._metrics.conflicts.labels(self._ledger.service, ticket.method).inc
 
 
@@ -351,9 +359,9 @@ class _Work(Generic[R, S, P]):
 
     mutation: Mutation[R, S, P]
     request: R
-    ticket: Ticket
-    sender: Sender
-    dice: Dice
+    ticket: RequestContext
+    sender: SendsCall
+    dice: Rng
     is_by_chance: bool = False
 
     @property
@@ -373,7 +381,7 @@ async def _with_recorded_dice(work: _Work[Any, Any, P], execution: HeldExecution
         # On locked rows only the dice can have been others: those of the request's first sending.
         if stale.seed is None:
             raise
-        work.dice = Dice(stale.seed)
+        work.dice = Rng(stale.seed)
         return await execution.settle(None)
 
 
@@ -388,14 +396,14 @@ class _Joined:
             return await self.tx.run(call)
 
     @asynccontextmanager
-    async def part(self) -> AsyncGenerator[Sender]:
+    async def part(self) -> AsyncGenerator[SendsCall]:
         """Several calls that are undone together."""
         async with self.tx.savepoint():
             yield self.tx
 
 
-def _outwait(vigil: Vigil, ledger: Evicts) -> Outwait[Any]:
-    return lambda attempt, planned: vigil.keep(attempt, lambda: ledger.evict(planned))
+def _outwait(blocker_eviction: BlockerEviction, ledger: Evicts) -> Outwait[Any]:
+    return lambda attempt, planned: blocker_eviction.keep(attempt, lambda: ledger.evict(planned))
 
 
 def _ready(planned: Planned[P]) -> Planned[P]:
@@ -403,16 +411,16 @@ def _ready(planned: Planned[P]) -> Planned[P]:
     return planned
 
 
-def _known(seen: Look[Any]) -> Executed:
+def _known(seen: Lookup[Any]) -> Executed:
     return Executed(seen.outcome, seen.response, seen.body)
 
 
-def _answer(executed: Executed) -> Answer:
+def _answer(executed: Executed) -> MutationAnswer:
     match executed.outcome:
         case "claimed":
-            return Answer(executed.response, "executed", _body(executed))
+            return MutationAnswer(executed.response, "executed", _body(executed))
         case "replay":
-            return Answer(executed.response, "marker", _body(executed))
+            return MutationAnswer(executed.response, "marker", _body(executed))
         case "duplicate":
             raise AlreadyExists("It has taken effect, and its answer was not kept. Read the present state.")
         case "mismatch":
@@ -433,7 +441,7 @@ def _body(executed: Executed) -> str:
 
 def _digest(method: str, request: BaseModel) -> str:
     try:
-        return marker.digest(method, request.model_dump(mode="json"))
+        return idempotency.digest(method, request.model_dump(mode="json"))
     except ValueError:
         raise InvalidArgument("The request holds what JSON cannot say.", argument="body") from None
 
@@ -457,7 +465,7 @@ class _Timing:
         self._metrics = metrics
         self._labels = (service, method)
         self._started = time.perf_counter()
-        self.answer: Answer | None = None
+        self.answer: MutationAnswer | None = None
 
     def __enter__(self) -> _Timing:
         return self

@@ -21,14 +21,14 @@ _KEY = object()
 
 
 @final
-class Dice:
+class Rng:
     """Chance that can be had again from its seed. The server draws the seed; no request carries one."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
     @classmethod
-    def throw(cls) -> Dice:
+    def throw(cls) -> Rng:
         return cls(secrets.randbits(128))
 
     @property
@@ -76,8 +76,8 @@ class Planned(Generic[P]):
             )
 
 
-def make_plan(plan: Callable[[Dice], P], dice: Dice | None = None) -> Planned[P]:
+def make_plan(plan: Callable[[Rng], P], dice: Rng | None = None) -> Planned[P]:
     """Plan with these dice from their beginning, or with new ones."""
-    dice = Dice.throw() if dice is None else Dice(dice.seed)
+    dice = Rng.throw() if dice is None else Rng(dice.seed)
     made = plan(dice)
     return Planned(made, dice.seed, dice.is_thrown, _KEY)

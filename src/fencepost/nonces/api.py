@@ -6,10 +6,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 
-from fencepost.client import Fencepost
+from fencepost.client import KernelClient
 from fencepost.errors import NotFound
-from fencepost.nonces import allocation, reading
-from fencepost.nonces.forwarding import Carrier, route_class
+from fencepost.nonces import nonce_calls, queries
 from fencepost.nonces.model import (
     Ended,
     Endings,
@@ -23,6 +22,7 @@ from fencepost.nonces.model import (
     UsedBody,
 )
 from fencepost.nonces.node import Node
+from fencepost.nonces.request_forwarder import RequestForwarder, route_class
 from fencepost.nonces.signer import Signer
 
 ChainId = Annotated[int, Path(ge=1, le=2**63 - 1)]
@@ -30,9 +30,9 @@ SignerName = Annotated[str, Path(min_length=1, max_length=128)]
 Nonce = Annotated[int, Path(ge=0, le=2**63 - 1)]
 
 
-def make_router(fp: Fencepost, node: Node, carrier: Carrier | None) -> APIRouter:
+def make_router(fp: KernelClient, node: Node, forwarder: RequestForwarder | None) -> APIRouter:
     """Every route names chain and signer in its path, so that a proxy can route by them too."""
-    router = APIRouter(prefix="/nonces", tags=["nonces"], route_class=route_class(carrier))
+    router = APIRouter(prefix="/nonces", tags=["nonces"], route_class=route_class(forwarder))
     _add_reading(router, fp)
     _add_reserving(router, node)
     _add_marks(router, node)
@@ -67,7 +67,7 @@ def _add_marks(router: APIRouter, node: Node) -> None:
     async def signing(chain_id: ChainId, signer: SignerName, nonce: Nonce, body: HoldBody) -> Marked:
         """Before you sign: from here on the nonce is never given back."""
         one = Signer.of(chain_id, signer)
-        await node.write(one, lambda lease: allocation.mark_signing(one, lease, nonce, body.hold))
+        await node.write(one, lambda lease: nonce_calls.mark_signing(one, lease, nonce, body.hold))
         return Marked(chain_id=chain_id, signer=one.name, nonce=nonce, status="SIGNING")
 
     @router.post("/{chain_id}/{signer}/{nonce}/signed")
@@ -76,7 +76,7 @@ def _add_marks(router: APIRouter, node: Node) -> None:
         one = Signer.of(chain_id, signer)
         raw = bytes.fromhex(body.raw[2:])
         await node.write(
-            one, lambda lease: allocation.mark_signed(one, lease, nonce, body.hold, body.tx_hash, raw)
+            one, lambda lease: nonce_calls.mark_signed(one, lease, nonce, body.hold, body.tx_hash, raw)
         )
         return Marked(chain_id=chain_id, signer=one.name, nonce=nonce, status="SIGNED")
 
@@ -84,7 +84,7 @@ def _add_marks(router: APIRouter, node: Node) -> None:
     async def broadcast(chain_id: ChainId, signer: SignerName, nonce: Nonce, body: HoldBody) -> Marked:
         """The bytes were handed to the chain."""
         one = Signer.of(chain_id, signer)
-        await node.write(one, lambda lease: allocation.mark_broadcast(one, lease, nonce, body.hold))
+        await node.write(one, lambda lease: nonce_calls.mark_broadcast(one, lease, nonce, body.hold))
         return Marked(chain_id=chain_id, signer=one.name, nonce=nonce, status="BROADCAST")
 
 
@@ -97,19 +97,19 @@ def _add_blocks_of_marks(router: APIRouter, node: Node) -> None:
         return Endings(endings=[Ended(nonce=line.nonce, refusal=line.refusal) for line in answers])
 
 
-def _add_reading(router: APIRouter, fp: Fencepost) -> None:
+def _add_reading(router: APIRouter, fp: KernelClient) -> None:
     @router.get("/nodes")
     async def nodes() -> list[dict[str, Any]]:
         """The nodes that are alive."""
         return [
             {"address": node.address, "owner": node.owner, "expires_at": node.expires_at}
-            for node in await fp.run(allocation.nodes())
+            for node in await fp.run(nonce_calls.nodes())
         ]
 
     @router.get("/signers")
     async def signers(limit: Annotated[int, Query(ge=1, le=10_000)] = 1000) -> list[dict[str, Any]]:
         """Every signer, with its owner and what is under way."""
-        return await fp.run(reading.signers(limit))
+        return await fp.run(queries.signers(limit))
 
     @router.get("/{chain_id}/{signer}")
     async def one_signer(
@@ -120,7 +120,7 @@ def _add_reading(router: APIRouter, fp: Fencepost) -> None:
     ) -> dict[str, Any]:
         """One signer and its newest nonces, highest first."""
         one = Signer.of(chain_id, signer)
-        found = await fp.run(reading.signer(one))
+        found = await fp.run(queries.signer(one))
         if not found:
             raise NotFound(f"{one.resource} is not known.", noun="signer", subject=one.resource)
-        return {**found[0], "nonces": await fp.run(reading.strip(one, below, limit))}
+        return {**found[0], "nonces": await fp.run(queries.strip(one, below, limit))}

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fencepost.nonces.allocation import End, Ending, Reservation, Status
+from fencepost.nonces.nonce_calls import End, NonceEnding, Reservation, Status
 
 RequestId = Annotated[str, Field(min_length=1, max_length=180)]
 Hold = Annotated[int, Field(ge=1)]
@@ -53,8 +53,8 @@ class EndingBody(UsedBody):
     nonce: Annotated[int, Field(ge=0, le=2**63 - 1)]
     event: End
 
-    def ending(self) -> Ending:
-        return Ending(self.nonce, self.hold, self.event, self.tx_hash)
+    def ending(self) -> NonceEnding:
+        return NonceEnding(self.nonce, self.hold, self.event, self.tx_hash)
 
 
 class EndingsBody(Strict):

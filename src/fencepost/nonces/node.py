@@ -13,22 +13,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
-from fencepost.client import Fencepost
+from fencepost.client import KernelClient
 from fencepost.errors import IndeterminateCommit, LeaseExpired, NotFound, NotOwner, Refusal
 from fencepost.kernel import lease as kernel_lease
 from fencepost.kernel.call import Call
 from fencepost.kernel.lease import Lease, owner_name
 from fencepost.listener import Listener
 from fencepost.loop import Loop
-from fencepost.nonces import allocation
-from fencepost.nonces.allocation import Answer, Ending, NodeSeen, Reservation
+from fencepost.nonces import nonce_calls
 from fencepost.nonces.errors import SignerElsewhere
 from fencepost.nonces.metrics import NonceMetrics
+from fencepost.nonces.nonce_calls import NodeSeen, NonceAnswer, NonceEnding, Reservation
 from fencepost.nonces.queue import SignerQueue
 from fencepost.nonces.routing import home_of
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer
-from fencepost.nonces.tenure import FirstNonce, Tenure, Tenures
+from fencepost.nonces.signer_leases import FirstNonce, SignerLease, SignerLeases
 
 T = TypeVar("T")
 TRIES = 3
@@ -42,7 +42,7 @@ class Node:
 
     def __init__(
         self,
-        fp: Fencepost,
+        fp: KernelClient,
         settings: NoncesSettings | None = None,
         metrics: NonceMetrics | None = None,
         *,
@@ -55,18 +55,20 @@ class Node:
         self.owner = owner_name("nonces")
         self.address = self.settings.node_address or self.owner
         self._fp = fp
-        self._tenures = Tenures(fp, self.settings, self.metrics, owner=self.owner, first_nonce=first_nonce)
+        self._signer_leases = SignerLeases(
+            fp, self.settings, self.metrics, owner=self.owner, first_nonce=first_nonce
+        )
         self._queues: dict[Signer, SignerQueue] = {}
         self._member = member
         self._nodes: list[NodeSeen] = []
         self._self_lease: Lease | None = None
         self._keeper = Loop("nonces", self._keep, self.metrics.loop_errors)
-        self._tenures.on_wanted = self._keeper.wake
+        self._signer_leases.on_wanted = self._keeper.wake
         self._listening: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         listener = Listener(self._fp.settings.listen_url or self._fp.database_url)
-        self._tenures.listen(listener)
+        self._signer_leases.listen(listener)
         self._listening = asyncio.create_task(listener.run(), name="fencepost-nonces-listener")
         await self._keep()
         self._keeper.start()
@@ -75,7 +77,7 @@ class Node:
         await self._keeper.stop()
         for queue in self._queues.values():
             await queue.close()
-        await self._tenures.leave()
+        await self._signer_leases.leave()
         if self._self_lease is not None:
             with suppress(Refusal):
                 await self._fp.run(kernel_lease.release(self._self_lease))
@@ -96,7 +98,7 @@ class Node:
     async def reserve(self, signer: Signer, request_ids: Sequence[str]) -> list[Reservation]:
         """A nonce for each request, in their order. SignerElsewhere when another node has the signer."""
         for request_id in request_ids:
-            allocation.check_request_id(request_id)
+            nonce_calls.check_request_id(request_id)
         if self.settings.mode == "basic":
             return await self._reserve(signer, request_ids)
         self._refuse_strangers(signer)
@@ -104,14 +106,14 @@ class Node:
 
     async def mark_used(self, signer: Signer, nonce: int, hold: int, tx_hash: str | None = None) -> None:
         await self.write(
-            signer, lambda lease: allocation.mark_used(signer, lease, nonce, hold, tx_hash=tx_hash)
+            signer, lambda lease: nonce_calls.mark_used(signer, lease, nonce, hold, tx_hash=tx_hash)
         )
 
     async def mark_recyclable(self, signer: Signer, nonce: int, hold: int) -> None:
-        await self.write(signer, lambda lease: allocation.mark_recyclable(signer, lease, nonce, hold))
+        await self.write(signer, lambda lease: nonce_calls.mark_recyclable(signer, lease, nonce, hold))
 
-    async def mark_many(self, signer: Signer, endings: Sequence[Ending]) -> list[Answer]:
-        return await self.write(signer, lambda lease: allocation.mark_many(signer, lease, endings))
+    async def mark_many(self, signer: Signer, endings: Sequence[NonceEnding]) -> list[NonceAnswer]:
+        return await self.write(signer, lambda lease: nonce_calls.mark_many(signer, lease, endings))
 
     async def write(
         self,
@@ -131,7 +133,7 @@ class Node:
         async def once() -> T:
             if not away:
                 self._refuse_strangers(signer)
-            async with self._tenures.using(signer, patient=patient) as lease:
+            async with self._signer_leases.using(signer, patient=patient) as lease:
                 return await self._fp.run(call(lease))
 
         try:
@@ -151,7 +153,7 @@ class Node:
     async def _reserve(self, signer: Signer, request_ids: Sequence[str]) -> list[Reservation]:
         rows = await self.write(
             signer,
-            lambda lease: allocation.reserve(
+            lambda lease: nonce_calls.reserve(
                 signer, lease, request_ids, locked_seconds=self.settings.hold_seconds
             ),
         )
@@ -186,9 +188,9 @@ class Node:
 
     async def _keep(self) -> float:
         """Renew what is held, stay a member, see who the others are, and hand over what is not needed."""
-        await self._tenures.renew()
+        await self._signer_leases.renew()
         await self._stay()
-        await self._tenures.tidy(self._leaves)
+        await self._signer_leases.tidy(self._leaves)
         return min(self.settings.renew_seconds / 2, self.settings.idle_seconds / 2, 1.0)
 
     async def _stay(self) -> None:
@@ -202,10 +204,10 @@ class Node:
             self._self_lease = Lease(
                 mine.resource, self.owner, mine.token, mine.acquired_at, mine.renewed_at, mine.expires_at
             )
-        self._nodes = await self._fp.run(allocation.nodes())
+        self._nodes = await self._fp.run(nonce_calls.nodes())
         self.metrics.nodes.set(len(self._nodes))
 
-    def _leaves(self, tenure: Tenure, now: float) -> bool:
+    def _leaves(self, signer_lease: SignerLease, now: float) -> bool:
         if self.settings.mode == "basic":
-            return now - tenure.used_at > self.settings.idle_seconds
-        return self.home(tenure.signer) is not None or now - tenure.used_at > QUEUE_IDLE_SECONDS
+            return now - signer_lease.used_at > self.settings.idle_seconds
+        return self.home(signer_lease.signer) is not None or now - signer_lease.used_at > QUEUE_IDLE_SECONDS

@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from fencepost.errors import Backpressure
-from fencepost.nonces.allocation import Reservation
 from fencepost.nonces.metrics import NonceMetrics
+from fencepost.nonces.nonce_calls import Reservation
 
 Reserve = Callable[[Sequence[str]], Awaitable[list[Reservation]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingRequest:
     """One caller: all of its requests are in one batch."""
 
     request_ids: Sequence[str]
@@ -44,7 +44,7 @@ class SignerQueue:
         self._queue_max = queue_max
         self._batch_max = batch_max
         self._wait_seconds = wait_seconds
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[WaitingRequest] = deque()
         self._depth = 0
         self._drain: asyncio.Task[None] | None = None
         self._patience: asyncio.TimerHandle | None = None
@@ -57,7 +57,7 @@ class SignerQueue:
                 "Nothing was reserved: ask again shortly."
             )
         answer: asyncio.Future[list[Reservation]] = asyncio.get_running_loop().create_future()
-        self._waiting.append(Waiting(request_ids, answer, time.monotonic()))
+        self._waiting.append(WaitingRequest(request_ids, answer, time.monotonic()))
         self._count(len(request_ids))
         if self._drain is None or self._drain.done():
             self._drain = asyncio.create_task(self._serve(), name="fencepost-nonces-queue")
@@ -98,9 +98,9 @@ class SignerQueue:
                     )
                 )
 
-    def _next_batch(self) -> list[Waiting]:
+    def _next_batch(self) -> list[WaitingRequest]:
         """Who waits longest, up to the limit; one caller's block alone may be larger."""
-        batch: list[Waiting] = []
+        batch: list[WaitingRequest] = []
         size = 0
         while self._waiting and (not batch or size + len(self._waiting[0].request_ids) <= self._batch_max):
             batch.append(self._waiting.popleft())
@@ -108,7 +108,7 @@ class SignerQueue:
         self._count(-size)
         return batch
 
-    async def _answer(self, batch: list[Waiting]) -> None:
+    async def _answer(self, batch: list[WaitingRequest]) -> None:
         try:
             rows = await self._reserve([request_id for one in batch for request_id in one.request_ids])
         except BaseException as error:

@@ -16,21 +16,21 @@ from urllib.parse import quote
 from fencepost.errors import SettingsError
 from fencepost.kernel.call import Json, document
 from fencepost.orders.broker import (
+    AnswerVerdict,
     BrokerOrder,
     Code,
     Declaration,
-    Finding,
-    Found,
+    FoundOrder,
+    LookupFinding,
+    LookupScope,
     Meaning,
     OutgoingOrder,
     Promise,
-    Sight,
-    Verdict,
     key_echoed,
     name_given,
 )
 from fencepost.orders.http_rules import by_status, moment, read_finding, variables, verdict
-from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Reply, Request
+from fencepost.outbox.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
 
 PAPER_URL = "https://paper-api.alpaca.markets"
 # From these no order comes back; in all others, also in those of a later version, there may be more fills.
@@ -58,7 +58,7 @@ class AlpacaBroker:
             "Content-Type": "application/json",
         }
         self._declaration = Declaration(
-            Promise.WHILE_OPEN, Sight.ALL, request_valid_seconds=request_valid_seconds
+            Promise.WHILE_OPEN, LookupScope.ALL, request_valid_seconds=request_valid_seconds
         )
 
     @classmethod
@@ -91,7 +91,7 @@ class AlpacaBroker:
             Request("POST", f"{self._base_url}/v2/orders", self._headers, body)
         )
 
-    def classify(self, order: OutgoingOrder, reply: Reply) -> Verdict:
+    def classify(self, order: OutgoingOrder, reply: Reply) -> AnswerVerdict:
         """422 is a refused order or a used id; 403 is either the keys or the buying power, and the body
         says which."""
         answer = read_order(reply.json())
@@ -101,14 +101,14 @@ class AlpacaBroker:
             return verdict(Meaning.REFUSED, Code.BAD_REQUEST, reply, None)
         return by_status(reply, answer)
 
-    async def find_order(self, order: OutgoingOrder) -> Found:
+    async def find_order(self, order: OutgoingOrder) -> FoundOrder:
         url = (
             f"{self._base_url}/v2/orders:by_client_order_id?client_order_id={quote(order.client_id, safe='')}"
         )
         try:
             reply = await self._client.exchange(Request("GET", url, self._headers))
         except (NotSent, MaybeSent) as error:
-            return Found(Finding.NO_ANSWER, code=Code.NETWORK_TIMEOUT, detail=str(error))
+            return FoundOrder(LookupFinding.NO_ANSWER, code=Code.NETWORK_TIMEOUT, detail=str(error))
         return read_finding(reply, read_order(reply.json()))
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Path, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from fencepost.errors import InvalidInput
-from fencepost.orders.desk import Resolution
+from fencepost.orders.operator_calls import Resolution
 from fencepost.orders.request import OrderRequest
 from fencepost.orders.service import Orders
 

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from fencepost.kernel.call import Json
-from fencepost.outbox.http import Reply
+from fencepost.outbox.http_client import Reply
 
 ANSWER_CHARACTERS_MAX = 900
 """How much of an answer's body is kept."""
@@ -46,7 +46,7 @@ class Promise(StrEnum):
     """It is a second order."""
 
 
-class Sight(StrEnum):
+class LookupScope(StrEnum):
     """Which orders a search by client id can find."""
 
     ALL = "all"
@@ -64,7 +64,7 @@ class Declaration:
     """
 
     promise: Promise
-    sight: Sight = Sight.ALL
+    sight: LookupScope = LookupScope.ALL
     window_seconds: float = 0.0
     request_valid_seconds: float | None = None
 
@@ -107,7 +107,7 @@ class BrokerOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class AnswerVerdict:
     """An answer, classified."""
 
     meaning: Meaning
@@ -117,7 +117,7 @@ class Verdict:
     retry_after_seconds: float | None = None
 
 
-class Finding(StrEnum):
+class LookupFinding(StrEnum):
     """What a search by client id found."""
 
     FOUND = "found"
@@ -127,10 +127,10 @@ class Finding(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundOrder:
     """The answer to a question about an order."""
 
-    finding: Finding
+    finding: LookupFinding
     order: BrokerOrder | None = None
     code: Code | None = None
     detail: str | None = None
@@ -182,8 +182,8 @@ class BrokerAdapter(Protocol):
 
     async def send_order(self, order: OutgoingOrder) -> Reply: ...
 
-    def classify(self, order: OutgoingOrder, reply: Reply) -> Verdict: ...
+    def classify(self, order: OutgoingOrder, reply: Reply) -> AnswerVerdict: ...
 
-    async def find_order(self, order: OutgoingOrder) -> Found: ...
+    async def find_order(self, order: OutgoingOrder) -> FoundOrder: ...
 
     async def close(self) -> None: ...

@@ -12,10 +12,10 @@ from typing import Any, cast
 from fencepost.errors import SettingsError
 from fencepost.orders.alpaca import AlpacaBroker
 from fencepost.orders.broker import BrokerAdapter
-from fencepost.orders.desk import Strength
 from fencepost.orders.http_broker import HttpBroker
 from fencepost.orders.http_rules import HttpBrokerConfig
 from fencepost.orders.oanda import OandaBroker
+from fencepost.orders.operator_calls import BrokerLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Broker:
     """An adapter, and what its broker can bear."""
 
     adapter: BrokerAdapter
-    strength: Strength
+    strength: BrokerLimits
 
 
 def make_brokers(described: Mapping[str, Mapping[str, Any]]) -> dict[str, Broker]:
@@ -46,11 +46,11 @@ def _make(name: str, description: Mapping[str, Any]) -> Broker:
         raise SettingsError(f"ORDERS_BROKERS: {name}: {error}") from None
 
 
-def _strength(given: object) -> Strength:
-    known = {field.name for field in fields(Strength)}
+def _strength(given: object) -> BrokerLimits:
+    known = {field.name for field in fields(BrokerLimits)}
     if not isinstance(given, dict) or not known.issuperset(cast("dict[str, Any]", given)):
         raise SettingsError(f"strength may have {', '.join(sorted(known))}.")
-    return Strength(**cast("dict[str, Any]", given))
+    return BrokerLimits(**cast("dict[str, Any]", given))
 
 
 def _http(rest: Mapping[str, Any]) -> BrokerAdapter:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from urllib.parse import quote
 
-from fencepost.orders.broker import Code, Declaration, Finding, Found, OutgoingOrder, Verdict
+from fencepost.orders.broker import AnswerVerdict, Code, Declaration, FoundOrder, LookupFinding, OutgoingOrder
 from fencepost.orders.http_rules import (
     HttpBrokerConfig,
     body_of,
@@ -16,7 +16,7 @@ from fencepost.orders.http_rules import (
     read_finding,
     with_secrets,
 )
-from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Reply, Request
+from fencepost.outbox.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
 
 
 class HttpBroker:
@@ -62,20 +62,20 @@ class HttpBroker:
             json_text(body_of(self._config, order.document)).encode(),
         )
 
-    def classify(self, order: OutgoingOrder, reply: Reply) -> Verdict:
+    def classify(self, order: OutgoingOrder, reply: Reply) -> AnswerVerdict:
         return classified(self._config, reply)
 
-    async def find_order(self, order: OutgoingOrder) -> Found:
+    async def find_order(self, order: OutgoingOrder) -> FoundOrder:
         if self._config.find_path is None:
-            return Found(Finding.NO_ANSWER)
+            return FoundOrder(LookupFinding.NO_ANSWER)
         request = Request("GET", self._url(self._config.find_path, order), self._headers)
         try:
             reply = await self._client.exchange(request)
         except (NotSent, MaybeSent) as error:
-            return Found(Finding.NO_ANSWER, code=Code.NETWORK_TIMEOUT, detail=str(error))
+            return FoundOrder(LookupFinding.NO_ANSWER, code=Code.NETWORK_TIMEOUT, detail=str(error))
         return self.read_finding(reply)
 
-    def read_finding(self, reply: Reply) -> Found:
+    def read_finding(self, reply: Reply) -> FoundOrder:
         """What the answer to a question says."""
         return read_finding(reply, order_of(self._config, reply.json()))
 

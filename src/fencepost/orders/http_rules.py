@@ -15,21 +15,21 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from fencepost.errors import SettingsError
 from fencepost.kernel.call import Json
 from fencepost.orders.broker import (
+    AnswerVerdict,
     BrokerOrder,
     Code,
     Declaration,
-    Finding,
-    Found,
+    FoundOrder,
+    LookupFinding,
+    LookupScope,
     Meaning,
     Promise,
-    Sight,
-    Verdict,
     kept_answer,
     key_echoed,
     name_given,
 )
 from fencepost.outbox.backoff import retry_after_seconds
-from fencepost.outbox.http import Reply
+from fencepost.outbox.http_client import Reply
 
 _VARIABLE = re.compile(r"\$\{(?P<name>[A-Z][A-Z0-9_]*)\}")
 
@@ -98,7 +98,7 @@ class HttpBrokerConfig(BaseModel):
     """An answer with one of these is about no order, unless another set has the word too."""
     rules: tuple[Rule, ...] = ()
     promise: Promise
-    sight: Sight = Sight.ALL
+    sight: LookupScope = LookupScope.ALL
     window_seconds: float = 0.0
     request_valid_seconds: float | None = None
     connect_seconds: Annotated[float, Field(gt=0, le=300)] = 5.0
@@ -152,7 +152,7 @@ class HttpBrokerConfig(BaseModel):
 
     @property
     def declaration(self) -> Declaration:
-        sight = Sight.NONE if self.find_path is None else self.sight
+        sight = LookupScope.NONE if self.find_path is None else self.sight
         return Declaration(self.promise, sight, self.window_seconds, self.request_valid_seconds)
 
 
@@ -268,7 +268,7 @@ def order_of(config: HttpBrokerConfig, answer: Json) -> BrokerOrder | None:
     )
 
 
-def classified(config: HttpBrokerConfig, reply: Reply) -> Verdict:
+def classified(config: HttpBrokerConfig, reply: Reply) -> AnswerVerdict:
     """What the answer to a new order means: by the broker's own rules first, then by what HTTP says."""
     answer = reply.json()
     order = order_of(config, answer)
@@ -294,7 +294,7 @@ _SAID_BY_CLASS: Mapping[int, tuple[Meaning, Code]] = {
 }
 
 
-def by_status(reply: Reply, order: BrokerOrder | None) -> Verdict:
+def by_status(reply: Reply, order: BrokerOrder | None) -> AnswerVerdict:
     """What the status alone says. A 2xx whose body cannot be read may have placed the order."""
     if 200 <= reply.status < 300 and order is not None:
         return verdict(Meaning.ACCEPTED, None, reply, order)
@@ -303,24 +303,26 @@ def by_status(reply: Reply, order: BrokerOrder | None) -> Verdict:
     return verdict(meaning, code, reply, order)
 
 
-def verdict(meaning: Meaning, code: Code | None, reply: Reply, order: BrokerOrder | None) -> Verdict:
+def verdict(meaning: Meaning, code: Code | None, reply: Reply, order: BrokerOrder | None) -> AnswerVerdict:
     is_plain = meaning is Meaning.ACCEPTED and 200 <= reply.status < 300
     detail = None if is_plain else kept_answer(reply)
-    return Verdict(meaning, code, detail, order, retry_after_seconds(reply.headers.get("retry-after")))
+    return AnswerVerdict(meaning, code, detail, order, retry_after_seconds(reply.headers.get("retry-after")))
 
 
-def read_finding(reply: Reply, order: BrokerOrder | None) -> Found:
+def read_finding(reply: Reply, order: BrokerOrder | None) -> FoundOrder:
     """What the answer to a question says: found, not there, or nothing. Absence is a proof, so only the
     broker's own word counts: a 404 that is no JSON came from a proxy."""
     if reply.status == 200 and order is not None:
-        return Found(Finding.FOUND, order)
+        return FoundOrder(LookupFinding.FOUND, order)
     kept = kept_answer(reply)
     if reply.status == 404 and isinstance(reply.json(), dict):
-        return Found(Finding.ABSENT, detail=kept)
+        return FoundOrder(LookupFinding.ABSENT, detail=kept)
     if reply.status == 429:
         wait_seconds = retry_after_seconds(reply.headers.get("retry-after")) or 1.0
-        return Found(Finding.LIMITED, code=Code.RATE_LIMITED, detail=kept, retry_after_seconds=wait_seconds)
-    return Found(Finding.NO_ANSWER, code=_code_of_silence(reply), detail=kept)
+        return FoundOrder(
+            LookupFinding.LIMITED, code=Code.RATE_LIMITED, detail=kept, retry_after_seconds=wait_seconds
+        )
+    return FoundOrder(LookupFinding.NO_ANSWER, code=_code_of_silence(reply), detail=kept)
 
 
 def _code_of_silence(reply: Reply) -> Code:

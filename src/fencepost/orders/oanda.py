@@ -19,21 +19,21 @@ from urllib.parse import quote
 from fencepost.errors import SettingsError
 from fencepost.kernel.call import Json, document
 from fencepost.orders.broker import (
+    AnswerVerdict,
     BrokerOrder,
     Code,
     Declaration,
-    Finding,
-    Found,
+    FoundOrder,
+    LookupFinding,
+    LookupScope,
     Meaning,
     OutgoingOrder,
     Promise,
-    Sight,
-    Verdict,
     key_echoed,
     name_given,
 )
 from fencepost.orders.http_rules import by_status, moment, read_finding, variables, verdict
-from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Reply, Request
+from fencepost.outbox.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
 
 PRACTICE_URL = "https://api-fxpractice.oanda.com"
 PAGE = 500
@@ -66,7 +66,7 @@ class OandaBroker:
             "Accept-Datetime-Format": "RFC3339",
         }
         self._declaration = Declaration(
-            Promise.WHILE_OPEN, Sight.ALL, request_valid_seconds=request_valid_seconds
+            Promise.WHILE_OPEN, LookupScope.ALL, request_valid_seconds=request_valid_seconds
         )
 
     @classmethod
@@ -93,7 +93,7 @@ class OandaBroker:
         body = document("order", {"order": oanda_order(order)}).encode()
         return await self._client.exchange(Request("POST", self._url(order, "orders"), self._headers, body))
 
-    def classify(self, order: OutgoingOrder, reply: Reply) -> Verdict:
+    def classify(self, order: OutgoingOrder, reply: Reply) -> AnswerVerdict:
         answer = _fields(reply.json())
         if reply.status == 201:
             return by_status(reply, created_order(answer))
@@ -107,21 +107,21 @@ class OandaBroker:
             return verdict(Meaning.UNKNOWN, Code.UNKNOWN, reply, None)
         return by_status(reply, None)
 
-    async def find_order(self, order: OutgoingOrder) -> Found:
+    async def find_order(self, order: OutgoingOrder) -> FoundOrder:
         try:
             if order.broker_order_id is not None:
                 return await self._find_by_own_id(order, order.broker_order_id)
             by_id = await self._find_by_client_id(order)
-            if by_id.finding is not Finding.ABSENT:
+            if by_id.finding is not LookupFinding.ABSENT:
                 return by_id
             return await self._find_in_list(order)
         except (NotSent, MaybeSent) as error:
-            return Found(Finding.NO_ANSWER, code=Code.NETWORK_TIMEOUT, detail=str(error))
+            return FoundOrder(LookupFinding.NO_ANSWER, code=Code.NETWORK_TIMEOUT, detail=str(error))
 
     async def close(self) -> None:
         await self._client.close()
 
-    async def _find_by_own_id(self, order: OutgoingOrder, order_id: str) -> Found:
+    async def _find_by_own_id(self, order: OutgoingOrder, order_id: str) -> FoundOrder:
         """By OANDA's own id an order is found in every state; what filled it is a transaction of its own."""
         reply = await self._get(order, f"orders/{quote(order_id, safe='')}")
         fields = _fields(_fields(reply.json()).get("order"))
@@ -130,18 +130,20 @@ class OandaBroker:
         if found.order is None or filling is None:
             return found
         if not (str(filling).isascii() and str(filling).isdigit()):
-            return Found(Finding.NO_ANSWER, code=Code.UNKNOWN, detail="a transaction id that cannot be read")
+            return FoundOrder(
+                LookupFinding.NO_ANSWER, code=Code.UNKNOWN, detail="a transaction id that cannot be read"
+            )
         reply = await self._get(order, f"transactions/{filling}")
         fill = _fields(_fields(reply.json()).get("transaction"))
         if reply.status != 200 or "units" not in fill:
             return read_finding(reply, None)
         return replace(found, order=replace(found.order, fills=(_fill(fill),)))
 
-    async def _find_by_client_id(self, order: OutgoingOrder) -> Found:
+    async def _find_by_client_id(self, order: OutgoingOrder) -> FoundOrder:
         reply = await self._get(order, f"orders/@{quote(order.client_id, safe='')}")
         return read_finding(reply, read_order(_fields(reply.json()).get("order")))
 
-    async def _find_in_list(self, order: OutgoingOrder) -> Found:
+    async def _find_in_list(self, order: OutgoingOrder) -> FoundOrder:
         """Walk back through all orders. Not there is only said when the walk has passed the first request."""
         since = (order.open_since or order.stamped_at) - LOOK_BACK
         last_id: str | None = None
@@ -156,9 +158,11 @@ class OandaBroker:
                 (one for one in orders if one is not None and one.client_id == order.client_id), None
             )
             if found is not None:
-                return Found(Finding.FOUND, found)
+                return FoundOrder(LookupFinding.FOUND, found)
             if None in orders:
-                return Found(Finding.NO_ANSWER, code=Code.UNKNOWN, detail="an order that cannot be read")
+                return FoundOrder(
+                    LookupFinding.NO_ANSWER, code=Code.UNKNOWN, detail="an order that cannot be read"
+                )
             last = orders[-1] if orders else None
             # `beforeID` is the greatest id to be listed: a page begins with the last order of the page
             # before, and behind the first order of the account comes nothing but that.
@@ -167,9 +171,11 @@ class OandaBroker:
                 or last.broker_order_id == last_id
                 or (last.accepted_at is not None and last.accepted_at < since)
             ):
-                return Found(Finding.ABSENT)
+                return FoundOrder(LookupFinding.ABSENT)
             last_id = last.broker_order_id
-        return Found(Finding.NO_ANSWER, detail=f"no end of the list after {PAGES_MAX * PAGE} orders")
+        return FoundOrder(
+            LookupFinding.NO_ANSWER, detail=f"no end of the list after {PAGES_MAX * PAGE} orders"
+        )
 
     async def _get(self, order: OutgoingOrder, path: str) -> Reply:
         return await self._client.exchange(Request("GET", self._url(order, path), self._headers))

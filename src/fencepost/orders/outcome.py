@@ -10,18 +10,18 @@ from typing import Any, cast
 
 from fencepost.kernel.call import Json
 from fencepost.orders.broker import (
+    AnswerVerdict,
     BrokerOrder,
     Code,
     Declaration,
-    Finding,
-    Found,
+    FoundOrder,
+    LookupFinding,
+    LookupScope,
     Meaning,
     OutgoingOrder,
-    Sight,
-    Verdict,
     kept_answer,
 )
-from fencepost.orders.order import Fate, OrderSettlement, Outcome, TakenOrder, Unauthorized, Weather
+from fencepost.orders.order_calls import Fate, OrderSettlement, Outcome, TakenOrder, Unauthorized, Weather
 from fencepost.orders.request import canonical_of_plain, digest_of_canonical, plain
 from fencepost.orders.resend import (
     EXPIRED,
@@ -37,7 +37,7 @@ from fencepost.orders.resend import (
     when_used_up,
 )
 from fencepost.outbox.backoff import Backoff
-from fencepost.outbox.http import Reply
+from fencepost.outbox.http_client import Reply
 
 DETAIL_CHARACTERS_MAX = 1000
 # Of a broker's word about an order: far more than any needs, far less than holds up whoever stores it.
@@ -99,14 +99,16 @@ def maybe_sent(taken: TakenOrder, code: Code, detail: str) -> OrderSettlement:
     return _say(taken, "unknown", code=code, detail=_short(detail), weather="failed")
 
 
-def with_answer(verdict: Verdict, reply: Reply) -> Verdict:
+def with_answer(verdict: AnswerVerdict, reply: Reply) -> AnswerVerdict:
     """The verdict with what the broker said: the body of an answer that is no success is always kept."""
     if verdict.detail is not None or 200 <= reply.status < 300:
         return verdict
     return replace(verdict, detail=kept_answer(reply))
 
 
-def answered(taken: TakenOrder, verdict: Verdict, declared: Declaration, policy: Policy) -> OrderSettlement:
+def answered(
+    taken: TakenOrder, verdict: AnswerVerdict, declared: Declaration, policy: Policy
+) -> OrderSettlement:
     """The broker answered a new order."""
     match verdict.meaning:
         case Meaning.ACCEPTED if verdict.order is not None:
@@ -134,12 +136,14 @@ def answered(taken: TakenOrder, verdict: Verdict, declared: Declaration, policy:
 
 
 def found(
-    taken: TakenOrder, answer: Found, declared: Declaration, policy: Policy, asked_at: datetime
+    taken: TakenOrder, answer: FoundOrder, declared: Declaration, policy: Policy, asked_at: datetime
 ) -> OrderSettlement:
     """The broker answered a question about an order, which was asked at `asked_at` of the database's
     clock."""
     if answer.order is not None and not _shows(taken, answer.order):
-        answer = Found(Finding.NO_ANSWER, code=Code.UNKNOWN, detail="the answer is about another order")
+        answer = FoundOrder(
+            LookupFinding.NO_ANSWER, code=Code.UNKNOWN, detail="the answer is about another order"
+        )
     facts = Facts(
         finding=answer.finding,
         live=answer.order is not None and answer.order.live,
@@ -183,7 +187,7 @@ def result_of(order: BrokerOrder) -> dict[str, Json]:
     return {**kept, "digest": digest, "open": order.is_open and order.live}
 
 
-def _carry_out(taken: TakenOrder, answer: Found, step: Next, policy: Policy) -> OrderSettlement:
+def _carry_out(taken: TakenOrder, answer: FoundOrder, step: Next, policy: Policy) -> OrderSettlement:
     # Why it became unknown says more than that the broker has not settled it yet.
     code = answer.code or taken.last_error or Code.UNKNOWN
     match step.decision:
@@ -221,14 +225,14 @@ def _say(taken: TakenOrder, outcome: Outcome, **how: Any) -> OrderSettlement:
     return OrderSettlement(taken.id, taken.take, outcome, **how)
 
 
-def _why(step: Next, answer: Found) -> str:
+def _why(step: Next, answer: FoundOrder) -> str:
     """The reason with the answer. A broker that did not answer has said enough by how it did not."""
-    if answer.detail is None or answer.finding is Finding.NO_ANSWER:
+    if answer.detail is None or answer.finding is LookupFinding.NO_ANSWER:
         return answer.detail or step.why
     return f"{step.why} ({answer.detail})"
 
 
-def _dead(taken: TakenOrder, answer: Found, step: Next) -> OrderSettlement:
+def _dead(taken: TakenOrder, answer: FoundOrder, step: Next) -> OrderSettlement:
     if answer.order is None:
         code = step.code or taken.last_error
         return _say(taken, "dead", fate="none", code=code, detail=_short(_why(step, answer)))
@@ -245,7 +249,7 @@ def _resend(taken: TakenOrder, step: Next, policy: Policy) -> OrderSettlement:
     )
 
 
-def _wait_seconds(taken: TakenOrder, answer: Found, step: Next, policy: Policy) -> float:
+def _wait_seconds(taken: TakenOrder, answer: FoundOrder, step: Next, policy: Policy) -> float:
     own_seconds = policy.backoff.seconds(taken.asks) if step.wait_seconds is None else step.wait_seconds
     return _bounded(answer.retry_after_seconds, policy, own_seconds)
 
@@ -255,16 +259,16 @@ def _bounded(told_seconds: float | None, policy: Policy, own_seconds: float) -> 
     return own_seconds if told_seconds is None else min(told_seconds, policy.retry_after_max_seconds)
 
 
-def weather_of(answer: Found) -> Weather | None:
+def weather_of(answer: FoundOrder) -> Weather | None:
     """What the answer to a question says about the broker itself."""
-    if answer.finding is Finding.LIMITED:
+    if answer.finding is LookupFinding.LIMITED:
         return "ask_limited"
-    if answer.finding is Finding.NO_ANSWER:
+    if answer.finding is LookupFinding.NO_ANSWER:
         return "failed" if answer.code is not None else None
     return "ok"
 
 
-def _refused(taken: TakenOrder, verdict: Verdict, policy: Policy) -> OrderSettlement:
+def _refused(taken: TakenOrder, verdict: AnswerVerdict, policy: Policy) -> OrderSettlement:
     """This request placed nothing. Refused credentials are no fault of the order: it ends, or waits, and the
     database halts the broker with it, so that no other meets them."""
     is_unauthorized = verdict.code is Code.UNAUTHORIZED
@@ -298,7 +302,9 @@ def _accepted(
     return OrderSettlement(taken.id, taken.take, "sent", "unproved", code, _short(detail), None, result, "ok")
 
 
-def _duplicate(taken: TakenOrder, verdict: Verdict, declared: Declaration, policy: Policy) -> OrderSettlement:
+def _duplicate(
+    taken: TakenOrder, verdict: AnswerVerdict, declared: Declaration, policy: Policy
+) -> OrderSettlement:
     """The broker says that it has an order with our client id. It shows it, or we look. Where nothing can be
     looked at, its word counts only about a request that was lost before: the first answer ever is no proof,
     since brokers say the same status for "market closed"."""
@@ -306,7 +312,7 @@ def _duplicate(taken: TakenOrder, verdict: Verdict, declared: Declaration, polic
     # An error that repeats our key shows no order: that needs the broker's own id.
     if shown is not None and shown.client_id == taken.idempotency_key and shown.broker_order_id:
         return _accepted(taken, shown, Code.CONFLICT_PROCESSED, verdict.detail)
-    if declared.sight is Sight.NONE and _repeats_what_was_lost(taken, declared, policy):
+    if declared.sight is LookupScope.NONE and _repeats_what_was_lost(taken, declared, policy):
         known = BrokerOrder(taken.idempotency_key, None, "duplicate")
         return _accepted(taken, known, Code.CONFLICT_PROCESSED, verdict.detail)
     return _say(taken, "unknown", code=Code.CONFLICT_PROCESSED, detail=_short(verdict.detail), weather="ok")

@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import Any
 
 from fencepost.kernel.call import Call, Json, Row, nothing, optional_text, parsed, text
-from fencepost.orders.broker import BrokerAdapter, Code, Finding, Found, OutgoingOrder
-from fencepost.orders.order import Weather
+from fencepost.orders.broker import BrokerAdapter, Code, FoundOrder, LookupFinding, OutgoingOrder
+from fencepost.orders.order_calls import Weather
 from fencepost.orders.outcome import weather_of
-from fencepost.outbox.delivery import Database
+from fencepost.outbox.delivery import CallRunner
 
 IDLE_SECONDS = 1.0
 
@@ -45,7 +45,7 @@ class Probed:
 class Probe:
     """The loop of one broker: asks when the database says that it is time."""
 
-    def __init__(self, broker: str, adapter: BrokerAdapter, database: Database) -> None:
+    def __init__(self, broker: str, adapter: BrokerAdapter, database: CallRunner) -> None:
         self._broker = broker
         self._adapter = adapter
         self._database = database
@@ -61,7 +61,7 @@ class Probe:
             answer = await self._adapter.find_order(probed.outgoing())
         except Exception:
             # Whatever an adapter raises: the broker did not answer.
-            answer = Found(Finding.NO_ANSWER, code=Code.UNKNOWN)
+            answer = FoundOrder(LookupFinding.NO_ANSWER, code=Code.UNKNOWN)
         return weather_of(answer)
 
 

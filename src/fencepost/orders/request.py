@@ -70,7 +70,7 @@ class OrderRequest(BaseModel):
         try:
             request = cls.model_validate(fields)
         except ValidationError as error:
-            raise _first_complaint(error) from None
+            raise _first_user_error(error) from None
         _check_meta(request.meta)
         return request
 
@@ -185,7 +185,7 @@ def _check_meta(meta: Mapping[str, Any]) -> None:
         raise InvalidInput(f"meta has more than {META_BYTES_MAX} bytes.", field="meta")
 
 
-def _first_complaint(error: ValidationError) -> InvalidInput:
+def _first_user_error(error: ValidationError) -> InvalidInput:
     """The field, and what is allowed. Never its value: it may be a megabyte."""
     detail = error.errors(include_input=False, include_url=False)[0]
     field = ".".join(str(part) for part in detail["loc"]) or "body"

@@ -26,7 +26,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fencepost.orders.broker import Declaration, Finding, Promise, Sight
+from fencepost.orders.broker import Declaration, LookupFinding, LookupScope, Promise
 
 # Clocks of two machines differ, and a broker may check its rule a moment late.
 MARGIN_SECONDS = 1.0
@@ -49,7 +49,7 @@ class Facts:
     """What is known of an order whose outcome is unknown. Times are seconds, counted back from the question:
     it was asked `stamp_age` after the last request was stamped, `open_age` after the first open one."""
 
-    finding: Finding
+    finding: LookupFinding
     live: bool
     stamp_age_seconds: float
     open_age_seconds: float
@@ -65,11 +65,11 @@ class Next:
 
 def decide(declared: Declaration, facts: Facts, *, margin_seconds: float = MARGIN_SECONDS) -> Next:
     """What to do about an order whose outcome is unknown, after the broker was asked about it."""
-    if facts.finding is Finding.FOUND:
+    if facts.finding is LookupFinding.FOUND:
         if facts.live:
             return Next(Decision.SENT)
         return Next(Decision.DEAD, why="the broker has it, and rejected it")
-    if facts.finding is Finding.LIMITED:
+    if facts.finding is LookupFinding.LIMITED:
         return Next(Decision.ASK, why="the broker limits questions")
     by_absence = _by_absence(declared, facts, margin_seconds)
     if by_absence.decision is not Decision.RESEND_PROVED and may_repeat(
@@ -99,16 +99,16 @@ def may_repeat(
 
 
 def _by_absence(declared: Declaration, facts: Facts, margin_seconds: float) -> Next:
-    if declared.sight is not Sight.ALL:
+    if declared.sight is not LookupScope.ALL:
         return Next(Decision.PARK, why="the broker cannot say that it does not have the order")
     if declared.request_valid_seconds is None:
-        if facts.finding is Finding.NO_ANSWER:
+        if facts.finding is LookupFinding.NO_ANSWER:
             return Next(Decision.ASK, why="the broker did not answer the question")
         return Next(Decision.PARK, why="not there, but the request may still arrive: it has no end")
     left_seconds = declared.request_valid_seconds + margin_seconds - facts.stamp_age_seconds
     if left_seconds > 0:
         return Next(Decision.ASK, wait_seconds=left_seconds, why="the request may still arrive")
-    if facts.finding is Finding.NO_ANSWER:
+    if facts.finding is LookupFinding.NO_ANSWER:
         return Next(Decision.ASK, why="the broker did not answer the question")
     return Next(Decision.RESEND_PROVED, why="not there, and the request can no longer arrive")
 
@@ -142,7 +142,7 @@ def keep_asking(
     """Ask again instead of parking, until `ask_seconds` have passed since the outcome became unknown; each
     wait is as long as all before it. A broker that cannot be asked is not asked."""
     left_seconds = ask_seconds - asking_seconds
-    if step.decision is not Decision.PARK or declared.sight is Sight.NONE or left_seconds <= 0:
+    if step.decision is not Decision.PARK or declared.sight is LookupScope.NONE or left_seconds <= 0:
         return step
     wait_seconds = max(first_seconds, min(asking_seconds, left_seconds))
     return Next(Decision.ASK, wait_seconds=wait_seconds, why=step.why)

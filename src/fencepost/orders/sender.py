@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from fencepost.crashpoints import crash_point
-from fencepost.orders import order
-from fencepost.orders.broker import BrokerAdapter, Code, Finding, Found, Sight
+from fencepost.orders import order_calls
+from fencepost.orders.broker import BrokerAdapter, Code, FoundOrder, LookupFinding, LookupScope
 from fencepost.orders.metrics import OrderMetrics
-from fencepost.orders.order import OrderSettlement, Settled, TakenOrder
+from fencepost.orders.order_calls import OrderSettlement, Settled, TakenOrder
 from fencepost.orders.outcome import (
     Policy,
     answered,
@@ -23,11 +23,11 @@ from fencepost.orders.outcome import (
     outgoing,
     with_answer,
 )
-from fencepost.outbox.delivery import Database
-from fencepost.outbox.http import MaybeSent, NotSent
+from fencepost.outbox.delivery import CallRunner
+from fencepost.outbox.http_client import MaybeSent, NotSent
 
 
-class Sender:
+class OrderSender:
     """Sends one order."""
 
     def __init__(self, adapter: BrokerAdapter, policy: Policy) -> None:
@@ -66,8 +66,8 @@ class Reconciler:
 
     async def deliver(self, message: TakenOrder) -> OrderSettlement:
         declared = self._adapter.declaration
-        if declared.sight is Sight.NONE:
-            answer = Found(Finding.NO_ANSWER)
+        if declared.sight is LookupScope.NONE:
+            answer = FoundOrder(LookupFinding.NO_ANSWER)
         else:
             answer = await self._adapter.find_order(outgoing(message))
         crash_point("orders.after_question")
@@ -87,10 +87,10 @@ class Reconciler:
         )
 
 
-class OrderBox:
+class PendingOrderSource:
     """A broker's orders, to be sent."""
 
-    def __init__(self, database: Database, broker: str, metrics: OrderMetrics) -> None:
+    def __init__(self, database: CallRunner, broker: str, metrics: OrderMetrics) -> None:
         self._database = database
         self._broker = broker
         self._metrics = metrics
@@ -101,11 +101,11 @@ class OrderBox:
         return f"outbox:orders:{self._broker}"
 
     async def take(self, owner: str, lease_seconds: float, limit: int) -> Sequence[TakenOrder]:
-        taken = await self._database.run(order.take(self._broker, owner, lease_seconds, limit))
+        taken = await self._database.run(order_calls.take(self._broker, owner, lease_seconds, limit))
         return self._remember(taken)
 
     async def settle(self, owner: str, settlements: Sequence[OrderSettlement]) -> Sequence[str | None]:
-        settled = await self._database.run(order.settle(self._broker, owner, settlements))
+        settled = await self._database.run(order_calls.settle(self._broker, owner, settlements))
         by_id = {answer.id: answer for answer in settled}
         answers = [by_id[settlement.id] for settlement in settlements]
         self._metrics.settled(settlements, answers, self._still_parked(answers))
@@ -117,10 +117,10 @@ class OrderBox:
         return [answer.refusal for answer in answers]
 
     async def renew(self, owner: str, lease_seconds: float, messages: Sequence[TakenOrder]) -> None:
-        await self._database.run(order.renew(messages, owner, lease_seconds))
+        await self._database.run(order_calls.renew(messages, owner, lease_seconds))
 
     async def expire(self, limit: int) -> int:
-        expired = await self._database.run(order.expire_takes(self._broker, limit))
+        expired = await self._database.run(order_calls.expire_takes(self._broker, limit))
         self._metrics.sends.labels(outcome="unknown").inc(len(expired))
         return len(expired)
 
@@ -139,7 +139,7 @@ class OrderBox:
         return taken
 
 
-class QuestionBox(OrderBox):
+class UnknownOrderSource(PendingOrderSource):
     """A broker's orders whose outcome is unknown, to be asked about; and, where that can bring anything, the
     parked ones."""
 
@@ -148,13 +148,13 @@ class QuestionBox(OrderBox):
         return f"orders-unknown:{self._broker}"
 
     def __init__(
-        self, database: Database, broker: str, metrics: OrderMetrics, *, parked: bool = True
+        self, database: CallRunner, broker: str, metrics: OrderMetrics, *, parked: bool = True
     ) -> None:
         super().__init__(database, broker, metrics)
         self._parked = parked
 
     async def take(self, owner: str, lease_seconds: float, limit: int) -> Sequence[TakenOrder]:
-        call = order.take_unknown(self._broker, owner, lease_seconds, limit, parked=self._parked)
+        call = order_calls.take_unknown(self._broker, owner, lease_seconds, limit, parked=self._parked)
         taken = await self._database.run(call)
         return self._remember(taken)
 

@@ -8,31 +8,31 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any, Literal, cast
 
+from fencepost.app import Fencepost
 from fencepost.errors import InvalidInput, NotFound, SettingsError
-from fencepost.house import Fencepost
 from fencepost.jobs.submission import send
 from fencepost.kernel import migrate
 from fencepost.kernel.call import Call, Json
 from fencepost.kernel.drivers import AsyncConnection
 from fencepost.listener import Listener
 from fencepost.loop import Loop
-from fencepost.orders import desk, following, order
-from fencepost.orders.broker import Sight
+from fencepost.orders import fill_calls, operator_calls, order_calls
+from fencepost.orders.broker import LookupScope
 from fencepost.orders.brokers import Broker
-from fencepost.orders.follower import FollowBox, Follower
-from fencepost.orders.following import Followed, FollowPolicy, FollowUp
+from fencepost.orders.fill_calls import Followed, FollowPolicy, FollowUp
+from fencepost.orders.fill_tracker import FillTracker, OpenOrderSource
 from fencepost.orders.metrics import OrderMetrics
-from fencepost.orders.order import Accepted, OrderSettlement, TakenOrder
+from fencepost.orders.order_calls import Accepted, OrderSettlement, TakenOrder
 from fencepost.orders.outcome import Policy
 from fencepost.orders.probe import Probe
 from fencepost.orders.request import OrderRequest
-from fencepost.orders.sender import OrderBox, QuestionBox, Reconciler, Sender
+from fencepost.orders.sender import OrderSender, PendingOrderSource, Reconciler, UnknownOrderSource
 from fencepost.orders.settings import OrdersSettings
 from fencepost.outbox.backoff import Backoff
-from fencepost.outbox.relay import Pace, Relay
+from fencepost.outbox.relay import Relay, RelayLimits
 from fencepost.outbox.settings import OutboxSettings
+from fencepost.retention import until_short
 from fencepost.transaction import Transaction
-from fencepost.upkeep import until_short
 
 CHORE_SECONDS = 5.0
 CHORE_BATCH = 1000
@@ -78,7 +78,7 @@ class Orders:
             known = ", ".join(sorted(self._brokers)) or "none; see ORDERS_BROKERS"
             raise InvalidInput(f"Unknown broker. Configured: {known}.", field="broker")
         keep_seconds = self._settings.key_days * 86_400
-        return order.accept(request, self._key_of(request), keep_seconds=keep_seconds)
+        return order_calls.accept(request, self._key_of(request), keep_seconds=keep_seconds)
 
     async def accept(self, tx: Transaction | AsyncConnection, request: OrderRequest) -> Accepted:
         """Accept the order in your transaction. A repeat answers the first; another content raises
@@ -91,56 +91,56 @@ class Orders:
         return self._judged(request, await self._fp.run(self.acceptance(request)))
 
     async def get(self, *, order_id: int | None = None, key: str | None = None) -> dict[str, Json]:
-        found = await self._fp.run(order.get(order_id=order_id, key=key))
+        found = await self._fp.run(order_calls.get(order_id=order_id, key=key))
         if found is None:
             raise NotFound("There is no such order.", noun="order", subject=str(order_id or key))
         return found
 
     async def history(self, order_id: int) -> list[dict[str, Json]]:
-        return await self._fp.run(order.history(order_id))
+        return await self._fp.run(order_calls.history(order_id))
 
     async def listed(self, **which: Any) -> list[dict[str, Json]]:
-        return await self._fp.run(order.listing(**which))
+        return await self._fp.run(order_calls.listing(**which))
 
     async def cancel(self, order_id: int, actor: str, reason: str) -> None:
-        await self._fp.run(desk.cancel(order_id, actor, reason))
+        await self._fp.run(operator_calls.cancel(order_id, actor, reason))
 
     async def resolve(
         self,
         order_id: int,
         expected: str,
-        outcome: desk.Resolution,
+        outcome: operator_calls.Resolution,
         actor: str,
         reason: str,
         *,
         broker_order_id: str | None = None,
     ) -> None:
-        result = desk.result_by_hand(actor, broker_order_id) if outcome == "sent" else None
-        await self._fp.run(desk.resolve(order_id, expected, outcome, actor, reason, result=result))
+        result = operator_calls.result_by_hand(actor, broker_order_id) if outcome == "sent" else None
+        await self._fp.run(operator_calls.resolve(order_id, expected, outcome, actor, reason, result=result))
 
     async def resend(
         self, order_id: int, expected: Literal["dead", "parked"], actor: str, reason: str
     ) -> int:
         """Send a dead or parked order again, as a new order; answers its id."""
         old = await self.get(order_id=order_id)
-        call = desk.resend_of(old, expected, self._key_of, actor, reason)
+        call = operator_calls.resend_of(old, expected, self._key_of, actor, reason)
         return await self._fp.run(call)
 
     async def halt(self, broker: str, account: str | None, actor: str, reason: str) -> None:
-        await self._fp.run(desk.halt(broker, account, actor, reason))
+        await self._fp.run(operator_calls.halt(broker, account, actor, reason))
 
     async def resume(self, broker: str, account: str | None, actor: str, reason: str) -> None:
-        await self._fp.run(desk.resume(broker, account, actor, reason))
+        await self._fp.run(operator_calls.resume(broker, account, actor, reason))
 
     async def brokers(self) -> list[dict[str, Json]]:
-        return await self._fp.run(desk.brokers())
+        return await self._fp.run(operator_calls.brokers())
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Send orders and ask about unknown ones, until the block ends; not on a schema that does not fit."""
         await asyncio.to_thread(migrate.require, self._fp.database_url, "orders")
         for name, broker in self._brokers.items():
-            call = desk.declare_broker(name, broker.strength, can_ask=_can_ask(broker))
+            call = operator_calls.declare_broker(name, broker.strength, can_ask=_can_ask(broker))
             await self._fp.run(call)
         # Before anything is taken: after an outage this is where yesterday's orders end, and are counted.
         await self._end_what_expired()
@@ -167,7 +167,7 @@ class Orders:
 
     def _relays(self) -> list[OrderRelay | FollowRelay]:
         pace = self._outbox_settings.pace()
-        asking = Pace(
+        asking = RelayLimits(
             batch=pace.batch,
             in_flight_max=pace.batch,
             lease_seconds=self._settings.ask_lease_seconds,
@@ -190,11 +190,14 @@ class Orders:
             questions = Reconciler(broker.adapter, policy, asking.lease_seconds)
             relays += [
                 self._relay(
-                    "orders", OrderBox(self._fp, name, self.metrics), Sender(broker.adapter, policy), pace
+                    "orders",
+                    PendingOrderSource(self._fp, name, self.metrics),
+                    OrderSender(broker.adapter, policy),
+                    pace,
                 ),
                 self._relay(
                     "orders.unknown",
-                    QuestionBox(self._fp, name, self.metrics, parked=_can_ask(broker)),
+                    UnknownOrderSource(self._fp, name, self.metrics, parked=_can_ask(broker)),
                     questions,
                     asking,
                 ),
@@ -209,7 +212,7 @@ class Orders:
             if _can_ask(broker)
         ]
 
-    def _following(self, name: str, broker: Broker, asking: Pace) -> FollowRelay:
+    def _following(self, name: str, broker: Broker, asking: RelayLimits) -> FollowRelay:
         policy = FollowPolicy(
             Backoff(FOLLOW_IDLE_SECONDS, self._settings.follow_seconds),
             self._settings.follow_days * 86_400,
@@ -217,15 +220,17 @@ class Orders:
         )
         return Relay(
             "orders.following",
-            FollowBox(self._fp, name, self.metrics),
-            Follower(broker.adapter, policy),
+            OpenOrderSource(self._fp, name, self.metrics),
+            FillTracker(broker.adapter, policy),
             self._fp,
             self._fp.owner,
             self.metrics.loop_errors,
             replace(asking, idle_seconds=max(asking.idle_seconds, FOLLOW_IDLE_SECONDS)),
         )
 
-    def _relay(self, name: str, box: OrderBox, destination: Sender | Reconciler, pace: Pace) -> OrderRelay:
+    def _relay(
+        self, name: str, box: PendingOrderSource, destination: OrderSender | Reconciler, pace: RelayLimits
+    ) -> OrderRelay:
         return Relay(
             name,
             box,
@@ -234,25 +239,27 @@ class Orders:
             self._fp.owner,
             self.metrics.loop_errors,
             pace,
-            on_taken=self.metrics.dequeues if isinstance(destination, Sender) else None,
+            on_taken=self.metrics.dequeues if isinstance(destination, OrderSender) else None,
             carried=lambda taken: taken.carried,
         )
 
     async def chores(self) -> float:
         """What has no hurry: the end of what expired, the pruning, and the figures."""
         await self._end_what_expired()
-        await until_short(self._fp, order.prune(self._settings.keep_days * 86_400, CHORE_BATCH), CHORE_BATCH)
-        counts = await self._fp.run(order.counts())
+        await until_short(
+            self._fp, order_calls.prune(self._settings.keep_days * 86_400, CHORE_BATCH), CHORE_BATCH
+        )
+        counts = await self._fp.run(order_calls.counts())
         self.metrics.count(counts, sorted(self._brokers))
-        followed = await self._fp.run(following.counts())
+        followed = await self._fp.run(fill_calls.counts())
         self.metrics.count_followed(followed, sorted(self._brokers))
-        for broker in await self._fp.run(desk.brokers()):
+        for broker in await self._fp.run(operator_calls.brokers()):
             self.metrics.show(broker)
         return CHORE_SECONDS
 
     async def _end_what_expired(self) -> None:
         """Batch after batch, for an outage may leave many."""
-        while ended := await self._fp.run(order.expire_due(CHORE_BATCH)):
+        while ended := await self._fp.run(order_calls.expire_due(CHORE_BATCH)):
             self.metrics.sends.labels(outcome="dead").inc(len(ended))
             if len(ended) < CHORE_BATCH:
                 return
@@ -266,4 +273,4 @@ class Orders:
 
 
 def _can_ask(broker: Broker) -> bool:
-    return broker.adapter.declaration.sight is not Sight.NONE
+    return broker.adapter.declaration.sight is not LookupScope.NONE

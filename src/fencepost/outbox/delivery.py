@@ -9,19 +9,19 @@ from fencepost.kernel import outbox
 from fencepost.kernel.call import Call
 
 T = TypeVar("T")
-M = TypeVar("M", bound="Taken")
-M_contra = TypeVar("M_contra", bound="Taken", contravariant=True)
+M = TypeVar("M", bound="TakenMessage")
+M_contra = TypeVar("M_contra", bound="TakenMessage", contravariant=True)
 S_contra = TypeVar("S_contra", contravariant=True)
 S_co = TypeVar("S_co", covariant=True)
 
 
-class Database(Protocol):
+class CallRunner(Protocol):
     """What a relay needs of a client: one call in a transaction of its own."""
 
     async def run(self, call: Call[T]) -> T: ...
 
 
-class Taken(Protocol):
+class TakenMessage(Protocol):
     """A message that was taken: its id, and the fence of this delivery."""
 
     @property
@@ -30,7 +30,7 @@ class Taken(Protocol):
     def take(self) -> int: ...
 
 
-class Box(Protocol[M, S_contra]):
+class MessageSource(Protocol[M, S_contra]):
     """A channel of the outbox. Every call of it is one statement, and is fenced by the database."""
 
     @property
@@ -60,7 +60,7 @@ class Destination(Protocol[M_contra, S_co]):
 class Channel:
     """A channel of the kernel's outbox as it is: delivered at least once, in order for one key."""
 
-    def __init__(self, database: Database, channel: str) -> None:
+    def __init__(self, database: CallRunner, channel: str) -> None:
         self._database = database
         self._channel = channel
 

@@ -23,16 +23,16 @@ from prometheus_client import Counter
 
 from fencepost.crashpoints import crash_point
 from fencepost.errors import InvalidInput
-from fencepost.kernel import wake
+from fencepost.kernel import notify
 from fencepost.listener import Listener
 from fencepost.logs import get_logger, log_context
 from fencepost.loop import Loop
-from fencepost.outbox.delivery import Box, Database, Destination, Taken
+from fencepost.outbox.delivery import CallRunner, Destination, MessageSource, TakenMessage
 from fencepost.signals import announce
 from fencepost.tracing import is_traced, span
 
 _log = get_logger(__name__)
-M = TypeVar("M", bound=Taken)
+M = TypeVar("M", bound=TakenMessage)
 S = TypeVar("S")
 EXPIRE_BATCH = 500
 SETTLE_BATCH = 500
@@ -40,7 +40,7 @@ START_TOGETHER = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RelayLimits:
     """How much at once, and how long."""
 
     batch: int = 32
@@ -65,12 +65,12 @@ class Relay(Generic[M, S]):
     def __init__(
         self,
         name: str,
-        box: Box[M, S],
+        box: MessageSource[M, S],
         destination: Destination[M, S],
-        database: Database,
+        database: CallRunner,
         owner: str,
         errors: Counter,
-        pace: Pace,
+        pace: RelayLimits,
         *,
         on_taken: Counter | None = None,
         carried: Callable[[M], Mapping[str, Any]] | None = None,
@@ -137,7 +137,7 @@ class Relay(Generic[M, S]):
             return 0.0
         announce("outbox.idle")
         if not self._under_way:
-            await self._database.run(wake.sleep_on(self._box.topic))
+            await self._database.run(notify.sleep_on(self._box.topic))
         return self._pace.idle_seconds
 
     async def _deliver(self, message: M, *, traced: bool) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, model_validator
 
 from fencepost.layered_settings import From, LayeredSettings
-from fencepost.outbox.relay import Pace
+from fencepost.outbox.relay import RelayLimits
 
 CHANNEL_MAX = 128
 """As long as a channel of the outbox may be called."""
@@ -45,9 +45,9 @@ class OutboxSettings(LayeredSettings):
         _hooks(self.webhooks)
         return self
 
-    def pace(self) -> Pace:
+    def pace(self) -> RelayLimits:
         """`parallelism` batches are under way; takes and deliveries last until they count as stuck."""
-        return Pace(
+        return RelayLimits(
             batch=self.batch_size,
             in_flight_max=self.batch_size * self.parallelism,
             lease_seconds=self.stuck_threshold_min * 60,

@@ -10,15 +10,15 @@ from fastapi import APIRouter, Query
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel
 
-from fencepost.mutations.contract import ContractRoute, Perform, Told, add_bad_routes, add_mutation
 from fencepost.mutations.declaration import Mutation
-from fencepost.mutations.pipeline import Answer
+from fencepost.mutations.http_routes import ContractRoute, Perform, Told, add_bad_routes, add_mutation
+from fencepost.mutations.pipeline import MutationAnswer
 from fencepost.mutations.proto import Codec
 from fencepost.players.answers import PACKAGE, SERVICE, players_proto
-from fencepost.players.reading import Discrepancy, Event, Holding, audit_check, history, inventory
+from fencepost.players.queries import Discrepancy, Event, Holding, audit_check, history, inventory
 from fencepost.players.requests import PlayerRequest
 from fencepost.players.service import Players
-from fencepost.web.answers import Failure
+from fencepost.web.errors import ErrorBody
 
 TWIRP = f"/twirp/{PACKAGE}.{SERVICE}"
 Limit = Annotated[int, Query(ge=1, le=1000)]
@@ -26,7 +26,7 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 
 def make_router(players: Players) -> APIRouter:
     # The door of the house, in front of the contract, has the house's own words.
-    told = {"model": Told | Failure, "description": "Refused or failed, as Twirp tells it."}
+    told = {"model": Told | ErrorBody, "description": "Refused or failed, as Twirp tells it."}
     router = APIRouter(tags=["players"], route_class=ContractRoute, responses={"default": told})
     codec = _codec()
     for declared in players.mutations.values():
@@ -61,7 +61,7 @@ def _add_proto(router: APIRouter) -> None:
 def _performing(players: Players) -> Perform:
     async def perform(
         _: Mutation[Any, Any, Any], request: BaseModel, request_id: str | None, actor: str
-    ) -> Answer:
+    ) -> MutationAnswer:
         assert isinstance(request, PlayerRequest)
         return await players.run(request, request_id=request_id, actor=actor)
 

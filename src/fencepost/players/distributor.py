@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from fencepost.kernel import marker
+from fencepost.kernel import idempotency
 from fencepost.kernel.call import Call, document, nothing, optional_text, scalar, text
+from fencepost.mutations.blocker_eviction import BlockerEviction
 from fencepost.mutations.planning import make_plan
-from fencepost.mutations.vigil import Vigil
-from fencepost.players.accounting import evict, scope_of
 from fencepost.players.catalog import Reward
 from fencepost.players.plan import Change
+from fencepost.players.player_store import evict, scope_of
 from fencepost.transaction import Transaction
 
 # What a marker keeps.
@@ -45,12 +45,16 @@ class PlayerVersionBumper:
     `Players.version_bumper` is one with a vigil: whoever holds the row for too long is ended.
     """
 
-    def __init__(self, vigil: Vigil | None = None) -> None:
-        self._vigil = vigil
+    def __init__(self, blocker_eviction: BlockerEviction | None = None) -> None:
+        self._blocker_eviction = blocker_eviction
 
     async def bump(self, tx: Transaction, player: str) -> int:
         attempt = tx.run(bump(player))
-        return await (self._vigil.keep(attempt, lambda: evict([player])) if self._vigil else attempt)
+        return await (
+            self._blocker_eviction.keep(attempt, lambda: evict([player]))
+            if self._blocker_eviction
+            else attempt
+        )
 
 
 async def distribute_and_sync(
@@ -67,7 +71,7 @@ async def distribute_and_sync(
     row. A repeat answers the first summary, and then this transaction will not commit: it would repeat its
     other writes. A summary that is too large to be kept makes the repeat a Duplicate.
     """
-    digest = marker.digest(source, [reward.model_dump(mode="json") for reward in rewards])
+    digest = idempotency.digest(source, [reward.model_dump(mode="json") for reward in rewards])
     claim = await tx.claim(scope_of(player), key, digest=digest)
     if claim.replayed:
         return Summary(**claim.response)
@@ -78,7 +82,7 @@ async def distribute_and_sync(
     await tx.run(distribute(player, version, key, source, change))
     summary: dict[str, Any] = {"player_id": player, "version": version, "granted": granted}
     if len(document("summary", summary).encode()) <= SUMMARY_BYTES_MAX:
-        await tx.run(marker.remember(scope_of(player), key, summary))
+        await tx.run(idempotency.remember(scope_of(player), key, summary))
     return Summary(**summary)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.mutations.dice import written
-from fencepost.mutations.planning import Dice
+from fencepost.mutations.planning import Rng
 from fencepost.players.catalog import Cost, Reward
 
 
@@ -64,11 +64,11 @@ class Change:
         self.stacks[name] -= count
         self.paid["stacks"][name] += count
 
-    def give(self, rewards: Iterable[Reward], dice: Dice) -> list[dict[str, Any]]:
+    def give(self, rewards: Iterable[Reward], dice: Rng) -> list[dict[str, Any]]:
         """Add the rewards, and tell what was given, in their order."""
         return [self._give(reward, dice) for reward in rewards]
 
-    def _give(self, reward: Reward, dice: Dice) -> dict[str, Any]:
+    def _give(self, reward: Reward, dice: Rng) -> dict[str, Any]:
         if reward.resource is not None:
             self.resources[reward.resource] += reward.count
             return {"resource": reward.resource, "count": reward.count}

@@ -10,7 +10,7 @@ from typing import Any
 
 from fencepost.mutations.declaration import mutation
 from fencepost.mutations.errors import FailedPrecondition, InvalidArgument, NoSuchThing
-from fencepost.mutations.planning import Dice
+from fencepost.mutations.planning import Rng
 from fencepost.players import requests
 from fencepost.players.catalog import Dungeon, Hero, Item, Lesson, Pool, Reward, Weighted
 from fencepost.players.plan import Change, Needs, Party, PlayerPlan
@@ -24,7 +24,7 @@ def _needs_nothing(request: requests.CreatePlayer) -> Needs:
 
 
 @mutation("CreatePlayer", needs=_needs_nothing)
-def create_player(snapshot: PlayerSnapshot, request: requests.CreatePlayer, dice: Dice) -> PlayerPlan:
+def create_player(snapshot: PlayerSnapshot, request: requests.CreatePlayer, dice: Rng) -> PlayerPlan:
     """Make a new player."""
     if snapshot.version is not None:
         raise FailedPrecondition(f"The player {request.player_id} exists already.", reason="player_exists")
@@ -38,7 +38,7 @@ def _needs_of_use(request: requests.UseItem) -> Needs:
 
 
 @mutation("UseItem", needs=_needs_of_use)
-def use_item(snapshot: PlayerSnapshot, request: requests.UseItem, dice: Dice) -> PlayerPlan:
+def use_item(snapshot: PlayerSnapshot, request: requests.UseItem, dice: Rng) -> PlayerPlan:
     """Use an item: what it brings, and what a box holds by chance."""
     item = snapshot.defined("item", request.item, Item)
     if not item.is_usable:
@@ -62,7 +62,7 @@ def _needs_of_grant(request: requests.GrantItems) -> Needs:
 
 
 @mutation("GrantItems", needs=_needs_of_grant)
-def grant_items(snapshot: PlayerSnapshot, request: requests.GrantItems, dice: Dice) -> PlayerPlan:
+def grant_items(snapshot: PlayerSnapshot, request: requests.GrantItems, dice: Rng) -> PlayerPlan:
     """Grant items and amounts; the answer is in the order of the request."""
     change = Change()
     rewards = [_granted(snapshot, grant) for grant in request.items]
@@ -95,7 +95,7 @@ def _needs_of_stage(request: requests.UnlockHeroStage) -> Needs:
 
 
 @mutation("UnlockHeroStage", needs=_needs_of_stage)
-def unlock_hero_stage(snapshot: PlayerSnapshot, request: requests.UnlockHeroStage, dice: Dice) -> PlayerPlan:
+def unlock_hero_stage(snapshot: PlayerSnapshot, request: requests.UnlockHeroStage, dice: Rng) -> PlayerPlan:
     """Unlock the next stage of a hero."""
     hero = snapshot.defined("hero", request.hero, Hero)
     present = snapshot.heroes.get(request.hero, 0)
@@ -117,7 +117,7 @@ def _needs_of_draw(request: requests.Draw) -> Needs:
 
 
 @mutation("Draw", needs=_needs_of_draw)
-def draw(snapshot: PlayerSnapshot, request: requests.Draw, dice: Dice) -> PlayerPlan:
+def draw(snapshot: PlayerSnapshot, request: requests.Draw, dice: Rng) -> PlayerPlan:
     """Draw from a pool. Without an open season nothing is taken and nothing is written."""
     pool = snapshot.defined("pool", request.pool, Pool)
     season = snapshot.pools.get(request.pool)
@@ -145,7 +145,7 @@ def draw(snapshot: PlayerSnapshot, request: requests.Draw, dice: Dice) -> Player
     return _plan(request, change, answer)
 
 
-def _draw(pool: Pool, season: Season, count: int, dice: Dice) -> tuple[list[Weighted], int]:
+def _draw(pool: Pool, season: Season, count: int, dice: Rng) -> tuple[list[Weighted], int]:
     """The entries drawn, and the dry draws since the last rare one."""
     rare = [entry for entry in season.entries if entry.rarity >= pool.guarantee_rarity]
     dry = season.dry
@@ -163,7 +163,7 @@ def _needs_of_clear(request: requests.ClearDungeon) -> Needs:
 
 
 @mutation("ClearDungeon", needs=_needs_of_clear)
-def clear_dungeon(snapshot: PlayerSnapshot, request: requests.ClearDungeon, dice: Dice) -> PlayerPlan:
+def clear_dungeon(snapshot: PlayerSnapshot, request: requests.ClearDungeon, dice: Rng) -> PlayerPlan:
     """Clear a dungeon: its rewards, and more for the first time."""
     dungeon = snapshot.defined("dungeon", request.dungeon, Dungeon)
     before = snapshot.clears.get(request.dungeon, 0)
@@ -179,7 +179,7 @@ def _needs_of_lesson(request: requests.Teach) -> Needs:
 
 
 @mutation("Teach", needs=_needs_of_lesson)
-def teach(snapshot: PlayerSnapshot, request: requests.Teach, dice: Dice) -> PlayerPlan:
+def teach(snapshot: PlayerSnapshot, request: requests.Teach, dice: Rng) -> PlayerPlan:
     """Teach a lesson; it is rewarded once."""
     lesson = snapshot.defined("lesson", request.lesson, Lesson)
     if request.lesson in snapshot.lessons:
@@ -193,7 +193,7 @@ def _needs_of_transfer(request: requests.Transfer) -> Needs:
 
 
 @mutation("Transfer", needs=_needs_of_transfer)
-def transfer(snapshot: PlayerSnapshot, request: requests.Transfer, dice: Dice) -> PlayerPlan:
+def transfer(snapshot: PlayerSnapshot, request: requests.Transfer, dice: Rng) -> PlayerPlan:
     """Give to another player: both change, or neither."""
     snapshot.require_player(request.player_id)
     giver, taker = Change(), Change()
@@ -222,9 +222,9 @@ def _plan(
     return PlayerPlan((Party(request.player_id, change),), answer, source, creates)
 
 
-def _opened(rewards: tuple[Reward, ...], box: tuple[Weighted, ...], dice: Dice) -> list[Reward]:
+def _opened(rewards: tuple[Reward, ...], box: tuple[Weighted, ...], dice: Rng) -> list[Reward]:
     return [*rewards, *([_pick(box, dice).reward] if box else [])]
 
 
-def _pick(entries: tuple[Weighted, ...] | list[Weighted], dice: Dice) -> Weighted:
+def _pick(entries: tuple[Weighted, ...] | list[Weighted], dice: Rng) -> Weighted:
     return dice.pick([(entry, entry.weight) for entry in entries])

@@ -16,17 +16,17 @@ sooner.
 
 import typing
 
+from fencepost._lazy_imports import on_first_use
 from fencepost.crashpoints import PlannedCrash
-from fencepost.latecomers import on_first_use
 from fencepost.testing.children import Child
 from fencepost.testing.clock import Clock
 from fencepost.testing.crashes import at_crash_point, crash_at
 from fencepost.testing.errors import ChildFailed, HistoryBroken, KitError, NotATestDatabase, PointMissed
-from fencepost.testing.faults import Proxy
+from fencepost.testing.fault_state import DropRule
 from fencepost.testing.history import (
     Breach,
-    Entry,
     History,
+    HistoryLine,
     Rule,
     at_most_once,
     breaches,
@@ -35,8 +35,8 @@ from fencepost.testing.history import (
     tokens_grow,
 )
 from fencepost.testing.points import Point, points_in
+from fencepost.testing.proxy import Proxy
 from fencepost.testing.signals import Signals
-from fencepost.testing.weather import Ambush
 
 if typing.TYPE_CHECKING:
     from fencepost.testing.flow_harness import FlowBroken, FlowOutcome, check_flow, run_flow
@@ -44,16 +44,16 @@ if typing.TYPE_CHECKING:
     from fencepost.testing.rpc_proxy import RpcProxy, Unevenness
 
 __all__ = [
-    "Ambush",
     "Breach",
     "Child",
     "ChildFailed",
     "Clock",
-    "Entry",
+    "DropRule",
     "FlowBroken",
     "FlowOutcome",
     "History",
     "HistoryBroken",
+    "HistoryLine",
     "KitError",
     "NotATestDatabase",
     "PlannedCrash",

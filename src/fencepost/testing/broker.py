@@ -20,11 +20,11 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 
-from fencepost.orders.broker import Promise, Sight
+from fencepost.orders.broker import LookupScope, Promise
 from fencepost.testing.broker_book import Book, BookOrder
 from fencepost.testing.broker_dialect import Dialect
-from fencepost.testing.broker_mood import FRIENDLY, Mood
-from fencepost.testing.doors import close_door
+from fencepost.testing.broker_faults import FRIENDLY, BrokerFaults
+from fencepost.testing.server_close import close_door
 
 DEADLINE_HEADER = "x-request-deadline"
 _REASONS = {200: "OK", 201: "Created", 400: "Bad Request", 404: "Not Found", 409: "Conflict"}
@@ -37,9 +37,9 @@ class HostileBroker:
         self,
         promise: Promise,
         *,
-        mood: Mood = FRIENDLY,
+        mood: BrokerFaults = FRIENDLY,
         dialect: Dialect | None = None,
-        sight: Sight = Sight.ALL,
+        sight: LookupScope = LookupScope.ALL,
         window_seconds: float = 60.0,
         latency_seconds: float = 0.0,
         slow_seconds: float = 0.2,
@@ -50,7 +50,7 @@ class HostileBroker:
         self.mood = mood
         self.dialect = dialect or Dialect()
         self.book = Book(promise, sight, window_seconds, chance=random.Random(seed))  # noqa: S311
-        self.whims: Counter[str] = Counter()
+        self.broker_faults: Counter[str] = Counter()
         self._chance = random.Random(seed)  # noqa: S311 - Repeatable whims, no secrets.
         self._latency_seconds = latency_seconds
         self._slow_seconds = slow_seconds
@@ -172,9 +172,9 @@ class HostileBroker:
     async def _place(
         self, request: dict[str, Any], headers: dict[str, str], writer: asyncio.StreamWriter
     ) -> bool:
-        whim = self.mood.draw(self._chance)
-        self.whims[whim] += 1
-        act = getattr(self, f"_do_{whim.value}")
+        broker_fault = self.mood.draw(self._chance)
+        self.broker_faults[broker_fault] += 1
+        act = getattr(self, f"_do_{broker_fault.value}")
         lives_on: bool = await act(request, headers.get(DEADLINE_HEADER), writer)
         return lives_on
 

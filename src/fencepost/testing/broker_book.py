@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fencepost.orders.broker import Promise, Sight
+from fencepost.orders.broker import LookupScope, Promise
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Book:
     look."""
 
     promise: Promise
-    sight: Sight = Sight.ALL
+    sight: LookupScope = LookupScope.ALL
     window_seconds: float = 60.0
     fill_chance: float = 0.3
     chance: random.Random = field(default_factory=lambda: random.Random(1))  # noqa: S311 - A broker's whims.
@@ -63,7 +63,7 @@ class Book:
         seen = [
             order
             for order in self._by_client.get(client_id, ())
-            if self.sight is Sight.ALL or (self.sight is Sight.OPEN and order.is_open)
+            if self.sight is LookupScope.ALL or (self.sight is LookupScope.OPEN and order.is_open)
         ]
         if not seen:
             return None

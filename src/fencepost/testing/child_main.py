@@ -1,6 +1,6 @@
 """What runs inside a `Child`: dies with its parent, loads the target and calls it.
 
-It is run by its path, so that the child pays for no import but its own. Its one argument is an `Errand` as
+It is run by its path, so that the child pays for no import but its own. Its one argument is an `ChildTask` as
 JSON.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 PR_SET_PDEATHSIG = 1
 
 
-class Errand(NamedTuple):
+class ChildTask(NamedTuple):
     """A function in a file, or a module to run as a program."""
 
     parent: int
@@ -30,7 +30,7 @@ class Errand(NamedTuple):
 
 
 def main() -> None:
-    errand = Errand(**json.loads(sys.argv[1]))
+    errand = ChildTask(**json.loads(sys.argv[1]))
     die_with(errand.parent)
     if errand.function is None:
         sys.argv[1:] = errand.arguments
@@ -39,7 +39,7 @@ def main() -> None:
     perform(errand)
 
 
-def perform(errand: Errand) -> None:
+def perform(errand: ChildTask) -> None:
     """Call the function of a file."""
     assert errand.function is not None
     result = _load(errand.place, errand.function)(*errand.arguments)

@@ -14,9 +14,9 @@ from typing import IO, Any, Self
 
 from fencepost import crashpoints
 from fencepost.embedded.deadline import Deadline
-from fencepost.testing import child_main, incubator
+from fencepost.testing import child_main, fork_server
 from fencepost.testing.errors import ChildFailed
-from fencepost.testing.incubator import Hatched, Incubator
+from fencepost.testing.fork_server import ForkedChild, ForkServer
 from fencepost.testing.signals import Signals
 
 OUTPUT_LINES_SHOWN = 30
@@ -189,7 +189,7 @@ class _Lines:
 class _Fresh(subprocess.Popen[str]):
     """An interpreter of the child's own."""
 
-    def __init__(self, errand: child_main.Errand, environment: Mapping[str, str]) -> None:
+    def __init__(self, errand: child_main.ChildTask, environment: Mapping[str, str]) -> None:
         super().__init__(
             [sys.executable, "-P", child_main.__file__, json.dumps(errand._asdict())],
             stdin=subprocess.PIPE,
@@ -207,24 +207,28 @@ class _Fresh(subprocess.Popen[str]):
 
 
 def _start(
-    target: Callable[..., object] | str, errand: child_main.Errand, environment: Mapping[str, str]
-) -> "Hatched | _Fresh":
+    target: Callable[..., object] | str, errand: child_main.ChildTask, environment: Mapping[str, str]
+) -> "ForkedChild | _Fresh":
     """A module is a program, and wants to be one from the beginning."""
     home = None if isinstance(target, str) else inspect.getmodule(target)
-    if home is None or not incubator.IS_POSSIBLE:
+    if home is None or not fork_server.IS_POSSIBLE:
         return _Fresh(errand, environment)
     return _INCUBATOR.hatch(errand, environment, home)
 
 
 # One a process: the second would load what the first has loaded.
-_INCUBATOR = Incubator()
+_INCUBATOR = ForkServer()
 
 
-def _errand(target: Callable[..., object] | str, arguments: tuple[Any, ...]) -> tuple[str, child_main.Errand]:
+def _errand(
+    target: Callable[..., object] | str, arguments: tuple[Any, ...]
+) -> tuple[str, child_main.ChildTask]:
     if isinstance(target, str):
-        return target, child_main.Errand(os.getpid(), target, None, [str(argument) for argument in arguments])
+        return target, child_main.ChildTask(
+            os.getpid(), target, None, [str(argument) for argument in arguments]
+        )
     file = inspect.getsourcefile(target)
     name = target.__qualname__
     assert file is not None, f"{name} has no source file that a child could load"
     assert name.isidentifier(), f"{name} must stand at the top of its file, so that a child can find it"
-    return name, child_main.Errand(os.getpid(), file, name, list(arguments))
+    return name, child_main.ChildTask(os.getpid(), file, name, list(arguments))

@@ -18,14 +18,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fencepost.flows.channel import exchanged
 from fencepost.flows.graph import Flow
-from fencepost.flows.program import Body, Head, Program, least
+from fencepost.flows.plan import FlowPlan, KeyedStage, SourceStage, least
 from fencepost.flows.record import END
+from fencepost.flows.shuffle import exchanged
 from fencepost.flows.sinks.sink import Sink
 from fencepost.flows.sources.source import is_timeless
+from fencepost.flows.state_codec import decode, encode
 from fencepost.flows.steps import Batch
-from fencepost.flows.stored import decode, encode
 from fencepost.testing.errors import KitError, PointMissed
 from fencepost.testing.flow_windows import DURABLE, windows_of
 
@@ -59,7 +59,7 @@ class FlowOutcome:
 
 
 class _Sender:
-    def __init__(self, name: str, source: Any, values: Sequence[Any], head: Head) -> None:
+    def __init__(self, name: str, source: Any, values: Sequence[Any], head: SourceStage) -> None:
         self.name = name
         self.source = source
         self.values = values
@@ -84,7 +84,7 @@ class _Run:
     """One run: senders take turns in a random order that a seed fixes; each turn is a commit."""
 
     def __init__(self, flow: Flow, inputs: Inputs) -> None:
-        self.program = Program(flow)
+        self.program = FlowPlan(flow)
         self.senders: list[_Sender] = []
         for node in self.program.sources:
             name = self.program.names[node]
@@ -94,8 +94,8 @@ class _Run:
             partitions: Partitions = given if isinstance(given, Mapping) else {"0": given}
             for partition, values in sorted(partitions.items()):
                 name = f"{self.program.names[node]}/{partition}"
-                self.senders.append(_Sender(name, node, values, Head(self.program, node)))
-        self.body = Body(self.program, senders=len(self.senders))
+                self.senders.append(_Sender(name, node, values, SourceStage(self.program, node)))
+        self.body = KeyedStage(self.program, senders=len(self.senders))
         self.outcome = FlowOutcome(self.program.sinks)
 
     @property
@@ -131,12 +131,12 @@ class _Run:
 
     async def restore(self, checkpoint: _Checkpoint) -> None:
         """As another process would: with new steps, from the bytes."""
-        self.body = Body(self.program, senders=len(self.senders))
+        self.body = KeyedStage(self.program, senders=len(self.senders))
         stored = decode(checkpoint.state).body
         await self.body.load([stored] if stored is not None else [])
         for sender, (at, watermark) in zip(self.senders, checkpoint.marks, strict=True):
             sender.at = at
-            sender.head = Head(self.program, sender.source)
+            sender.head = SourceStage(self.program, sender.source)
             sender.head.restore(watermark)
 
 
@@ -226,7 +226,7 @@ def check_flow(
     with one source partition, for each key alone if `key` tells it, and in any order with several. Answers
     what a run without faults gives.
     """
-    program = Program(flow)
+    program = FlowPlan(flow)
     expected = run_flow(flow, inputs, batch=batch, seed=seed)
     for window in windows_of(*program.sinks):
         found = run_flow(flow, inputs, batch=batch, seed=seed, crash_at=window, nth=None)

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from fencepost.client import Fencepost
+from fencepost.client import KernelClient
 from fencepost.crashpoints import PlannedCrash
 from fencepost.flows.graph import Flow
 from fencepost.flows.metrics import FlowMetrics
@@ -106,7 +106,7 @@ class SinkBroken(KitError):
 
 
 async def check_sink(
-    fp: Fencepost,
+    fp: KernelClient,
     make: Callable[[], Sink],
     effects: Effects,
     *,
@@ -150,8 +150,8 @@ class _TakenOut(list[Any]):
 def _taken_out(values: Sequence[tuple[int, Any]]) -> _TakenOut:
     taken = _TakenOut()
     for place, carried in values:
-        carrier: Carrier = CARRIERS[place]
-        load, unload = carrier
+        forwarder: Carrier = CARRIERS[place]
+        load, unload = forwarder
         try:
             value = unload(carried)
         except (AttributeError, LookupError, TypeError) as error:
@@ -177,7 +177,7 @@ def _with_values_taken_out(hook: Callable[..., Awaitable[Any]]) -> Callable[...,
     return call
 
 
-async def _ended(fp: Fencepost, flow: Flow, redis_url: str | None, point: str) -> None:
+async def _ended(fp: KernelClient, flow: Flow, redis_url: str | None, point: str) -> None:
     """Run until the point, and end there."""
     with ExitStack() as crash:
         crash.enter_context(crash_at(point, nth=1 if ".recover." in point else 2))
@@ -188,7 +188,7 @@ async def _ended(fp: Fencepost, flow: Flow, redis_url: str | None, point: str) -
     raise PointMissed(f"{point} was not reached.")
 
 
-async def _run(fp: Fencepost, flow: Flow, redis_url: str | None) -> None:
+async def _run(fp: KernelClient, flow: Flow, redis_url: str | None) -> None:
     worker = FlowWorker(fp, flow, redis_url=redis_url, settings=HURRY, metrics=FlowMetrics.on(Metrics()))
     try:
         async with asyncio.timeout(60):

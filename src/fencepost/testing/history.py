@@ -8,7 +8,7 @@
 A history is a file of JSON lines. An append is one write, so several processes may share it, and a process
 that is killed has written a line or not. Record an effect *where it takes place*; what a caller writes down
 afterwards may come late, or never. Effects that are rows of a database are read from it: build the entries
-with `Entry`.
+with `HistoryLine`.
 
 A rule is any function from entries to breaches, so a test's own invariants stand beside these.
 """
@@ -28,7 +28,7 @@ BREACHES_SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Entry:
+class HistoryLine:
     """One thing that happened: of what kind, to what, under which token."""
 
     kind: str
@@ -51,7 +51,7 @@ class Breach:
         return f"{self.rule}: {self.key} {self.what}"
 
 
-Rule = Callable[[Sequence[Entry]], Iterable[Breach]]
+Rule = Callable[[Sequence[HistoryLine]], Iterable[Breach]]
 
 
 class History:
@@ -61,7 +61,7 @@ class History:
         self.path = Path(path)
 
     def record(self, kind: str, key: str, *, token: int | None = None, **detail: Any) -> None:
-        entry = Entry(kind, key, token, detail, os.getpid(), time.time())
+        entry = HistoryLine(kind, key, token, detail, os.getpid(), time.time())
         line = json.dumps(asdict(entry)).encode() + b"\n"
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
@@ -70,16 +70,16 @@ class History:
         finally:
             os.close(descriptor)
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[HistoryLine]:
         if not self.path.exists():
             return []
-        return [Entry(**json.loads(line)) for line in self.path.read_text().splitlines()]
+        return [HistoryLine(**json.loads(line)) for line in self.path.read_text().splitlines()]
 
 
 def once(*, asked: str = "asked", effect: str = "done") -> Rule:
     """Everything that was asked for took effect once: none lost, none doubled, none out of nowhere."""
 
-    def rule(entries: Sequence[Entry]) -> Iterable[Breach]:
+    def rule(entries: Sequence[HistoryLine]) -> Iterable[Breach]:
         wanted = {entry.key for entry in entries if entry.kind == asked}
         times = Counter(entry.key for entry in entries if entry.kind == effect)
         for key in sorted(wanted | times.keys()):
@@ -96,7 +96,7 @@ def once(*, asked: str = "asked", effect: str = "done") -> Rule:
 def at_most_once(*, effect: str = "done") -> Rule:
     """Nothing took effect twice; for what may rightly not happen."""
 
-    def rule(entries: Sequence[Entry]) -> Iterable[Breach]:
+    def rule(entries: Sequence[HistoryLine]) -> Iterable[Breach]:
         times = Counter(entry.key for entry in entries if entry.kind == effect)
         return [
             Breach("at most once", key, f"took effect {count} times")
@@ -110,7 +110,7 @@ def at_most_once(*, effect: str = "done") -> Rule:
 def tokens_grow(kind: str = "done") -> Rule:
     """For one key no effect has a lower token than one before it: no zombie wrote after its successor."""
 
-    def rule(entries: Sequence[Entry]) -> Iterable[Breach]:
+    def rule(entries: Sequence[HistoryLine]) -> Iterable[Breach]:
         highest: dict[str, int] = {}
         for entry in entries:
             if entry.kind != kind or entry.token is None:
@@ -125,11 +125,11 @@ def tokens_grow(kind: str = "done") -> Rule:
     return rule
 
 
-def breaches(entries: Sequence[Entry], *rules: Rule) -> list[Breach]:
+def breaches(entries: Sequence[HistoryLine], *rules: Rule) -> list[Breach]:
     return [breach for rule in rules for breach in rule(entries)]
 
 
-def check(entries: Sequence[Entry], *rules: Rule) -> None:
+def check(entries: Sequence[HistoryLine], *rules: Rule) -> None:
     """Raise HistoryBroken with every breach of every rule."""
     found = breaches(entries, *rules)
     if found:

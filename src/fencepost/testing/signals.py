@@ -40,7 +40,7 @@ class Signals:
         self._heard: Counter[str] = Counter()
         self._waiters: list[_Waiter] = []
         self._lock = threading.Lock()
-        self._letterbox: Letterbox | None = None
+        self._signal_socket: SignalSocket | None = None
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -55,9 +55,9 @@ class Signals:
     @property
     def environment(self) -> Mapping[str, str]:
         """What a process must find in its environment for its announcements to be heard here."""
-        if self._letterbox is None:
-            self._letterbox = self._open.enter_context(Letterbox(self.hear))
-        return {signals.VARIABLE: str(self._letterbox.path)}
+        if self._signal_socket is None:
+            self._signal_socket = self._open.enter_context(SignalSocket(self.hear))
+        return {signals.VARIABLE: str(self._signal_socket.path)}
 
     def heard(self, name: str) -> int:
         """How often it was announced so far."""
@@ -111,7 +111,7 @@ class Signals:
         )
 
 
-class Letterbox:
+class SignalSocket:
     """A unix socket for the announcements of other processes, and the thread that reads them."""
 
     def __init__(self, deliver: Callable[[str], None]) -> None:

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 
 from fencepost.testing.errors import HistoryBroken, RunTooEasy
 from fencepost.testing.history import BREACHES_SHOWN, Breach
-from fencepost.torture.chronicle import Chronicle, Operation
+from fencepost.torture.child_setup import PATIENT, told_to_end, until_told_to_end
 from fencepost.torture.effects import exactly_once, in_order
 from fencepost.torture.linearizability import Model, linearizable, linearize
-from fencepost.torture.manners import PATIENT, told_to_end, until_told_to_end
-from fencepost.torture.ordeal import Ordeal, Outcome
-from fencepost.torture.plan import Plan
+from fencepost.torture.operation_log import Operation, OperationLog
+from fencepost.torture.plan import RunPlan
+from fencepost.torture.run import RunResult, TortureRun
 from fencepost.torture.schedule import chosen_kinds
-from fencepost.torture.stage import Account, Errand, Stage, System
+from fencepost.torture.system_environment import Account, ProcessTask, System, SystemEnvironment
 from fencepost.torture.verdict import Floors
 from fencepost.torture.wall_clocks import choose_clocks
 
@@ -28,15 +28,15 @@ __all__ = [
     "PATIENT",
     "Account",
     "Breach",
-    "Chronicle",
-    "Errand",
     "Floors",
     "Model",
     "Operation",
-    "Outcome",
+    "OperationLog",
+    "ProcessTask",
+    "RunResult",
     "RunTooEasy",
-    "Stage",
     "System",
+    "SystemEnvironment",
     "exactly_once",
     "in_order",
     "linearizable",
@@ -55,13 +55,13 @@ def torment(
     seed: int = 1,
     faults: Sequence[str] = (),
     floors: Floors = FLOORS,
-) -> Outcome:
+) -> RunResult:
     """Torture systems by name, or by place as `module:class`, for a test. A full disk is left out.
 
     A run below the floors has proved nothing, and a test that passed on it would say that it had.
     """
     faketime, kinds = choose_clocks([kind for kind in chosen_kinds(faults) if kind != "disk-full"])
-    outcome = Ordeal(Plan(seed, seconds, systems, kinds, floors=floors), faketime=faketime).run()
+    outcome = TortureRun(RunPlan(seed, seconds, systems, kinds, floors=floors), faketime=faketime).run()
     found = outcome.judgement.breaches
     if found:
         shown = "\n".join(f"  {system}: {breach}" for system, breach in found[:BREACHES_SHOWN])

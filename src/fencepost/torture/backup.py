@@ -16,12 +16,12 @@ from psycopg import sql
 
 from fencepost.embedded import Database
 from fencepost.kernel.recover import recover
-from fencepost.torture.stage import Stage
+from fencepost.torture.system_environment import SystemEnvironment
 
 ACTOR = "torture"
 
 
-def back_up(stage: Stage) -> None:
+def back_up(stage: SystemEnvironment) -> None:
     """What a nightly job does; here everybody waits for it."""
     copy = _copy_of(stage)
     with _shut(stage):
@@ -29,7 +29,7 @@ def back_up(stage: Stage) -> None:
         copy.create(template=stage.database.name)
 
 
-def restore(stage: Stage) -> bool:
+def restore(stage: SystemEnvironment) -> bool:
     """Put the backup in the database's place and recover it; False when there is none."""
     copy = _copy_of(stage)
     if not copy.exists():
@@ -43,12 +43,12 @@ def restore(stage: Stage) -> bool:
     return True
 
 
-def _copy_of(stage: Stage) -> Database:
+def _copy_of(stage: SystemEnvironment) -> Database:
     return Database(stage.database.server, f"{stage.database.name}_backup")
 
 
 @contextmanager
-def _cut_off(stage: Stage) -> Generator[None]:
+def _cut_off(stage: SystemEnvironment) -> Generator[None]:
     """Nobody comes in by the wire until it is over."""
     stage.postgres_wire.refuse()
     stage.postgres_wire.cut()
@@ -59,7 +59,7 @@ def _cut_off(stage: Stage) -> Generator[None]:
 
 
 @contextmanager
-def _shut(stage: Stage) -> Generator[None]:
+def _shut(stage: SystemEnvironment) -> Generator[None]:
     """Nobody is in it at all: a database is copied when it is alone."""
     name = stage.database.name
     with _cut_off(stage), psycopg.connect(stage.database.server.url(), autocommit=True) as admin:

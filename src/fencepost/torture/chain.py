@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from fencepost.embedded.deadline import Deadline
 from fencepost.embedded.errors import BinaryMissingError, ServerStartError
 from fencepost.embedded.identity import ourselves
-from fencepost.embedded.process import KeptProcess, Plan
+from fencepost.embedded.process import KeptProcess, StartPlan
 from fencepost.nonces.sending.ethereum import accounts
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def running_anvil(*options: str, home: Path) -> Generator[Anvil]:
         log = Path(directory) / "anvil.log"
         # It dies with us, however we die.
         process = KeptProcess(
-            Plan(command, ourselves(), log, farewell=(signal.SIGKILL,), sweep=(Path(directory),))
+            StartPlan(command, ourselves(), log, farewell=(signal.SIGKILL,), sweep=(Path(directory),))
         )
         try:
             anvil = Anvil(f"http://127.0.0.1:{_port_of(process, log)}")

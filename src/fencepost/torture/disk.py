@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from fencepost.torture.mounting import may_mount
-from fencepost.torture.power_supply import DEVICE, PowerSupply
+from fencepost.torture.mount_namespace import may_mount
+from fencepost.torture.power_switch import DEVICE, PowerSwitch
 from fencepost.torture.small_disk import SECONDS_MAX, SmallDisk
 
 
@@ -40,7 +40,7 @@ def choose_disk(kinds: Sequence[str], seconds: float) -> tuple[Disk | None, list
     disk: Disk | None = None
     if wanted and may_mount():
         if "power-cut" in wanted and os.access(DEVICE, os.R_OK | os.W_OK):
-            disk = PowerSupply()
+            disk = PowerSwitch()
         elif seconds <= SECONDS_MAX:
             disk = SmallDisk(seconds)
     possible = _possible(disk)
@@ -51,7 +51,7 @@ def _possible(disk: Disk | None) -> set[str]:
     match disk:
         case None:
             return set()
-        case PowerSupply():
+        case PowerSwitch():
             return {"disk-full", "power-cut"}
         case _:
             return {"disk-full"}

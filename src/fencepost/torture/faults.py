@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from fencepost.embedded import EmbeddedError
 from fencepost.embedded.deadline import Deadline
-from fencepost.testing import Ambush, Proxy
+from fencepost.testing import DropRule, Proxy
 from fencepost.torture.backup import back_up, restore
-from fencepost.torture.crew import Crew, Process
-from fencepost.torture.ground import Ground
-from fencepost.torture.schedule import Blow
-from fencepost.torture.stage import Stage
+from fencepost.torture.environment import Environment
+from fencepost.torture.process_pool import ProcessPool, SystemProcess
+from fencepost.torture.schedule import Fault
+from fencepost.torture.system_environment import SystemEnvironment
 from fencepost.torture.tally import Tally
 from fencepost.torture.wall_clocks import put
 
@@ -38,32 +38,36 @@ RARE = 3
 
 
 @dataclass
-class Wound:
+class ActiveFault:
     """Something that is over at a moment: healed then, or at the end of the faults."""
 
     heals_at: float
     heal: Callable[[], object]
 
 
-class Faults:
+class FaultInjector:
     """Strikes blows at a ground and a crew, and heals what is due."""
 
     def __init__(
-        self, ground: Ground, crew: Crew, tally: Tally, points: Mapping[str, Sequence[str]] | None = None
+        self,
+        ground: Environment,
+        crew: ProcessPool,
+        tally: Tally,
+        points: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         """With `points`, those of each system, every other order is for one of those that were hit least."""
         self.tally = tally
         self._ground = ground
         self._crew = crew
         self._points = points or {}
-        self._pending: dict[tuple[str, int], Blow] = {}
-        self._wounds: list[Wound] = []
-        self._ambushes: list[tuple[str, Ambush]] = []
+        self._pending: dict[tuple[str, int], Fault] = {}
+        self._active_faults: list[ActiveFault] = []
+        self._ambushes: list[tuple[str, DropRule]] = []
         self._started = time.monotonic()
         self._harmed: set[Proxy] = set()
         self._postgres_is_away = False
         self._redis_is_away = False
-        self._ways: Mapping[str, Callable[[Blow], bool]] = {
+        self._ways: Mapping[str, Callable[[Fault], bool]] = {
             "kill": self._kill,
             "crash": self._order,
             "pause": self._pause,
@@ -93,30 +97,32 @@ class Faults:
     def begin(self) -> None:
         self._started = time.monotonic()
 
-    def strike(self, blow: Blow) -> None:
-        self.tally.strike(blow, time.monotonic() - self._started)
+    def strike(self, fault: Fault) -> None:
+        self.tally.strike(fault, time.monotonic() - self._started)
         try:
-            hit = self._ways[blow.kind](blow)
+            hit = self._ways[fault.kind](fault)
         except TROUBLE:
             # The server was down already, or the machine too busy to be cruel: it did not hit.
             return
         if hit:
-            self.tally.count(blow.kind)
+            self.tally.count(fault.kind)
 
     def heal_due(self) -> None:
         now = time.monotonic()
-        due = [wound for wound in self._wounds if wound.heals_at <= now]
-        self._wounds = [wound for wound in self._wounds if wound.heals_at > now]
-        for wound in due:
-            if not _healed(wound):
-                self._wounds.append(Wound(now + HEAL_AGAIN_SECONDS, wound.heal))
+        due = [active_fault for active_fault in self._active_faults if active_fault.heals_at <= now]
+        self._active_faults = [
+            active_fault for active_fault in self._active_faults if active_fault.heals_at > now
+        ]
+        for active_fault in due:
+            if not _healed(active_fault):
+                self._active_faults.append(ActiveFault(now + HEAL_AGAIN_SECONDS, active_fault.heal))
         self._count_sprung()
 
     def heal_all(self) -> None:
         """The faults are over: everything works, nobody has an order to crash."""
         # Healing a wire ends its connections, which would be one more fault for whoever had none.
         last = [self._bring_postgres_back, self._bring_redis_back, *(wire.heal for wire in self._harmed)]
-        self._wounds += [Wound(0.0, heal) for heal in last]
+        self._active_faults += [ActiveFault(0.0, heal) for heal in last]
         Deadline(HEAL_SECONDS_MAX, "everything works again").wait(self._heal_each)
         self._harmed.clear()
         self._count_sprung()
@@ -126,35 +132,37 @@ class Faults:
     @property
     def is_over(self) -> bool:
         """Whether everything that was struck is healed."""
-        return not self._wounds
+        return not self._active_faults
 
     def _heal_each(self) -> bool:
-        self._wounds = [wound for wound in self._wounds if not _healed(wound)]
-        return not self._wounds
+        self._active_faults = [
+            active_fault for active_fault in self._active_faults if not _healed(active_fault)
+        ]
+        return not self._active_faults
 
     # Processes.
 
-    def _kill(self, blow: Blow) -> bool:
-        return self._crew.kill(self._victim(blow))
+    def _kill(self, fault: Fault) -> bool:
+        return self._crew.kill(self._victim(fault))
 
-    def _order(self, blow: Blow) -> bool:
+    def _order(self, fault: Fault) -> bool:
         """An order to end, or to stop, at a named place. It hits when the process gets there.
 
         Whoever is still under another order gets it afterwards, or its successor does.
         """
-        self._pending.setdefault((blow.system, blow.place), blow)
+        self._pending.setdefault((fault.system, fault.place), fault)
         return False
 
     def give_orders(self) -> None:
-        for place, blow in list(self._pending.items()):
-            victim, lease_seconds = self._victim(blow), self._stage(blow).lease_seconds
-            if self._is_ahead(blow.system):
+        for place, fault in list(self._pending.items()):
+            victim, lease_seconds = self._victim(fault), self._stage(fault).lease_seconds
+            if self._is_ahead(fault.system):
                 del self._pending[place]
             elif victim.is_alive and not victim.is_under_orders(ORDER_LEASES * lease_seconds):
                 del self._pending[place]
-                point, nth = self._aim(blow)
-                signum = signal.SIGKILL if blow.kind == "crash" else signal.SIGSTOP
-                self._crew.order(victim, point, signum, nth, blow.leases * lease_seconds)
+                point, nth = self._aim(fault)
+                signum = signal.SIGKILL if fault.kind == "crash" else signal.SIGSTOP
+                self._crew.order(victim, point, signum, nth, fault.leases * lease_seconds)
 
     def _is_ahead(self, system: str) -> bool:
         """Whether its crash points were hit more than those of all systems, where all are to be hit often: a
@@ -167,48 +175,48 @@ class Faults:
     def _mean_hits(self, points: Sequence[str]) -> float:
         return sum(self.tally.points[point] for point in points) / len(points)
 
-    def _aim(self, blow: Blow) -> tuple[str, int]:
+    def _aim(self, fault: Fault) -> tuple[str, int]:
         """Where, and at which passing."""
-        if blow.system not in self._points or blow.number % 2:
-            return blow.point, blow.nth
-        rare = sorted(self._points[blow.system], key=lambda point: self.tally.points[point])[:RARE]
-        return rare[blow.number // 2 % len(rare)], 1
+        if fault.system not in self._points or fault.number % 2:
+            return fault.point, fault.nth
+        rare = sorted(self._points[fault.system], key=lambda point: self.tally.points[point])[:RARE]
+        return rare[fault.number // 2 % len(rare)], 1
 
-    def _pause(self, blow: Blow) -> bool:
-        return self._crew.stop(self._victim(blow), blow.leases * self._stage(blow).lease_seconds)
+    def _pause(self, fault: Fault) -> bool:
+        return self._crew.stop(self._victim(fault), fault.leases * self._stage(fault).lease_seconds)
 
-    def crashed(self, _process: Process, point: str) -> None:
+    def crashed(self, _process: SystemProcess, point: str) -> None:
         self.tally.count("crash", point)
 
-    def stalled(self, process: Process, point: str) -> None:
+    def stalled(self, process: SystemProcess, point: str) -> None:
         """It stopped where it was told to; it sleeps for longer than its lease."""
         self.tally.count("stall", point)
         process.resume_at = time.monotonic() + process.stall_seconds
 
-    def _victim(self, blow: Blow) -> Process:
-        return self._crew.places[blow.system, blow.place]
+    def _victim(self, fault: Fault) -> SystemProcess:
+        return self._crew.places[fault.system, fault.place]
 
-    def _stage(self, blow: Blow) -> Stage:
-        return self._ground.stages[blow.system]
+    def _stage(self, fault: Fault) -> SystemEnvironment:
+        return self._ground.stages[fault.system]
 
     # Servers.
 
-    def _kill_postgres(self, blow: Blow) -> bool:
+    def _kill_postgres(self, fault: Fault) -> bool:
         self._ground.postgres.kill()
         self._postgres_is_away = True
-        self._later(0.2 * blow.leases, self._bring_postgres_back)
+        self._later(0.2 * fault.leases, self._bring_postgres_back)
         return True
 
-    def _restart_postgres(self, blow: Blow) -> bool:
+    def _restart_postgres(self, fault: Fault) -> bool:
         if self._postgres_is_away:
             return False
         self._ground.postgres.restart()
         return True
 
-    def _freeze_postgres(self, blow: Blow) -> bool:
+    def _freeze_postgres(self, fault: Fault) -> bool:
         self._ground.postgres.pause()
         self._postgres_is_away = True
-        self._later(0.5 * blow.leases, self._bring_postgres_back)
+        self._later(0.5 * fault.leases, self._bring_postgres_back)
         return True
 
     def _bring_postgres_back(self) -> None:
@@ -220,28 +228,28 @@ class Faults:
         self._ground.postgres.start()
         self._postgres_is_away = False
 
-    def _kill_redis(self, blow: Blow) -> bool:
+    def _kill_redis(self, fault: Fault) -> bool:
         self._ground.valkey.kill()
         self._redis_is_away = True
-        self._later(0.2 * blow.leases, self._bring_redis_back)
+        self._later(0.2 * fault.leases, self._bring_redis_back)
         return True
 
-    def _restart_redis(self, blow: Blow) -> bool:
+    def _restart_redis(self, fault: Fault) -> bool:
         if self._redis_is_away:
             return False
         self._ground.valkey.restart()
         return True
 
-    def _wipe_redis(self, blow: Blow) -> bool:
+    def _wipe_redis(self, fault: Fault) -> bool:
         if self._redis_is_away:
             return False
         self._ground.valkey.flush()
         return True
 
-    def _freeze_redis(self, blow: Blow) -> bool:
+    def _freeze_redis(self, fault: Fault) -> bool:
         self._ground.valkey.pause()
         self._redis_is_away = True
-        self._later(0.5 * blow.leases, self._bring_redis_back)
+        self._later(0.5 * fault.leases, self._bring_redis_back)
         return True
 
     def _bring_redis_back(self) -> None:
@@ -252,99 +260,99 @@ class Faults:
 
     # The network.
 
-    def _wire(self, blow: Blow) -> Proxy:
-        stage = self._stage(blow)
-        wire = stage.redis_wire if blow.at_redis else stage.postgres_wire
+    def _wire(self, fault: Fault) -> Proxy:
+        stage = self._stage(fault)
+        wire = stage.redis_wire if fault.at_redis else stage.postgres_wire
         self._harmed.add(wire)
         return wire
 
-    def _delay(self, blow: Blow) -> bool:
-        wire = self._wire(blow)
+    def _delay(self, fault: Fault) -> bool:
+        wire = self._wire(fault)
         wire.delay(DELAY_SECONDS)
-        self._later(blow.leases, lambda: wire.delay(0))
+        self._later(fault.leases, lambda: wire.delay(0))
         return wire.connections > 0
 
-    def _reorder(self, blow: Blow) -> bool:
+    def _reorder(self, fault: Fault) -> bool:
         """Two connections at least: one alone overtakes nobody."""
-        wire = self._wire(blow)
+        wire = self._wire(fault)
         wire.reorder(REORDER_SECONDS)
-        self._later(blow.leases, lambda: wire.reorder(0))
+        self._later(fault.leases, lambda: wire.reorder(0))
         return wire.connections > 1
 
-    def _cut(self, blow: Blow) -> bool:
-        wire = self._wire(blow)
+    def _cut(self, fault: Fault) -> bool:
+        wire = self._wire(fault)
         hit = wire.connections > 0
         wire.cut()
         return hit
 
-    def _swallow(self, blow: Blow) -> bool:
-        wire = self._wire(blow)
+    def _swallow(self, fault: Fault) -> bool:
+        wire = self._wire(fault)
         wire.swallow()
-        self._later(0.7 * blow.leases, wire.heal)
+        self._later(0.7 * fault.leases, wire.heal)
         return wire.connections > 0
 
-    def _refuse(self, blow: Blow) -> bool:
-        wire = self._wire(blow)
+    def _refuse(self, fault: Fault) -> bool:
+        wire = self._wire(fault)
         wire.refuse()
         wire.cut()
-        self._later(0.5 * blow.leases, wire.heal)
+        self._later(0.5 * fault.leases, wire.heal)
         return True
 
-    def _lose_reply(self, blow: Blow) -> bool:
+    def _lose_reply(self, fault: Fault) -> bool:
         """The answer to a commit is lost after the commit; of Redis, the answer to any command."""
-        wire = self._wire(blow)
-        lose = wire.lose_reply if blow.at_redis else wire.lose_commit_reply
-        self._ambushes.append((blow.kind, lose(nth=blow.nth)))
+        wire = self._wire(fault)
+        lose = wire.lose_reply if fault.at_redis else wire.lose_commit_reply
+        self._ambushes.append((fault.kind, lose(nth=fault.nth)))
         return False
 
-    def _lose_commit(self, blow: Blow) -> bool:
-        wire = self._wire(blow)
-        self._ambushes.append((blow.kind, wire.lose_commit(nth=blow.nth)))
+    def _lose_commit(self, fault: Fault) -> bool:
+        wire = self._wire(fault)
+        self._ambushes.append((fault.kind, wire.lose_commit(nth=fault.nth)))
         return False
 
     def _count_sprung(self) -> None:
-        for kind, ambush in self._ambushes:
-            if ambush.sprung.is_set():
+        for kind, drop_rule in self._ambushes:
+            if drop_rule.sprung.is_set():
                 self.tally.count(kind)
         self._ambushes = [laid for laid in self._ambushes if not laid[1].sprung.is_set()]
 
     # Clock and disk.
 
-    def _jump(self, blow: Blow) -> bool:
+    def _jump(self, fault: Fault) -> bool:
         """Forward past every lease, or back a little: both by the clock of one system's database."""
         if self._postgres_is_away:
             return False
-        self._stage(blow).clock.advance(self._leap_seconds(blow))
+        self._stage(fault).clock.advance(self._leap_seconds(fault))
         return True
 
-    def _jump_postgres(self, blow: Blow) -> bool:
+    def _jump_postgres(self, fault: Fault) -> bool:
         """The same by the clock of the whole server, its timeouts and its log."""
         if self._postgres_is_away:
             return False
-        stage, seconds = self._stage(blow), self._leap_seconds(blow)
+        stage, seconds = self._stage(fault), self._leap_seconds(fault)
         before = stage.value("select clock_timestamp()")
         self._ground.jump(seconds)
         moved = (stage.value("select clock_timestamp()") - before).total_seconds()
         return bool(moved >= seconds if seconds > 0 else moved < 0)
 
-    def _jump_node(self, blow: Blow) -> bool:
+    def _jump_node(self, fault: Fault) -> bool:
         """By hours, and it stays so: nothing that a node does may depend on what its own clock says."""
-        clock = self._stage(blow).clock_of(blow.place)
+        clock = self._stage(fault).clock_of(fault.place)
         if not clock.exists():
             return False
-        put(clock, blow.leases * (ASTRAY_SECONDS if blow.nth < 5 else -ASTRAY_SECONDS))
-        return self._victim(blow).is_alive
+        put(clock, fault.leases * (ASTRAY_SECONDS if fault.nth < 5 else -ASTRAY_SECONDS))
+        return self._victim(fault).is_alive
 
-    def _leap_seconds(self, blow: Blow) -> float:
-        leases = blow.leases if blow.nth < 5 else -0.5 * blow.leases
-        return leases * self._stage(blow).lease_seconds
+    def _leap_seconds(self, fault: Fault) -> float:
+        leases = fault.leases if fault.nth < 5 else -0.5 * fault.leases
+        return leases * self._stage(fault).lease_seconds
 
-    def _fill_disk(self, blow: Blow) -> bool:
+    def _fill_disk(self, fault: Fault) -> bool:
         if self._ground.disk is None:
             return False
         self._ground.disk.fill()
         self._postgres_is_away = True
-        self._later(0.5 * blow.leases, self._drain_disk)
+        self._later(0.5 * fault.leases, self._drain_disk)
         return self._ground.has_no_room()
 
     def _drain_disk(self) -> None:
@@ -353,7 +361,7 @@ class Faults:
         # PostgreSQL stops itself when it cannot write its log, and is for somebody to start again.
         self._bring_postgres_back()
 
-    def _cut_power(self, blow: Blow) -> bool:
+    def _cut_power(self, fault: Fault) -> bool:
         """The machine of both servers goes dark: what was not synced is gone."""
         if self._ground.disk is None or not self._ground.postgres.running:
             # It is dark already: nothing was written since.
@@ -363,13 +371,13 @@ class Faults:
                 server.kill()
         self._postgres_is_away = self._redis_is_away = True
         hit = self._ground.disk.cut_power()
-        self._later(0.2 * blow.leases, self._bring_postgres_back)
-        self._later(0.2 * blow.leases, self._bring_redis_back)
+        self._later(0.2 * fault.leases, self._bring_postgres_back)
+        self._later(0.2 * fault.leases, self._bring_redis_back)
         return hit
 
-    def _restore(self, blow: Blow) -> bool:
+    def _restore(self, fault: Fault) -> bool:
         """A backup, and the next time its restoration: what was committed in between is lost."""
-        stage = self._stage(blow)
+        stage = self._stage(fault)
         if self._postgres_is_away:
             return False
         if restore(stage):
@@ -379,13 +387,13 @@ class Faults:
 
     def _later(self, leases: float, heal: Callable[[], object]) -> None:
         seconds = leases * next(iter(self._ground.stages.values())).lease_seconds
-        self._wounds.append(Wound(time.monotonic() + seconds, heal))
+        self._active_faults.append(ActiveFault(time.monotonic() + seconds, heal))
 
 
-def _healed(wound: Wound) -> bool:
+def _healed(active_fault: ActiveFault) -> bool:
     """A busy machine may take too long to start a server; then it is tried again."""
     try:
-        wound.heal()
+        active_fault.heal()
     except TROUBLE:
         return False
     return True

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fencepost.torture.pace import Pace
+from fencepost.torture.pace import RunPace
 from fencepost.torture.schedule import FAMILIES
-from fencepost.torture.stage import LEASE_SECONDS
+from fencepost.torture.system_environment import LEASE_SECONDS
 from fencepost.torture.systems import system_of
 from fencepost.torture.verdict import Floors
 
@@ -64,7 +64,7 @@ class Goal:
     sizes: Sequence[Size]
     floors: Floors = field(default_factory=Floors)
     lease_seconds: float = LEASE_SECONDS
-    pace: Pace = field(default_factory=Pace)
+    pace: RunPace = field(default_factory=RunPace)
 
     def points(self) -> list[str]:
         """The crash points of its systems."""
@@ -89,7 +89,7 @@ GOALS: Mapping[str, Goal] = {
         ),
         lease_seconds=1.0,
         # Holders of leases and nonces have no crash points: they die anywhere, and are soon back.
-        pace=Pace(
+        pace=RunPace(
             # The system with the most crash points, of which some are seldom passed.
             crowds={"jobs": 2, "flows": 2},
             open_max=400,
@@ -115,7 +115,7 @@ GOALS: Mapping[str, Goal] = {
         0.02,
         (Size(EACH_POINT, 500),),
         lease_seconds=1.0,
-        pace=Pace(
+        pace=RunPace(
             crowds={"sinks": 2},
             helpings_per_second={"odd-jobs": 3, "sinks": 4, "transactions": 4, "judge": 1.5},
             # Who is killed anywhere comes to no crash point in that life.
@@ -131,7 +131,7 @@ GOALS: Mapping[str, Goal] = {
         # Whoever sleeps loses no reply.
         Floors(ambiguous_per_second=0),
         lease_seconds=1.0,
-        pace=Pace(crowd=3),
+        pace=RunPace(crowd=3),
     ),
     "servers": Goal(
         ("leases", "jobs", "players"),
@@ -144,7 +144,7 @@ GOALS: Mapping[str, Goal] = {
         ),
         lease_seconds=1.0,
         # A server comes back, and work is done, before the next blow: else nothing is there to be lost.
-        pace=Pace(crowd=2, weights={"redis-kill": 9, "redis-wipe": 1}, abreast=True, rests=True),
+        pace=RunPace(crowd=2, weights={"redis-kill": 9, "redis-wipe": 1}, abreast=True, rests=True),
     ),
     "network": Goal(
         ("leases", "jobs", "nonces", "players"),
@@ -161,7 +161,7 @@ GOALS: Mapping[str, Goal] = {
         # Every byte goes through a process of ours, and the server reads its log after each cut.
         Floors(effects_per_second=2.0, hits_per_second=0.1),
         lease_seconds=1.0,
-        pace=Pace(rests=True),
+        pace=RunPace(rests=True),
     ),
     "nonces": Goal(
         ("bulk-nonces",),

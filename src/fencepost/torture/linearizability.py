@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from fencepost.testing import Breach
-from fencepost.torture.chronicle import Operation
 from fencepost.torture.effects import UNDECIDED
+from fencepost.torture.operation_log import Operation
 
 S = TypeVar("S", bound=Hashable)
 
@@ -46,7 +46,7 @@ class Model(Protocol[S]):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """What the search found. It may also give up, and says so: that is no proof of anything."""
 
     holds: bool
@@ -57,7 +57,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Place(Generic[S]):
+class SearchPlace(Generic[S]):
     """How far one branch of the search has come."""
 
     prefix: int
@@ -71,7 +71,7 @@ class Place(Generic[S]):
 
 def linearize(
     operations: Sequence[Operation], model: Model[S], *, configurations_max: int | None = None
-) -> Finding:
+) -> CheckFinding:
     """Search for one order that explains every answer."""
     if configurations_max is None:
         configurations_max = CONFIGURATIONS_MAX + CONFIGURATIONS_PER_CALL * len(operations)
@@ -84,15 +84,15 @@ def linearize(
     return _find(_Search(answered, unknown, model), model.start(), configurations_max)
 
 
-def _find(search: _Search[S], state: S, configurations_max: int) -> Finding:
-    start = Place(0, frozenset[int](), frozenset[int](), state)
-    came: dict[Place[S], tuple[Place[S], Operation] | None] = {start: None}
+def _find(search: _Search[S], state: S, configurations_max: int) -> CheckFinding:
+    start = SearchPlace(0, frozenset[int](), frozenset[int](), state)
+    came: dict[SearchPlace[S], tuple[SearchPlace[S], Operation] | None] = {start: None}
     stack = [start]
     furthest = start
     while stack:
         place = stack.pop()
         if search.is_over(place):
-            return Finding(holds=True, decided=True, order=_order(came, place))
+            return CheckFinding(holds=True, decided=True, order=_order(came, place))
         if place.prefix + len(place.beyond) > furthest.prefix + len(furthest.beyond):
             furthest = place
         # The most likely one is pushed last and so tried first.
@@ -101,8 +101,10 @@ def _find(search: _Search[S], state: S, configurations_max: int) -> Finding:
                 came[following] = place, operation
                 stack.append(following)
         if len(came) > configurations_max:
-            return Finding(holds=True, decided=False, explanation=f"gave up after {len(came)} configurations")
-    return Finding(holds=False, decided=True, explanation=search.explain(furthest))
+            return CheckFinding(
+                holds=True, decided=False, explanation=f"gave up after {len(came)} configurations"
+            )
+    return CheckFinding(holds=False, decided=True, explanation=search.explain(furthest))
 
 
 def linearizable(
@@ -120,7 +122,9 @@ def linearizable(
         yield Breach(UNDECIDED, subject, finding.explanation)
 
 
-def _order(came: Mapping[Place[S], tuple[Place[S], Operation] | None], last: Place[S]) -> Sequence[Operation]:
+def _order(
+    came: Mapping[SearchPlace[S], tuple[SearchPlace[S], Operation] | None], last: SearchPlace[S]
+) -> Sequence[Operation]:
     order: list[Operation] = []
     while (step := came[last]) is not None:
         last, operation = step
@@ -147,52 +151,52 @@ class _Search(Generic[S]):
             groups.setdefault(model.alike(operation), []).append(index)
         self._groups = list(groups.values())
 
-    def is_over(self, place: Place[S]) -> bool:
+    def is_over(self, place: SearchPlace[S]) -> bool:
         return place.prefix == len(self._answered)
 
-    def following(self, place: Place[S]) -> Iterator[tuple[Operation, Place[S]]]:
+    def following(self, place: SearchPlace[S]) -> Iterator[tuple[Operation, SearchPlace[S]]]:
         """Every call that may come next, and where it leads: answered calls first, by their ends."""
-        open_now, horizon = self._open(place)
+        open_now, claim_cursor = self._open(place)
         for index in sorted(open_now, key=lambda index: self._answered[index].ended):
             for state in self._model.after(place.state, self._answered[index]):
                 prefix, beyond = self._advance(place, index)
-                yield self._answered[index], Place(prefix, beyond, place.guessed, state)
+                yield self._answered[index], SearchPlace(prefix, beyond, place.guessed, state)
         latest = self._latest(place) if self._hasty else -math.inf
         for group in self._groups:
             left = (index for index in group if index not in place.guessed)
             first = next((index for index in left if self._unknown[index].gave_up >= latest), None)
-            if first is None or self._unknown[first].begun > horizon:
+            if first is None or self._unknown[first].begun > claim_cursor:
                 continue
             for state in self._model.after(place.state, self._unknown[first]):
                 if state != place.state:
                     guessed = place.guessed | {first}
-                    yield self._unknown[first], Place(place.prefix, place.beyond, guessed, state)
+                    yield self._unknown[first], SearchPlace(place.prefix, place.beyond, guessed, state)
 
-    def explain(self, place: Place[S]) -> str:
+    def explain(self, place: SearchPlace[S]) -> str:
         open_now, _ = self._open(place)
         calls = "; ".join(_describe(self._answered[index]) for index in open_now[:4])
         done = place.prefix + len(place.beyond)
         return f"after {done} calls the state is {place.state}, and none of these can follow: {calls}"
 
-    def _open(self, place: Place[S]) -> tuple[list[int], float]:
+    def _open(self, place: SearchPlace[S]) -> tuple[list[int], float]:
         """The answered calls that may come next: those that began before the first of them ended."""
         found: list[int] = []
-        horizon = float("inf")
+        claim_cursor = float("inf")
         for index in range(place.prefix, len(self._answered)):
             operation = self._answered[index]
-            if operation.begun > horizon:
+            if operation.begun > claim_cursor:
                 break
             if index not in place.beyond:
                 found.append(index)
-                horizon = min(horizon, operation.ended)
-        return [index for index in found if self._answered[index].begun <= horizon], horizon
+                claim_cursor = min(claim_cursor, operation.ended)
+        return [index for index in found if self._answered[index].begun <= claim_cursor], claim_cursor
 
-    def _latest(self, place: Place[S]) -> float:
+    def _latest(self, place: SearchPlace[S]) -> float:
         """When the last of those that are done began."""
         last = max(place.beyond, default=place.prefix - 1)
         return self._answered[last].begun if last >= 0 else -math.inf
 
-    def _advance(self, place: Place[S], index: int) -> tuple[int, frozenset[int]]:
+    def _advance(self, place: SearchPlace[S], index: int) -> tuple[int, frozenset[int]]:
         done = place.beyond | {index}
         prefix = place.prefix
         while prefix in done:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
-from fencepost.torture.chronicle import Operation
+from fencepost.torture.operation_log import Operation
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ OPEN_MAX = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RunPace:
     """What a goal of thousands sets; a run without one has these."""
 
     crowd: int = 1

@@ -48,7 +48,7 @@ def page_of(facts: Mapping[str, Any]) -> str:
         _list("Void, because", facts["void_because"]),
         _violations(facts["violations"]),
         "<h2>Effects over time, and the faults</h2>",
-        _chart(facts["moments"], [blow["at"] for blow in facts["schedule"]]),
+        _chart(facts["moments"], [fault["at"] for fault in facts["schedule"]]),
         "<h2>Systems</h2>",
         _table(("system", "effects", "effects_per_second", "violations"), facts["rows"]),
         "<h2>Faults</h2>",
@@ -99,9 +99,9 @@ def _counts(title: str, head: str, counts: Mapping[str, Any]) -> str:
     return f"<h2>{title}</h2>" + _table((head, ""), rows)
 
 
-def _schedule(blows: Sequence[Mapping[str, Any]]) -> str:
+def _schedule(planned_faults: Sequence[Mapping[str, Any]]) -> str:
     heads = ("at", "kind", "system", "place", "point", "nth", "leases")
-    return _table(heads, blows[:BLOWS_SHOWN])
+    return _table(heads, planned_faults[:BLOWS_SHOWN])
 
 
 def _table(heads: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fencepost.torture.crew import NURSERY
-from fencepost.torture.pace import Pace
-from fencepost.torture.stage import LEASE_SECONDS, Account, Stage
+from fencepost.torture.pace import RunPace
+from fencepost.torture.process_pool import NURSERY
+from fencepost.torture.system_environment import LEASE_SECONDS, Account, SystemEnvironment
 from fencepost.torture.tally import Tally
 from fencepost.torture.verdict import Floors
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """What is run, for how long, and what must be so afterwards."""
 
     seed: int
@@ -25,7 +25,7 @@ class Plan:
     """The crash points that count; none for all that the systems have."""
     gap_seconds: float = 0.5
     lease_seconds: float = LEASE_SECONDS
-    pace: Pace = field(default_factory=Pace)
+    pace: RunPace = field(default_factory=RunPace)
     server_settings: Mapping[str, str | int] = field(default_factory=dict[str, str | int])
     floors: Floors = field(default_factory=Floors)
     liveness_leases: float = 5.0
@@ -35,15 +35,15 @@ class Plan:
     enough: Callable[[Tally, Mapping[str, int]], bool] = lambda tally, effects: False
     """Ends the faults before their time, by what has hit and by the effects since the first fault, by system:
     neither a goal nor a test lasts longer than what it wants to see."""
-    nursery: str = NURSERY
-    nursery_arguments: Sequence[str] = ()
-    before: Callable[[Stage], None] = lambda stage: None
+    fork_server: str = NURSERY
+    fork_server_arguments: Sequence[str] = ()
+    before: Callable[[SystemEnvironment], None] = lambda stage: None
     """Called with each stage before the first process; tests plant their bugs here."""
-    after: Callable[[Stage], None] = lambda stage: None
+    after: Callable[[SystemEnvironment], None] = lambda stage: None
     """Called with each stage when it is judged, and its database still there; tests take its history here."""
 
 
-def allowed_seconds(plan: Plan, seconds: float, accounts: Iterable[Account]) -> float:
+def allowed_seconds(plan: RunPlan, seconds: float, accounts: Iterable[Account]) -> float:
     """Five lease periods, and as long as the work that is open took while there were faults.
 
     It was asked for while they lasted, so without them it takes no longer than they did: a system that did

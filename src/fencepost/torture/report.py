@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from fencepost.revision import revision
+from fencepost.code_version import revision
 from fencepost.torture.goals import GOALS
-from fencepost.torture.ordeal import Outcome
 from fencepost.torture.page import page_of
+from fencepost.torture.run import RunResult
 from fencepost.torture.score import Score, told, yield_of
 
 LAST = "last.json"
@@ -23,7 +23,7 @@ BREACHES_MAX = 200
 LONG = {"schedule", "moments", "log", "rows", "goals", "not_available"}
 
 
-def facts_of(outcome: Outcome, not_available: Mapping[str, str], goal: str | None = None) -> dict[str, Any]:
+def facts_of(outcome: RunResult, not_available: Mapping[str, str], goal: str | None = None) -> dict[str, Any]:
     """The whole run as plain values. The console reads `name`, `rows` and `goals`."""
     judgement, tally, plan = outcome.judgement, outcome.tally, outcome.plan
     facts: dict[str, Any] = {
@@ -61,7 +61,7 @@ def facts_of(outcome: Outcome, not_available: Mapping[str, str], goal: str | Non
         "goals": _goals(outcome),
         "moments": [[round(moment.at, 1), sum(moment.effects.values())] for moment in outcome.moments],
         "schedule": [
-            {"at": round(struck.at, 2), **struck.blow.facts()} for struck in tally.blows[:BLOWS_MAX]
+            {"at": round(struck.at, 2), **struck.fault.facts()} for struck in tally.planned_faults[:BLOWS_MAX]
         ],
         "log": outcome.log,
     }
@@ -70,7 +70,7 @@ def facts_of(outcome: Outcome, not_available: Mapping[str, str], goal: str | Non
     return {**facts, "goal": {"name": goal, "sizes": told(GOALS[goal], yield_of(facts), facts)}}
 
 
-def replay_command(outcome: Outcome, goal: str | None = None) -> str:
+def replay_command(outcome: RunResult, goal: str | None = None) -> str:
     plan = outcome.plan
     seconds = min(plan.seconds, math.ceil(outcome.seconds))
     command = f"fencepost torture --seed {plan.seed} --seconds {seconds:g}"
@@ -143,7 +143,7 @@ def _put(path: Path, text: str) -> None:
     draft.replace(path)
 
 
-def _rows(outcome: Outcome) -> list[dict[str, Any]]:
+def _rows(outcome: RunResult) -> list[dict[str, Any]]:
     broken = [system for system, _ in outcome.judgement.breaches]
     return [
         {
@@ -156,7 +156,7 @@ def _rows(outcome: Outcome) -> list[dict[str, Any]]:
     ]
 
 
-def _goals(outcome: Outcome) -> list[dict[str, Any]]:
+def _goals(outcome: RunResult) -> list[dict[str, Any]]:
     floors, hard = outcome.plan.floors, outcome.hardness
     figures = (
         (

@@ -39,7 +39,7 @@ NTHS = (1, 1, 2, 3, 5, 10)
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class ProcessRole:
     """What the schedule must know of one system: how many processes it has, and its crash points."""
 
     name: str
@@ -51,7 +51,7 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True)
-class Blow:
+class Fault:
     """One fault: how long after the one before, of which kind, at whom, where and for how long."""
 
     number: int
@@ -86,12 +86,12 @@ def chosen_kinds(names: Sequence[str]) -> list[str]:
 def schedule(
     seed: int,
     kinds: Sequence[str],
-    roles: Sequence[Role],
+    roles: Sequence[ProcessRole],
     *,
     gap_seconds: float,
     weights: Mapping[str, int] = KINDS,
     shares: Mapping[str, int] | None = None,
-) -> Iterator[Blow]:
+) -> Iterator[Fault]:
     """The blows of a seed, one after another, for ever: each kind once, and then by their weights. Among the
     systems that can suffer it by their shares, which are 1 if nobody says otherwise."""
     shares = shares or {}
@@ -111,7 +111,7 @@ def schedule(
         fitting = [role for role in roles if _bears(role, kind)]
         [role] = chance.choices(fitting, [shares.get(role.name, 1) for role in fitting])
         place, point, at_redis = chance.random(), chance.random(), chance.random()
-        yield Blow(
+        yield Fault(
             number=number,
             gap_seconds=round(gap, 3),
             kind=kind,
@@ -135,13 +135,13 @@ def abreast(kinds: Sequence[str]) -> list[list[str]]:
 AT_EITHER = {"net-delay", "net-cut", "net-half-open", "net-refuse", "net-lost-reply", "net-reorder"}
 
 
-def _is_borne(kind: str, roles: Sequence[Role]) -> bool:
+def _is_borne(kind: str, roles: Sequence[ProcessRole]) -> bool:
     """PostgreSQL's own clock is everybody's; all else befalls one of them."""
     borne = [_bears(role, kind) for role in roles]
     return all(borne) if kind == POSTGRES_CLOCK else any(borne)
 
 
-def _bears(role: Role, kind: str) -> bool:
+def _bears(role: ProcessRole, kind: str) -> bool:
     if kind == NODE_CLOCK:
         # Nobody asks a node what time it is.
         return True

@@ -11,30 +11,30 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fencepost.torture.ordeal import Moment
-from fencepost.torture.plan import Plan
+from fencepost.torture.plan import RunPlan
+from fencepost.torture.run import RunMoment
 from fencepost.torture.tally import Tally
 from fencepost.torture.verdict import Verdict
 
 STYLES: Mapping[Verdict, str] = {"passed": "green", "void": "yellow", "violated": "red"}
-Watch = Callable[[Moment, Tally], None]
+Watch = Callable[[RunMoment, Tally], None]
 
 
 @contextmanager
-def live_screen(plan: Plan, console: Console) -> Generator[Watch]:
+def live_screen(plan: RunPlan, console: Console) -> Generator[Watch]:
     """Draws over itself on a terminal; says nothing where nobody watches."""
     if not console.is_terminal:
         yield lambda moment, tally: None
         return
     with Live(Text("starting the servers"), console=console, auto_refresh=False, transient=True) as live:
 
-        def draw(moment: Moment, tally: Tally) -> None:
+        def draw(moment: RunMoment, tally: Tally) -> None:
             live.update(screen_of(plan, moment, tally), refresh=True)
 
         yield draw
 
 
-def screen_of(plan: Plan, moment: Moment, tally: Tally) -> RenderableType:
+def screen_of(plan: RunPlan, moment: RunMoment, tally: Tally) -> RenderableType:
     at = max(0.0, moment.at)
     head = Text.assemble(
         ("torture", "bold"),
@@ -50,7 +50,7 @@ def screen_of(plan: Plan, moment: Moment, tally: Tally) -> RenderableType:
     return Group(head, "", side_by_side)
 
 
-def _refusals(moment: Moment) -> Table:
+def _refusals(moment: RunMoment) -> Table:
     return _counts("refusals", moment.refusals)
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fencepost.torture.mounting import mount, unmount
+from fencepost.torture.mount_namespace import mount, unmount
 
 KEPT_FREE_BYTES = 64 * 1024
 # What a server with a database for each system takes, and what a second of a run adds at most.

@@ -14,11 +14,11 @@ from typing import Any, LiteralString
 
 from redis.exceptions import RedisError
 
-from fencepost.drive.connection import connect_sync
-from fencepost.drive.lanes import beside
+from fencepost.redis_streams.connection import connect_sync
+from fencepost.redis_streams.stream_names import beside
 from fencepost.testing import Breach
 from fencepost.torture.effects import LOST
-from fencepost.torture.stage import Stage
+from fencepost.torture.system_environment import SystemEnvironment
 
 REPLY_SECONDS = 2.0
 NO_LIFE = ""
@@ -55,7 +55,7 @@ class StrayEntries:
     def _mark(self) -> str:
         return beside(self.stream, "mark")
 
-    def write(self, stage: Stage, key: str, reason: str) -> None:
+    def write(self, stage: SystemEnvironment, key: str, reason: str) -> None:
         fields = _fields(key, reason)
         try:
             life, entry_id = self._add(stage, fields)
@@ -66,7 +66,7 @@ class StrayEntries:
         self._written[key] = life, (subject, reason, fields)
         self._open[subject] = life
 
-    def owed(self, stage: Stage) -> int:
+    def owed(self, stage: SystemEnvironment) -> int:
         """How many are to be recorded yet. None while Redis does not answer: it may have forgotten them."""
         if not self._open:
             return 0
@@ -79,7 +79,7 @@ class StrayEntries:
         self._open = {subject: own for subject, own in self._open.items() if own == life}
         return len(self._open)
 
-    def judge(self, stage: Stage) -> Iterable[Breach]:
+    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
         """A record is made before the entry is acknowledged, so there may be two of one, and never none."""
         life = self._life(stage)
         recorded: set[str] = set()
@@ -96,7 +96,7 @@ class StrayEntries:
             if own == life and key not in recorded:
                 yield Breach(LOST, key, "cannot be read, and nobody has recorded it")
 
-    def _add(self, stage: Stage, fields: Mapping[str, str]) -> tuple[str, str]:
+    def _add(self, stage: SystemEnvironment, fields: Mapping[str, str]) -> tuple[str, str]:
         # At once, so that the entry is of the life that answers.
         server, _, mark, entry_id = self._transact(
             stage,
@@ -109,7 +109,7 @@ class StrayEntries:
         )
         return f"{server['run_id']} {mark}", entry_id
 
-    def _life(self, stage: Stage) -> str:
+    def _life(self, stage: SystemEnvironment) -> str:
         """A new server is a new life. So is what follows a wipe, which takes the mark along."""
         try:
             server, mark = self._transact(stage, lambda pipe: pipe.info("server").get(self._mark))
@@ -117,7 +117,7 @@ class StrayEntries:
             return NO_LIFE
         return f"{server['run_id']} {mark}"
 
-    def _transact(self, stage: Stage, fill: Callable[[Any], object]) -> Any:
+    def _transact(self, stage: SystemEnvironment, fill: Callable[[Any], object]) -> Any:
         client: Any = connect_sync(stage.redis_url, reply_seconds=REPLY_SECONDS)
         with closing(client):
             pipe = client.pipeline(transaction=True)

@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 from dataclasses import dataclass, field
 
-from fencepost.torture.schedule import Blow
+from fencepost.torture.schedule import Fault
 
 BLOWS_MAX = 2000
 """So many are kept for the report; a run of hours has a million."""
@@ -17,7 +17,7 @@ class Struck:
     """One blow that was struck, for the report."""
 
     at: float
-    blow: Blow
+    fault: Fault
 
 
 @dataclass
@@ -27,14 +27,14 @@ class Tally:
     struck: Counter[str] = field(default_factory=Counter[str])
     hit: Counter[str] = field(default_factory=Counter[str])
     points: Counter[str] = field(default_factory=Counter[str])
-    blows: list[Struck] = field(default_factory=list[Struck])
+    planned_faults: list[Struck] = field(default_factory=list[Struck])
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def strike(self, blow: Blow, at: float) -> None:
+    def strike(self, fault: Fault, at: float) -> None:
         with self._lock:
-            self.struck[blow.kind] += 1
-            if len(self.blows) < BLOWS_MAX:
-                self.blows.append(Struck(at, blow))
+            self.struck[fault.kind] += 1
+            if len(self.planned_faults) < BLOWS_MAX:
+                self.planned_faults.append(Struck(at, fault))
 
     def count(self, kind: str, point: str = "") -> None:
         with self._lock:

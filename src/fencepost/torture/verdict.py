@@ -34,7 +34,7 @@ class Hardness:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class RunVerdict:
     """The verdict, and why."""
 
     verdict: Verdict
@@ -54,14 +54,14 @@ class Judgement:
         return sum(breach.rule == rule for _, breach in self.breaches)
 
 
-def judge(breaches: Sequence[tuple[str, Breach]], hardness: Hardness, floors: Floors) -> Judgement:
+def judge(breaches: Sequence[tuple[str, Breach]], hardness: Hardness, floors: Floors) -> RunVerdict:
     """A violation counts however easy the run was; a pass counts only if it was hard."""
     broken = [found for found in breaches if found[1].rule != UNDECIDED]
     undecided = [f"{system}: {breach}" for system, breach in breaches if breach.rule == UNDECIDED]
     too_easy = [*_below(hardness, floors), *undecided]
     if broken:
-        return Judgement("violated", broken, too_easy)
-    return Judgement("void" if too_easy else "passed", broken, too_easy)
+        return RunVerdict("violated", broken, too_easy)
+    return RunVerdict("void" if too_easy else "passed", broken, too_easy)
 
 
 def _below(hardness: Hardness, floors: Floors) -> Sequence[str]:

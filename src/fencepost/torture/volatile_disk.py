@@ -16,7 +16,7 @@ ROOT = 1
 
 
 @dataclass
-class Node:
+class DiskNode:
     """A file, a folder, a link or a socket."""
 
     number: int
@@ -42,31 +42,31 @@ class VolatileDisk:
     """Nodes by number. Errors are OSErrors with the number that a file system would give."""
 
     def __init__(self) -> None:
-        self.nodes: dict[int, Node] = {ROOT: Node(ROOT, stat.S_IFDIR | 0o700, links=2)}
+        self.nodes: dict[int, DiskNode] = {ROOT: DiskNode(ROOT, stat.S_IFDIR | 0o700, links=2)}
         self.is_full = False
         self._next = ROOT
         self._changed_folders: set[int] = set()
         self._changed_files: set[int] = set()
 
-    def look_up(self, folder: int, name: bytes) -> Node:
+    def look_up(self, folder: int, name: bytes) -> DiskNode:
         number = self._folder(folder).names.get(name)
         if number is None:
             raise OSError(errno.ENOENT, "there is no such name")
         return self.nodes[number]
 
-    def make(self, folder: int, name: bytes, mode: int) -> Node:
+    def make(self, folder: int, name: bytes, mode: int) -> DiskNode:
         parent = self._folder(folder)
         if name in parent.names:
             raise OSError(errno.EEXIST, "the name is taken")
         self._need_room()
         self._next += 1
-        node = self.nodes[self._next] = Node(self._next, mode, links=2 if stat.S_ISDIR(mode) else 1)
+        node = self.nodes[self._next] = DiskNode(self._next, mode, links=2 if stat.S_ISDIR(mode) else 1)
         parent.names[name] = node.number
         self._changed_folders |= {folder, node.number}
         self._changed_files.add(node.number)
         return node
 
-    def link(self, folder: int, name: bytes, number: int) -> Node:
+    def link(self, folder: int, name: bytes, number: int) -> DiskNode:
         self._folder(folder).names[name] = number
         self.nodes[number].links += 1
         self._changed_folders.add(folder)
@@ -153,7 +153,7 @@ class VolatileDisk:
             for number in self.nodes[folder].durable_names.values()
         }
 
-    def _sync_bytes(self, node: Node) -> None:
+    def _sync_bytes(self, node: DiskNode) -> None:
         if node.resized or len(node.durable) < len(node.data):
             del node.durable[len(node.data) :]
             node.durable.extend(bytes(len(node.data) - len(node.durable)))
@@ -174,7 +174,7 @@ class VolatileDisk:
                     folders.append(self.nodes[number])
         yield from counts.items()
 
-    def _folder(self, number: int) -> Node:
+    def _folder(self, number: int) -> DiskNode:
         node = self.nodes[number]
         if not node.is_folder:
             raise OSError(errno.ENOTDIR, "it is no folder")
@@ -184,6 +184,6 @@ class VolatileDisk:
         if self.is_full:
             raise OSError(errno.ENOSPC, "the disk is full")
 
-    def _touch(self, node: Node) -> None:
+    def _touch(self, node: DiskNode) -> None:
         node.changed = time.time()
         self._changed_files.add(node.number)

@@ -8,20 +8,20 @@ from importlib.metadata import version
 
 from fastapi import FastAPI, Request, Response
 
-from fencepost.endpoint import Route
-from fencepost.web.answers import DESCRIBED, answer_errors_of
-from fencepost.web.glance import Glance
-from fencepost.web.guard import OPEN_PATHS, Accounts, Guard, Rules
-from fencepost.web.part import Part
+from fencepost.metrics_server import Route
+from fencepost.web.cached_health import CachedHealth
+from fencepost.web.errors import DESCRIBED, answer_errors_of
+from fencepost.web.http_service import HttpService
 from fencepost.web.proxies import Proxied
+from fencepost.web.security_middleware import OPEN_PATHS, Accounts, SecurityMiddleware, SecurityRules
 from fencepost.web.settings import WebSettings
-from fencepost.web.traced import Traced
+from fencepost.web.tracing_middleware import TracingMiddleware
 
 Opening = Callable[[], AbstractAsyncContextManager[object]]
 
 
 def make_app(
-    parts: Iterable[Part],
+    parts: Iterable[HttpService],
     settings: WebSettings,
     *,
     pages: Mapping[str, Route] | None = None,
@@ -42,16 +42,16 @@ def make_app(
     app.state.parts = frozenset(part.name for part in parts)
     for part in parts:
         app.include_router(part.router)
-    own_doors = tuple(door for part in parts for door in part.own_doors)
-    rules = Rules(settings.token, settings.body_max_bytes, own_doors)
+    own_auth_paths = tuple(door for part in parts for door in part.own_auth_paths)
+    rules = SecurityRules(settings.token, settings.body_max_bytes, own_auth_paths)
     for path, route in (pages or {}).items():
-        served = _page(route, Glance(route) if path in OPEN_PATHS else None, rules)
+        served = _page(route, CachedHealth(route) if path in OPEN_PATHS else None, rules)
         app.add_api_route(path, served, methods=["GET", "HEAD"], include_in_schema=False)
     answer_errors_of(app)
     accounts = Accounts(part.has_accounts for part in parts if part.has_accounts is not None)
-    app.add_middleware(Guard, rules=rules, accounts=accounts)
+    app.add_middleware(SecurityMiddleware, rules=rules, accounts=accounts)
     # A request that the guard refuses has a trace too.
-    app.add_middleware(Traced)
+    app.add_middleware(TracingMiddleware)
     # The outermost: everybody else sees the client, and not the proxy.
     app.add_middleware(Proxied, proxies=settings.proxy_networks)
     return app
@@ -65,11 +65,17 @@ async def _open(openings: Iterable[Opening]) -> AsyncGenerator[None]:
         yield
 
 
-def _page(route: Route, glance: Glance | None, rules: Rules) -> Callable[[Request], Response]:
+def _page(
+    route: Route, cached_health: CachedHealth | None, rules: SecurityRules
+) -> Callable[[Request], Response]:
     # Not a coroutine: it reads from the database, and so it runs in a thread.
     def serve(request: Request) -> Response:
         version = request.scope.get("http_version", "1.1")
-        page = route() if glance is None or rules.trusts(request.headers, version) else glance.page()
+        page = (
+            route()
+            if cached_health is None or rules.trusts(request.headers, version)
+            else cached_health.page()
+        )
         return Response(
             page.body,
             page.status,

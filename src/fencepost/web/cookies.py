@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fastapi import Request, Response
 
 from fencepost.web.forms import readable
-from fencepost.web.seal import Seal, new_secret
+from fencepost.web.signing import Signer, new_secret
 
 NOTICE_SECONDS = 60.0
 NOTICE_MAX = 500
@@ -18,7 +18,7 @@ KNOWN_SECONDS = 90 * 86_400.0
 class Cookies:
     """Those of one part; `notice` names the one that carries a sentence to the next page."""
 
-    seal: Seal
+    signer: Signer
     notice: str
     secure: bool = False
 
@@ -35,10 +35,10 @@ class Cookies:
 
     def keep(self, request: Request, response: Response, name: str, text: str, seconds: float) -> None:
         """Any text. It cannot be made up, nor taken for another cookie."""
-        self.set(request, response, name, self.seal.signed(text.encode().hex(), purpose=name), seconds)
+        self.set(request, response, name, self.signer.signed(text.encode().hex(), purpose=name), seconds)
 
     def kept(self, request: Request, name: str) -> str | None:
-        value = self.seal.opened(request.cookies.get(name, ""), purpose=name)
+        value = self.signer.opened(request.cookies.get(name, ""), purpose=name)
         return None if value is None else bytes.fromhex(value).decode()
 
     def remember(self, request: Request, response: Response, cookie: str, user: str) -> None:

@@ -35,10 +35,10 @@ def filled(model: type[Model], fields: Mapping[str, Any]) -> Model:
     try:
         return model.model_validate(given)
     except ValidationError as error:
-        raise InvalidInput(first_complaint(error.errors())) from None
+        raise InvalidInput(first_user_error(error.errors())) from None
 
 
-def first_complaint(errors: Any) -> str:
+def first_user_error(errors: Any) -> str:
     first = errors[0]
     field = ".".join(str(part) for part in first["loc"] if part not in {"query", "path", "body"})
     return f"{field}: {first['msg']}."

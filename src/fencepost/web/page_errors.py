@@ -10,10 +10,10 @@ from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
 from fencepost.errors import FencepostError
-from fencepost.web.answers import brief, status_of
-from fencepost.web.forms import first_complaint
-from fencepost.web.stationery import HEADERS
-from fencepost.web.wording import link
+from fencepost.web.errors import brief, status_of
+from fencepost.web.formatting import link
+from fencepost.web.forms import first_user_error
+from fencepost.web.templating import HEADERS
 
 Handler = Callable[[Request], Awaitable[Response]]
 Refuse = Callable[[Request, int, str], Response]
@@ -27,7 +27,7 @@ async def as_page(handle: Handler, request: Request, refuse: Refuse) -> Response
     except HTTPException as error:
         return refuse(request, error.status_code, brief(str(error.detail)))
     except RequestValidationError as error:
-        return refuse(request, 400, brief(first_complaint(error.errors())))
+        return refuse(request, 400, brief(first_user_error(error.errors())))
     except FencepostError as error:
         return refuse(request, status_of(error)[0], brief(str(error)))
 

@@ -19,7 +19,7 @@ AT_ONCE_MAX = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PasswordVerdict:
     right: bool
     rehashed: str | None = None
 
@@ -43,17 +43,17 @@ class Passwords:
             )
         return self._hasher.hash(password)
 
-    async def judge(self, password: str, kept: str | None) -> Verdict:
+    async def judge(self, password: str, kept: str | None) -> PasswordVerdict:
         """Whether the password is the one behind the hash. Without a hash: no, after the same time."""
         async with self._turns:
             return await asyncio.to_thread(self._judge, password[: LENGTH_MAX + 1], kept)
 
-    def _judge(self, password: str, kept: str | None) -> Verdict:
+    def _judge(self, password: str, kept: str | None) -> PasswordVerdict:
         try:
             self._hasher.verify(kept or self._nobody, password)
         except (VerificationError, InvalidHashError):
-            return Verdict(right=False)
+            return PasswordVerdict(right=False)
         if kept is None:
-            return Verdict(right=False)
+            return PasswordVerdict(right=False)
         stale = self._hasher.check_needs_rehash(kept)
-        return Verdict(right=True, rehashed=self._hasher.hash(password) if stale else None)
+        return PasswordVerdict(right=True, rehashed=self._hasher.hash(password) if stale else None)

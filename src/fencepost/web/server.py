@@ -14,10 +14,10 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI
 
-from fencepost.endpoint import reachable
 from fencepost.errors import ServerUnavailable
 from fencepost.logs import FloodGate, get_logger
 from fencepost.metrics import Metrics
+from fencepost.metrics_server import reachable
 from fencepost.web.answer_headers import AnswerHeaders
 from fencepost.web.bounded_protocol import BoundedProtocol
 from fencepost.web.connections import ConnectionTable, Ending, Limits

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from fencepost.embedded import Database
-from tests.acceptance.flows.stage import Stage
+from tests.acceptance.flows.env import FlowsEnv
 
 
 @pytest.fixture
-def stage(database: Database, redis_url: str, tmp_path: Path) -> Generator[Stage]:
-    stage = Stage(database, redis_url, tmp_path)
+def stage(database: Database, redis_url: str, tmp_path: Path) -> Generator[FlowsEnv]:
+    stage = FlowsEnv(database, redis_url, tmp_path)
     stage.set_up()
     yield stage
     stage.close()

@@ -9,8 +9,8 @@ from typing import Any, LiteralString
 
 from fencepost.embedded import Database
 from fencepost.flows.sinks.files import arrow_library
-from tests.acceptance.flows.crew import Keeps
 from tests.acceptance.flows.kafka_model import committed
+from tests.acceptance.flows.worker_processes import Keeps
 
 ByKey = dict[str, list[int]]
 

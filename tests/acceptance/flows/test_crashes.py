@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import pytest
 
 from fencepost.testing.flow_windows import windows_of
-from tests.acceptance.flows.crew import SINKS, Place
-from tests.acceptance.flows.stage import HANG_SECONDS, Stage
+from tests.acceptance.flows.env import HANG_SECONDS, FlowsEnv
+from tests.acceptance.flows.worker_processes import SINKS, Place
 
 pytestmark = pytest.mark.timeout(900)
 FORWARDING = ("flows.forward.after_begin", "flows.forward.before_send", "flows.forward.after_send")
@@ -47,7 +47,9 @@ def order(point: str, how: str) -> str:
     ("sink", "workers", "point"),
     cases(("rows", 3, "flows.commit.after_commit"), ("prepared", 1, "flows.commit.after_store")),
 )
-def test_a_killed_worker_leaves_each_effect_once(stage: Stage, sink: str, workers: int, point: str) -> None:
+def test_a_killed_worker_leaves_each_effect_once(
+    stage: FlowsEnv, sink: str, workers: int, point: str
+) -> None:
     stage.play(sink, groups=groups_for(workers))
     stage.arrive(100)
     first = stage.worker(crash=order(point, "kill"))
@@ -62,7 +64,7 @@ def test_a_killed_worker_leaves_each_effect_once(stage: Stage, sink: str, worker
 
 @pytest.mark.parametrize(("sink", "workers", "point"), cases(("rows", 1, "flows.commit.before_commit")))
 def test_a_frozen_worker_comes_back_as_a_zombie_and_changes_nothing(
-    stage: Stage, sink: str, workers: int, point: str
+    stage: FlowsEnv, sink: str, workers: int, point: str
 ) -> None:
     stage.play(sink, groups=groups_for(workers))
     stage.arrive(100)
@@ -96,7 +98,7 @@ RECOVERIES = [
 
 @pytest.mark.full
 @pytest.mark.parametrize(("sink", "point", "again"), RECOVERIES)
-def test_a_recovery_that_is_killed_is_repeated(stage: Stage, sink: str, point: str, again: str) -> None:
+def test_a_recovery_that_is_killed_is_repeated(stage: FlowsEnv, sink: str, point: str, again: str) -> None:
     stage.play(sink)
     stage.arrive(100)
     stage.worker(crash=order(point, "kill")).be_killed(within=HANG_SECONDS)
@@ -109,7 +111,7 @@ def test_a_recovery_that_is_killed_is_repeated(stage: Stage, sink: str, point: s
 
 
 @pytest.mark.full
-def test_three_workers_of_which_two_are_killed(stage: Stage) -> None:
+def test_three_workers_of_which_two_are_killed(stage: FlowsEnv) -> None:
     stage.play("rows", groups=6)
     crew = [stage.worker() for _ in range(3)]
     stage.arrive(200)

@@ -7,13 +7,13 @@ from fencepost.flows.errors import FlowError
 from fencepost.flows.sinks import kafka as kafka_sinks
 from fencepost.flows.sinks.kafka import KafkaSink
 from tests.acceptance.flows import kafka_model
-from tests.acceptance.flows.stage import Stage
+from tests.acceptance.flows.env import FlowsEnv
 
 MINE, OTHER = "flow:x/group/0001", "flow:x/group/0002"
 
 
 async def test_a_frontier_behind_an_open_transaction_is_not_taken_for_an_older_one(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: FlowsEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_sinks, "client_library", lambda: kafka_model)
     monkeypatch.setattr(kafka_sinks, "ANSWER_SECONDS", 0.5)

@@ -10,9 +10,9 @@ import pytest
 
 from fencepost.embedded import Database, PostgresServer, ValkeyServer
 from fencepost.kernel.migrate import migrate
-from tests.acceptance.flows.crew import SINKS
-from tests.acceptance.flows.stage import Stage
-from tests.places import server_directory
+from tests.acceptance.flows.env import FlowsEnv
+from tests.acceptance.flows.worker_processes import SINKS
+from tests.tmp_dirs import server_directory
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(600)]
 ROUNDS = 3
@@ -25,21 +25,21 @@ def own_valkey() -> Generator[ValkeyServer]:
 
 
 @pytest.fixture
-def own_stage(own_valkey: ValkeyServer, tmp_path: Path) -> Generator[Stage]:
+def own_stage(own_valkey: ValkeyServer, tmp_path: Path) -> Generator[FlowsEnv]:
     settings: dict[str, str | int] = {"fsync": "off", "max_prepared_transactions": 20}
     with PostgresServer(server_directory(), settings=settings, ephemeral=True) as server:
         database = Database(server, f"t_{uuid.uuid4().hex}")
         database.create()
         migrate(database.admin_url)
         database.create_logins()
-        stage = Stage(database, own_valkey.url, tmp_path)
+        stage = FlowsEnv(database, own_valkey.url, tmp_path)
         stage.set_up()
         yield stage
         stage.close()
 
 
 @pytest.mark.parametrize("sink", ["rows", "prepared", "files", "redis"])
-def test_postgresql_is_killed_and_started_again(own_stage: Stage, sink: str) -> None:
+def test_postgresql_is_killed_and_started_again(own_stage: FlowsEnv, sink: str) -> None:
     own_stage.play(sink, groups=3)
     for _ in range(3):
         own_stage.worker()
@@ -53,7 +53,7 @@ def test_postgresql_is_killed_and_started_again(own_stage: Stage, sink: str) -> 
 
 
 @pytest.mark.parametrize("sink", ["rows", "prepared", "files"])
-def test_redis_loses_all_that_is_not_the_source(own_stage: Stage, sink: str) -> None:
+def test_redis_loses_all_that_is_not_the_source(own_stage: FlowsEnv, sink: str) -> None:
     own_stage.play(sink, source="stream", groups=3)
     for _ in range(3):
         own_stage.worker()
@@ -71,7 +71,7 @@ IN_REDIS = [sink for sink in SINKS if sink.startswith("redis")]
 @pytest.mark.parametrize("sink", IN_REDIS)
 @pytest.mark.parametrize("groups", [None, 3])
 def test_a_sink_in_redis_that_loses_everything_gets_everything_again(
-    own_stage: Stage, sink: str, groups: int | None
+    own_stage: FlowsEnv, sink: str, groups: int | None
 ) -> None:
     source = "group" if sink == "redis-acknowledging" else "stream"
     own_stage.play(sink, source=source, groups=groups)
@@ -87,7 +87,7 @@ def test_a_sink_in_redis_that_loses_everything_gets_everything_again(
 
 
 def test_redis_is_wiped_whole_when_the_source_is_elsewhere(
-    own_stage: Stage, own_valkey: ValkeyServer
+    own_stage: FlowsEnv, own_valkey: ValkeyServer
 ) -> None:
     own_stage.play("rows", groups=3)
     for _ in range(3):
@@ -101,7 +101,7 @@ def test_redis_is_wiped_whole_when_the_source_is_elsewhere(
 
 
 @pytest.mark.parametrize("sink", ["rows", "redis", "redis-stream"])
-def test_redis_is_killed_and_started_again(own_stage: Stage, own_valkey: ValkeyServer, sink: str) -> None:
+def test_redis_is_killed_and_started_again(own_stage: FlowsEnv, own_valkey: ValkeyServer, sink: str) -> None:
     own_stage.play(sink, source="stream", groups=3)
     for _ in range(3):
         own_stage.worker()
@@ -115,7 +115,7 @@ def test_redis_is_killed_and_started_again(own_stage: Stage, own_valkey: ValkeyS
 
 
 @pytest.mark.parametrize("sink", ["rows", "prepared", "files", "redis"])
-def test_workers_come_and_go_in_the_middle(stage: Stage, sink: str) -> None:
+def test_workers_come_and_go_in_the_middle(stage: FlowsEnv, sink: str) -> None:
     stage.play(sink, groups=6)
     first = stage.worker()
     stage.arrive(200)

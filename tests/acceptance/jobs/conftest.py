@@ -6,11 +6,11 @@ from contextlib import closing
 import pytest
 
 from fencepost.embedded import Database
-from tests.acceptance.jobs.stage import Stage
+from tests.acceptance.jobs.env import JobsEnv
 
 
 @pytest.fixture
-def stage(database: Database, redis_url: str) -> Iterator[Stage]:
-    with closing(Stage(database, redis_url)) as stage:
+def stage(database: Database, redis_url: str) -> Iterator[JobsEnv]:
+    with closing(JobsEnv(database, redis_url)) as stage:
         stage.set_up()
         yield stage

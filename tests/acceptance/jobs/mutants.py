@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 from unittest import mock
 
-from fencepost.jobs.execution import Active, Outcome
-from fencepost.jobs.intake import Intake
+from fencepost.jobs.completer import Completer
+from fencepost.jobs.executor import HeldJob, Outcome
+from fencepost.jobs.fetcher import Fetcher
 from fencepost.jobs.reclaimer import START, Reclaimer
-from fencepost.jobs.settlement import Settler
-from fencepost.jobs.sweeper import Sweeper
+from fencepost.jobs.stream_reconciler import StreamReconciler
 from fencepost.kernel import job as kernel_job
 
 
@@ -24,20 +24,20 @@ def planted(name: str) -> Generator[None]:
 
 
 def _ack_before_commit() -> Iterator[Any]:
-    right = Settler._settle  # pyright: ignore[reportPrivateUsage]
+    right = Completer._settle  # pyright: ignore[reportPrivateUsage]
 
-    async def wrong(self: Settler, batch: Sequence[tuple[Active, Outcome]]) -> None:
+    async def wrong(self: Completer, batch: Sequence[tuple[HeldJob, Outcome]]) -> None:
         await self.acknowledge(active.entry for active, _ in batch if active.entry is not None)
         await right(self, batch)
 
-    yield mock.patch.object(Settler, "_settle", wrong)
+    yield mock.patch.object(Completer, "_settle", wrong)
 
 
 def _run_without_claim() -> Iterator[Any]:
     """Whatever an entry names is run, also when the claim was refused."""
-    right = Intake._ask  # pyright: ignore[reportPrivateUsage]
+    right = Fetcher._ask  # pyright: ignore[reportPrivateUsage]
 
-    async def wrong(self: Intake, job_ids: Sequence[int]) -> Sequence[kernel_job.ClaimAnswer]:
+    async def wrong(self: Fetcher, job_ids: Sequence[int]) -> Sequence[kernel_job.ClaimAnswer]:
         now = datetime.now(UTC)
         return [
             answer
@@ -53,7 +53,7 @@ def _run_without_claim() -> Iterator[Any]:
             for answer in await right(self, job_ids)
         ]
 
-    yield mock.patch.object(Intake, "_ask", wrong)
+    yield mock.patch.object(Fetcher, "_ask", wrong)
 
 
 def _cursor_from_the_beginning() -> Iterator[Any]:
@@ -67,9 +67,9 @@ def _cursor_from_the_beginning() -> Iterator[Any]:
 
 
 def _sweeper_that_never_recalls() -> Iterator[Any]:
-    async def wrong(self: Sweeper, lost: Mapping[str, Sequence[kernel_job.Driven]]) -> None: ...
+    async def wrong(self: StreamReconciler, lost: Mapping[str, Sequence[kernel_job.Driven]]) -> None: ...
 
-    yield mock.patch.object(Sweeper, "_recall", wrong)
+    yield mock.patch.object(StreamReconciler, "_recall", wrong)
 
 
 MUTANTS: Mapping[str, Callable[[], Iterator[Any]]] = {

@@ -17,8 +17,8 @@ import psycopg
 from fencepost.embedded import PostgresServer, ValkeyServer
 from fencepost.embedded.deadline import Deadline
 from fencepost.testing import Child
-from tests.acceptance.jobs import crew
-from tests.acceptance.jobs.stage import Stage
+from tests.acceptance.jobs import worker_processes
+from tests.acceptance.jobs.env import JobsEnv
 
 BATCH = 100
 PATIENCE_SECONDS = 5.0
@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 5.0
 
 @dataclass
 class Storm:
-    stage: Stage
+    stage: JobsEnv
     postgres: PostgresServer
     valkey: ValkeyServer
     points: list[str]
@@ -69,7 +69,7 @@ class Storm:
         """So many at a time that the last are asked for when the last fault has come."""
         wanted = min(self.jobs, self.asked + max(BATCH, -(-self.jobs // self.faults)))
         while self.asked < wanted:
-            kind = crew.KINDS[self.chance.randrange(len(crew.KINDS))]
+            kind = worker_processes.KINDS[self.chance.randrange(len(worker_processes.KINDS))]
             keys = [f"{kind}-{n}" for n in range(self.asked, min(wanted, self.asked + BATCH))]
             fail = int(self.chance.random() < 0.1)
             linger = self.chance.choice([0.0, 0.0, 0.0, 0.05])

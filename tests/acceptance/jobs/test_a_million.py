@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from fencepost.house import Fencepost
+from fencepost.app import Fencepost
 from fencepost.jobs.dispatcher import Dispatcher
-from fencepost.jobs.drive_link import DriveLink
 from fencepost.jobs.metrics import JobMetrics
+from fencepost.jobs.redis_health import RedisHealth
 from fencepost.jobs.settings import JobSettings
-from fencepost.jobs.sweeper import BATCH, BATCHES_PER_TICK, Sweeper
+from fencepost.jobs.stream_reconciler import BATCH, BATCHES_PER_TICK, StreamReconciler
 from fencepost.kernel import job as kernel_job
-from tests.acceptance.jobs.stage import STREAM, Stage
+from tests.acceptance.jobs.env import STREAM, JobsEnv
 
 WAITING = 1_000_000
 ROOM = 100_000
@@ -23,21 +23,21 @@ STATES = """
 
 
 @pytest.fixture
-async def fp(stage: Stage) -> AsyncIterator[Fencepost]:
+async def fp(stage: JobsEnv) -> AsyncIterator[Fencepost]:
     async with Fencepost(stage.database.url, redis_url=stage.redis_url) as fp:
         yield fp
 
 
 @pytest.mark.full
 @pytest.mark.timeout(1200)
-async def test_a_wipe_with_a_million_waiting_is_swept_in_pieces(stage: Stage, fp: Fencepost) -> None:
+async def test_a_wipe_with_a_million_waiting_is_swept_in_pieces(stage: JobsEnv, fp: Fencepost) -> None:
     for _ in range(WAITING // 10_000):
         await fp.run(kernel_job.submit_many("default", "own", [{"key": "x"}] * 10_000))
     settings = JobSettings(stream_maxlen=2 * ROOM, poll_seconds=0.1)
     metrics = JobMetrics.on(fp.metrics)
-    link = DriveLink(stage.redis_url, metrics, settings, reply_seconds=5)
+    link = RedisHealth(stage.redis_url, metrics, settings, reply_seconds=5)
     dispatcher = Dispatcher("default", fp, link, metrics, settings)
-    sweeper = Sweeper(["default"], fp, link, metrics, settings)
+    sweeper = StreamReconciler(["default"], fp, link, metrics, settings)
     await link.probe()
     try:
         await _fill(stage, dispatcher)
@@ -62,7 +62,7 @@ async def test_a_wipe_with_a_million_waiting_is_swept_in_pieces(stage: Stage, fp
         await link.close()
 
 
-async def _fill(stage: Stage, dispatcher: Dispatcher) -> None:
+async def _fill(stage: JobsEnv, dispatcher: Dispatcher) -> None:
     """Drive until the stream has no room."""
     while _length(stage) < ROOM:
         await dispatcher.tick()
@@ -70,6 +70,6 @@ async def _fill(stage: Stage, dispatcher: Dispatcher) -> None:
     assert _length(stage) == ROOM
 
 
-def _length(stage: Stage) -> int:
+def _length(stage: JobsEnv) -> int:
     with stage.redis() as redis:
         return int(redis.xlen(STREAM)) if redis.exists(STREAM) else 0

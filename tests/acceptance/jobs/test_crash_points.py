@@ -11,8 +11,8 @@ import pytest
 
 import fencepost
 from fencepost.testing import Child, Clock, points_in
-from tests.acceptance.jobs import crew
-from tests.acceptance.jobs.stage import Stage
+from tests.acceptance.jobs import worker_processes
+from tests.acceptance.jobs.env import JobsEnv
 
 POINTS = sorted(
     str(point.name)
@@ -36,9 +36,9 @@ ALWAYS_STOPPED = frozenset(
 )
 
 
-def prepare(stage: Stage) -> None:
+def prepare(stage: JobsEnv) -> None:
     """Work that leads a worker past every point."""
-    for kind in crew.KINDS:
+    for kind in worker_processes.KINDS:
         stage.ask(kind, [f"{kind}-{n}" for n in range(3)])
         stage.ask(kind, [f"{kind}-stumbling"], fail=1)
         # Long enough for a heartbeat.
@@ -60,7 +60,7 @@ def prepare(stage: Stage) -> None:
     stage.deliver(stage.entry_for(held), "victim")
 
 
-def victim(stage: Stage, order: str) -> Child:
+def victim(stage: JobsEnv, order: str) -> Child:
     point = order.partition(":")[0]
     child = stage.child(crash=order, redis=point not in WITHOUT_REDIS, stream_consumer="victim")
     if point in WHEN_LEAVING:
@@ -70,11 +70,11 @@ def victim(stage: Stage, order: str) -> Child:
 
 
 @pytest.mark.parametrize("point", POINTS)
-async def test_killed_at(point: str, stage: Stage, clock: Clock) -> None:
+async def test_killed_at(point: str, stage: JobsEnv, clock: Clock) -> None:
     prepare(stage)
     with victim(stage, f"{point}:kill") as child:
         child.be_killed(within=60)
-    clock.advance(crew.LEASE_SECONDS + 1)
+    clock.advance(worker_processes.LEASE_SECONDS + 1)
     async with stage.survivor():
         await stage.until_nothing_is_left()
     stage.check()
@@ -84,11 +84,11 @@ async def test_killed_at(point: str, stage: Stage, clock: Clock) -> None:
     "point",
     [pytest.param(p, marks=() if p in ALWAYS_STOPPED else pytest.mark.full) for p in POINTS],
 )
-async def test_stopped_past_the_lease_at(point: str, stage: Stage, clock: Clock) -> None:
+async def test_stopped_past_the_lease_at(point: str, stage: JobsEnv, clock: Clock) -> None:
     prepare(stage)
     with victim(stage, f"{point}:stop") as child:
         child.wait_until_stopped(within=60)
-        clock.advance(crew.LEASE_SECONDS + 1)
+        clock.advance(worker_processes.LEASE_SECONDS + 1)
         async with stage.survivor():
             await stage.until_nothing_is_left()
         stage.check()

@@ -8,10 +8,10 @@ import pytest
 
 from fencepost.embedded import Database, PostgresServer, ValkeyServer
 from fencepost.kernel.migrate import migrate
-from tests.acceptance.jobs.stage import Stage
+from tests.acceptance.jobs.env import JobsEnv
 from tests.acceptance.jobs.storm import Storm
 from tests.acceptance.jobs.test_crash_points import POINTS
-from tests.places import server_directory
+from tests.tmp_dirs import server_directory
 
 LEASE_SECONDS = 2.0
 
@@ -26,7 +26,7 @@ def through_a_storm(jobs: int, faults: int, workers: int, seed: int, *, durable:
         database.create()
         migrate(database.admin_url)
         database.create_logins()
-        with closing(Stage(database, valkey.url, LEASE_SECONDS)) as stage:
+        with closing(JobsEnv(database, valkey.url, LEASE_SECONDS)) as stage:
             stage.set_up()
             storm = Storm(stage, postgres, valkey, POINTS, jobs, workers, faults, seed)
             storm.rage()

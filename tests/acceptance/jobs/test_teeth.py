@@ -10,17 +10,17 @@ from contextlib import AbstractContextManager, nullcontext
 
 import pytest
 
-from fencepost.house import Fencepost
+from fencepost.app import Fencepost
 from fencepost.testing import Child, Clock
-from tests.acceptance.jobs import crew, mutants
-from tests.acceptance.jobs.stage import GROUP, STREAM, Stage
+from tests.acceptance.jobs import mutants, worker_processes
+from tests.acceptance.jobs.env import GROUP, STREAM, JobsEnv
 
 SOON = 6.0
-Story = Callable[[Stage, Clock, str], Awaitable[None]]
+Story = Callable[[JobsEnv, Clock, str], Awaitable[None]]
 BADLY = (AssertionError, TimeoutError)
 
 
-async def an_entry_outlives_its_worker_until_the_commit(stage: Stage, clock: Clock, mutant: str) -> None:
+async def an_entry_outlives_its_worker_until_the_commit(stage: JobsEnv, clock: Clock, mutant: str) -> None:
     """Killed when the handler has returned and nothing is written: the entry is still somebody's."""
     stage.ask("bare", ["page"])
     with stage.child(crash="jobs.settle.before_finish:kill", mutant=mutant) as child:
@@ -29,13 +29,13 @@ async def an_entry_outlives_its_worker_until_the_commit(stage: Stage, clock: Clo
         assert len(redis.xpending_range(STREAM, GROUP, "-", "+", 10)) == 1
 
 
-async def a_zombie_does_not_finish_the_next_attempt(stage: Stage, clock: Clock, mutant: str) -> None:
+async def a_zombie_does_not_finish_the_next_attempt(stage: JobsEnv, clock: Clock, mutant: str) -> None:
     """It wakes while its successor works, and brings the finish of an attempt that is over."""
     [job_id] = stage.ask("own", ["page"])
-    with Child(crew.zombie, stage.database.url, stage.redis_url, False) as child:
+    with Child(worker_processes.zombie, stage.database.url, stage.redis_url, False) as child:
         await asyncio.to_thread(child.line, "holding 1")
         child.stop()
-        clock.advance(crew.LEASE_SECONDS + 1)
+        clock.advance(worker_processes.LEASE_SECONDS + 1)
         with stage.database.connect() as successor:
             successor.execute("select * from fencepost.job_claim(%s, 'successor', '1 hour')", (job_id,))
         child.say("go on")
@@ -46,7 +46,7 @@ async def a_zombie_does_not_finish_the_next_attempt(stage: Stage, clock: Clock, 
 
 
 async def a_job_that_somebody_runs_is_not_claimed_by_a_duplicate(
-    stage: Stage, clock: Clock, mutant: str
+    stage: JobsEnv, clock: Clock, mutant: str
 ) -> None:
     """A second entry for a running job reaches another worker."""
     [job_id] = stage.ask("own", ["page"])
@@ -59,7 +59,7 @@ async def a_job_that_somebody_runs_is_not_claimed_by_a_duplicate(
     assert stage.rows("select attempt, owner from fencepost.job_running") == [(1, "holder")]
 
 
-async def a_late_entry_of_a_finished_job_runs_nothing(stage: Stage, clock: Clock, mutant: str) -> None:
+async def a_late_entry_of_a_finished_job_runs_nothing(stage: JobsEnv, clock: Clock, mutant: str) -> None:
     [job_id] = stage.ask("own", ["page"])
     async with stage.survivor() as fp:
         await stage.until_nothing_is_left(within=SOON)
@@ -70,7 +70,7 @@ async def a_late_entry_of_a_finished_job_runs_nothing(stage: Stage, clock: Clock
         assert not _sample(fp, "worker_finalize_total", status="rejected")
 
 
-async def the_end_of_a_long_list_is_reached(stage: Stage, clock: Clock, mutant: str) -> None:
+async def the_end_of_a_long_list_is_reached(stage: JobsEnv, clock: Clock, mutant: str) -> None:
     """Behind many entries of living workers lies one that was abandoned; a scan looks at ten."""
     held = stage.ask("own", [f"held-{n}" for n in range(15)])
     with stage.database.connect() as holder:
@@ -85,7 +85,7 @@ async def the_end_of_a_long_list_is_reached(stage: Stage, clock: Clock, mutant: 
         )
 
 
-async def a_wiped_redis_loses_nothing(stage: Stage, clock: Clock, mutant: str) -> None:
+async def a_wiped_redis_loses_nothing(stage: JobsEnv, clock: Clock, mutant: str) -> None:
     """FLUSHALL between the dispatch and the claim."""
     for job_id in stage.ask("own", [f"page-{n}" for n in range(5)]):
         stage.drive(job_id)
@@ -105,7 +105,7 @@ FENCE = "fencepost.job_fence(bigint,bigint,text)"
 TAKE_OVER = "fencepost._job_take_over(bigint,text,interval)"
 
 
-def finish_without_attempt(stage: Stage) -> None:
+def finish_without_attempt(stage: JobsEnv) -> None:
     """Any owner, any attempt, at any time."""
     stage.mutate(FINISH, "and r.attempt = a.attempt and r.owner = p_owner", "")
     stage.mutate(FINISH, "((r.expires_at > v_now", "((true or r.expires_at > v_now")
@@ -115,11 +115,11 @@ def finish_without_attempt(stage: Stage) -> None:
     stage.mutate(FENCE, "if not found or v_running.owner <> p_owner or", "if not found and")
 
 
-def claim_without_gate(stage: Stage) -> None:
+def claim_without_gate(stage: JobsEnv) -> None:
     stage.mutate(TAKE_OVER, "and r.expires_at <= v_now for update", "for update")
 
 
-STORIES: list[tuple[Story, str, Callable[[Stage], None] | None]] = [
+STORIES: list[tuple[Story, str, Callable[[JobsEnv], None] | None]] = [
     (an_entry_outlives_its_worker_until_the_commit, "ack before commit", None),
     (a_zombie_does_not_finish_the_next_attempt, "", finish_without_attempt),
     (a_job_that_somebody_runs_is_not_claimed_by_a_duplicate, "", claim_without_gate),
@@ -138,9 +138,9 @@ def name_of(case: object) -> str:
 async def test_the_story_ends_well_exactly_without_the_bug(
     story: Story,
     mutant: str,
-    plant: Callable[[Stage], None] | None,
+    plant: Callable[[JobsEnv], None] | None,
     bug: bool,
-    stage: Stage,
+    stage: JobsEnv,
     clock: Clock,
 ) -> None:
     if bug and plant is not None:

@@ -13,35 +13,35 @@ import pytest
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.drivers import run
 from fencepost.testing import Child, Clock
-from tests.acceptance.jobs import crew
-from tests.acceptance.jobs.stage import Stage
+from tests.acceptance.jobs import worker_processes
+from tests.acceptance.jobs.env import JobsEnv
 
 OPERATIONS = ("renew", "progress", "finish", "release", "retry")
 
 
-async def nothing_more(stage: Stage, job_id: int) -> None:
+async def nothing_more(stage: JobsEnv, job_id: int) -> None:
     """It has expired, and nobody has noticed."""
 
 
-async def put_back(stage: Stage, job_id: int) -> None:
+async def put_back(stage: JobsEnv, job_id: int) -> None:
     """It waits again."""
     with stage.database.connect() as reclaimer:
         assert [job.job_id for job in run(reclaimer, kernel_job.reclaim(10))] == [job_id]
 
 
-async def taken_over(stage: Stage, job_id: int) -> None:
+async def taken_over(stage: JobsEnv, job_id: int) -> None:
     """Another worker holds it."""
     with stage.database.connect() as successor:
         assert run(successor, kernel_job.claim(job_id, "successor", lease_seconds=3600)).attempt == 2
 
 
-async def run_again(stage: Stage, job_id: int) -> None:
+async def run_again(stage: JobsEnv, job_id: int) -> None:
     """Another worker has finished it."""
     async with stage.survivor():
         await stage.until_nothing_is_left()
 
 
-async def cancelled(stage: Stage, job_id: int) -> None:
+async def cancelled(stage: JobsEnv, job_id: int) -> None:
     """An operator has cancelled it."""
     with stage.database.connect() as operator:
         run(operator, kernel_job.reclaim(10))
@@ -67,12 +67,12 @@ def holding(child: Child) -> None:
     ("situation", "reason"), SITUATIONS, ids=lambda case: getattr(case, "__name__", case)
 )
 async def test_a_zombie_is_refused_whatever_it_does(
-    situation: Callable[[Stage, int], Awaitable[None]], reason: str, stage: Stage, clock: Clock
+    situation: Callable[[JobsEnv, int], Awaitable[None]], reason: str, stage: JobsEnv, clock: Clock
 ) -> None:
     [job_id] = stage.ask("own", ["page"])
-    with Child(crew.zombie, stage.database.url, stage.redis_url, False) as child:
+    with Child(worker_processes.zombie, stage.database.url, stage.redis_url, False) as child:
         await asyncio.to_thread(holding, child)
-        clock.advance(crew.LEASE_SECONDS + 1)
+        clock.advance(worker_processes.LEASE_SECONDS + 1)
         await situation(stage, job_id)
         child.say("go on")
         child.resume()
@@ -90,12 +90,12 @@ async def test_a_zombie_is_refused_whatever_it_does(
     assert all(refused.is_explained for refused in stage.refusals())
 
 
-async def test_a_zombies_bare_finish_is_refused_and_counted(stage: Stage, clock: Clock) -> None:
+async def test_a_zombies_bare_finish_is_refused_and_counted(stage: JobsEnv, clock: Clock) -> None:
     """Its handler returns as if nothing had happened; the worker itself brings the finish."""
     [job_id] = stage.ask("own", ["page"])
-    with Child(crew.zombie, stage.database.url, stage.redis_url, True) as child:
+    with Child(worker_processes.zombie, stage.database.url, stage.redis_url, True) as child:
         await asyncio.to_thread(holding, child)
-        clock.advance(crew.LEASE_SECONDS + 1)
+        clock.advance(worker_processes.LEASE_SECONDS + 1)
         await run_again(stage, job_id)
         stage.check()
         child.say("go on")

@@ -23,10 +23,10 @@ from fencepost.judge.service import Judging
 from fencepost.kernel.drivers import run
 from fencepost.kernel.migrate import migrate
 from fencepost.testing import Child, Clock
-from tests.acceptance.judge.bench_of_judges import judge, open_judging
-from tests.integration.judge.office import problem_folder
+from tests.acceptance.judge.judge_workers import judge, open_judging
+from tests.integration.judge.judge_env import problem_folder
 from tests.integration.judge.waiting import found
-from tests.places import server_directory
+from tests.tmp_dirs import server_directory
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 
@@ -161,7 +161,7 @@ class Storm:
             jobs = connection.execute(
                 "select state, count(*) from fencepost.jobs where queue = 'judge' group by 1"
             ).fetchall()
-            names = run(connection, contests.contestants(CONTEST))
+            names = run(connection, contests.entrants(CONTEST))
             entries = run(connection, contests.entries(CONTEST))
             (seen,) = run(connection, contests.contests(one=CONTEST))
         lines = scoreboard(seen.contest, names, entries, seen.seen_at, sees_all=True)

@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.testing import Child, Clock
-from tests.acceptance.judge.bench_of_judges import judge, open_judging
+from tests.acceptance.judge.judge_workers import judge, open_judging
 from tests.acceptance.judge.test_judged_once import RIGHT, judged, results
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")

@@ -9,21 +9,21 @@ import httpx
 import psycopg
 import pytest
 
+from fencepost.app import Fencepost
 from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, Mismatch, NotFound, StaleAttempt
-from fencepost.house import Fencepost
-from fencepost.judge import records
+from fencepost.judge import judge_calls
 from fencepost.judge.api import make_router
 from fencepost.judge.judging import Judgement
 from fencepost.judge.role import OPERATOR
 from fencepost.judge.service import TRIES, Judging
-from fencepost.judge.viewing import as_json
+from fencepost.judge.visibility import as_json
 from fencepost.testing import Child, Clock
 from fencepost.web.app import make_app
-from fencepost.web.part import Part
+from fencepost.web.http_service import HttpService
 from fencepost.web.server import WebServer
 from fencepost.web.settings import WebSettings
-from tests.acceptance.judge.bench_of_judges import judge, judging_of, open_judging
+from tests.acceptance.judge.judge_workers import judge, judging_of, open_judging
 from tests.integration.judge.waiting import found
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
@@ -89,7 +89,7 @@ async def test_the_database_refuses_a_result_without_the_fence(database: Databas
                 if owner == "old":
                     connection.execute("select * from fencepost.job_release(%s, 1, 'old')", (job_id,))
         with pytest.raises(StaleAttempt):
-            await fp.run(records.put_result(job_id, 1, "old", Judgement(verdict="AC")))
+            await fp.run(judge_calls.put_result(job_id, 1, "old", Judgement(verdict="AC")))
 
     assert results(database) == []
 
@@ -167,17 +167,17 @@ async def test_a_problem_that_is_imported_again_has_a_new_version_only_when_it_c
 def http(database: Database, redis_url: str, tmp_path: Path) -> Iterator[httpx.Client]:
     fp = Fencepost(database.url, redis_url=redis_url)
     judging = judging_of(fp, tmp_path, "web")
-    yield from served(fp, Part("judge", make_router(judging), judging.running))
+    yield from served(fp, HttpService("judge", make_router(judging), judging.running))
 
 
 @pytest.fixture
 def quiet_http(database: Database, tmp_path: Path) -> Iterator[httpx.Client]:
     """Nobody judges."""
     fp = Fencepost(database.url)
-    yield from served(fp, Part("judge", make_router(judging_of(fp, tmp_path, "web"))))
+    yield from served(fp, HttpService("judge", make_router(judging_of(fp, tmp_path, "web"))))
 
 
-def served(fp: Fencepost, part: Part) -> Iterator[httpx.Client]:
+def served(fp: Fencepost, part: HttpService) -> Iterator[httpx.Client]:
     server = WebServer(make_app([part], WebSettings(), ground=lambda: fp), address="127.0.0.1", port=0)
     server.start()
     with httpx.Client(base_url=server.url, timeout=60) as client:

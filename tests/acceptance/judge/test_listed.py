@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.app import Fencepost
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
-from fencepost.house import Fencepost
-from fencepost.judge.discovery import Worker
+from fencepost.judge.discovery import ListedWorker
 from fencepost.judge.service import TRIES, Judging
 from fencepost.judge.settings import JudgeSettings
 from fencepost.testing import Child, Clock
-from tests.acceptance.judge.bench_of_judges import BRISK, judge, judging_of, open_judging
+from tests.acceptance.judge.judge_workers import BRISK, judge, judging_of, open_judging
 from tests.acceptance.judge.test_judged_once import RIGHT, judged
 from tests.integration.judge.waiting import found
 from tests.matrix.ports import free_port
@@ -25,8 +25,8 @@ RIGHT_C = {
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 
 
-async def listed(judging: Judging, wanted: Callable[[list[str]], bool]) -> list[Worker]:
-    def is_it(workers: Iterable[Worker]) -> bool:
+async def listed(judging: Judging, wanted: Callable[[list[str]], bool]) -> list[ListedWorker]:
+    def is_it(workers: Iterable[ListedWorker]) -> bool:
         return wanted([one.state for one in workers])
 
     return list(await found("the right ones are listed", judging.workers, is_it))

@@ -10,7 +10,7 @@ from fencepost.judge import rejudging
 from fencepost.judge.rejudging import Filter
 from fencepost.judge.service import Judging
 from fencepost.testing import Child, Clock
-from tests.acceptance.judge.bench_of_judges import judge, open_judging
+from tests.acceptance.judge.judge_workers import judge, open_judging
 from tests.acceptance.judge.test_judged_once import judged
 from tests.integration.judge.waiting import found
 

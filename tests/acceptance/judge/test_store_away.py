@@ -11,9 +11,9 @@ from fencepost.embedded import Database
 from fencepost.judge.role import OPERATOR
 from fencepost.judge.service import TRIES, Judging
 from fencepost.judge.store import Store, StoreUnavailable
-from fencepost.judge.viewing import as_json
+from fencepost.judge.visibility import as_json
 from fencepost.testing import Clock
-from tests.acceptance.judge.bench_of_judges import open_judging
+from tests.acceptance.judge.judge_workers import open_judging
 from tests.acceptance.judge.test_judged_once import RIGHT
 from tests.integration.judge.waiting import found
 

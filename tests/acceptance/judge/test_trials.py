@@ -8,15 +8,15 @@ from typing import Any
 import psycopg
 import pytest
 
+from fencepost.app import Fencepost
 from fencepost.cli.app import run
 from fencepost.embedded import Database
 from fencepost.errors import NotFound, StaleAttempt
-from fencepost.house import Fencepost
-from fencepost.judge import trials
+from fencepost.judge import custom_runs
+from fencepost.judge.custom_run_executor import OUTPUT_BYTES_MAX, CustomRunOutcome
 from fencepost.judge.service import Judging
-from fencepost.judge.trying import OUTPUT_BYTES_MAX, Tried
 from fencepost.testing import Clock
-from tests.acceptance.judge.bench_of_judges import judging_of, open_judging
+from tests.acceptance.judge.judge_workers import judging_of, open_judging
 from tests.integration.judge.waiting import found
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
@@ -93,8 +93,8 @@ async def test_the_outcome_needs_the_jobs_fence_and_its_time_begins_with_it(
                 if owner == "old":
                     connection.execute("select * from fencepost.job_release(%s, 1, 'old')", (job_id,))
         with pytest.raises(StaleAttempt):
-            await fp.run(trials.done(job_id, 1, "old", Tried(verdict="RE")))
-        await fp.run(trials.done(job_id, 2, "new", Tried(verdict="OK")))
+            await fp.run(custom_runs.done(job_id, 1, "old", CustomRunOutcome(verdict="RE")))
+        await fp.run(custom_runs.done(job_id, 2, "new", CustomRunOutcome(verdict="OK")))
         clock.advance(keep_seconds - 10)
         kept = await judging.trials.get(job_id)
 

@@ -4,15 +4,15 @@ import asyncio
 from typing import Any
 
 from fencepost import Fencepost
+from fencepost.nonces.http_service import first_nonce_of
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.node import Node
-from fencepost.nonces.part import first_nonce_of
 from fencepost.nonces.sending.inquiry import Inquiry
 from fencepost.nonces.sending.keys import Keystore
 from fencepost.nonces.sending.nonce_use import Block, Finding, Use
 from fencepost.nonces.sending.rpc import Chain, Chains
-from fencepost.nonces.sending.sender import Sender
-from fencepost.nonces.sending.transaction import Open
+from fencepost.nonces.sending.sender import TransactionSender
+from fencepost.nonces.sending.transaction_calls import Open
 from fencepost.nonces.settings import NoncesSettings
 from tests.acceptance.nonces.exchange import new_account
 
@@ -28,7 +28,7 @@ async def run_counter(url: str, settings: dict[str, Any], accounts: int, planted
         metrics = NonceMetrics.on(fp.metrics)
         node = Node(fp, chosen, metrics, first_nonce=first_nonce_of(fp, chains))
         await node.start()
-        Sender(fp, node, chains, keys, metrics).start()
+        TransactionSender(fp, node, chains, keys, metrics).start()
         print("serving", flush=True)  # noqa: T201 - The test reads it.
         await asyncio.Event().wait()
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.nonces.chores import Chores
+from fencepost.nonces.http_service import first_nonce_of
+from fencepost.nonces.maintenance import Maintenance
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.node import Node
-from fencepost.nonces.part import first_nonce_of
-from fencepost.nonces.sending.intake import Intake
+from fencepost.nonces.sending.acceptance import Acceptance
 from fencepost.nonces.sending.keys import Keys, Keystore
 from fencepost.nonces.sending.rpc import Chains
-from fencepost.nonces.sending.sender import Sender
-from fencepost.nonces.sending.transaction import Order
+from fencepost.nonces.sending.sender import TransactionSender
+from fencepost.nonces.sending.transaction_calls import TransactionRequest
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer, checksummed
 from fencepost.torture.chain import CHAIN_ID, Anvil, new_account, recipient
@@ -41,16 +41,16 @@ class Exchange:
 
     fp: Fencepost
     node: Node
-    sender: Sender
-    chores: Chores
-    intake: Intake
+    sender: TransactionSender
+    chores: Maintenance
+    intake: Acceptance
     anvil: Anvil
     signer: Signer
     account: "LocalAccount"
     sent: int = field(default=0)
 
     async def pay(self, key: str, to: str, value: int = 1, **more: Any) -> int:
-        order = Order(to, value, b"", more.pop("gas", 21_000))
+        order = TransactionRequest(to, value, b"", more.pop("gas", 21_000))
         return (await self.intake.submit(self.signer, key, order, **more)).transaction_id
 
     async def turn(self, times: int = 1) -> None:
@@ -114,13 +114,15 @@ async def opened(
         metrics = NonceMetrics.on(fp.metrics)
         node = Node(fp, chosen, metrics, first_nonce=first_nonce_of(fp, chains))
         keys = keys or Keystore({account.address.lower(): account})
-        sender = Sender(fp, node, chains, keys, metrics)
-        intake = Intake(fp, chains, keys, sender, metrics=metrics, gas_max=chosen.gas_max, hooks=("webhook",))
+        sender = TransactionSender(fp, node, chains, keys, metrics)
+        intake = Acceptance(
+            fp, chains, keys, sender, metrics=metrics, gas_max=chosen.gas_max, hooks=("webhook",)
+        )
         await node.start()
         try:
             signer = Signer.of(CHAIN_ID, account.address)
             yield Exchange(
-                fp, node, sender, Chores(fp, node, chains, metrics), intake, anvil, signer, account
+                fp, node, sender, Maintenance(fp, node, chains, metrics), intake, anvil, signer, account
             )
         finally:
             await node.stop()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 Answer = Callable[[dict[str, Any]], Any]
 
 
-class Keeper:
+class RemoteKeys:
     """Signs for one account. `answer` may be replaced: what it says instead of the signed bytes.
 
     `is_away`: it answers nothing.

@@ -14,11 +14,11 @@ from typing import Any, LiteralString
 
 import psycopg
 
+from fencepost.app import Fencepost
 from fencepost.errors import Backpressure, FencepostError, Refusal
-from fencepost.house import Fencepost
-from fencepost.nonces.allocation import Ending, Reservation
 from fencepost.nonces.errors import SignerElsewhere
 from fencepost.nonces.node import Node
+from fencepost.nonces.nonce_calls import NonceEnding, Reservation
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer
 
@@ -69,7 +69,7 @@ async def _fill(node: Node, notes: psycopg.AsyncConnection[Any], signer: Signer)
         return
     rows = await node.reserve(signer, [f"gap-{place}" for place in range(gaps)])
     await node.mark_many(
-        signer, [Ending(row.nonce, row.hold, "used", f"tx-{row.request_id}") for row in rows]
+        signer, [NonceEnding(row.nonce, row.hold, "used", f"tx-{row.request_id}") for row in rows]
     )
 
 
@@ -90,7 +90,7 @@ class Caller:
             await self._end(
                 signer,
                 [
-                    Ending(row.nonce, row.hold, "used", f"tx-{row.request_id}")
+                    NonceEnding(row.nonce, row.hold, "used", f"tx-{row.request_id}")
                     for row in rows
                     if row.status == "HELD"
                 ],
@@ -99,7 +99,7 @@ class Caller:
     async def _give_back(self, signer: Signer, request_ids: Sequence[str]) -> None:
         if request_ids:
             rows = await self._ask(signer, request_ids)
-            await self._end(signer, [Ending(row.nonce, row.hold, "recyclable") for row in rows])
+            await self._end(signer, [NonceEnding(row.nonce, row.hold, "recyclable") for row in rows])
 
     async def _ask(self, signer: Signer, request_ids: Sequence[str]) -> list[Reservation]:
         await self._note(ASK, (signer.name, request_ids[0], time.monotonic()))
@@ -113,7 +113,7 @@ class Caller:
             await self._note(TELL, (signer.name, request_ids[0], time.monotonic(), *told))
             return rows
 
-    async def _end(self, signer: Signer, endings: Sequence[Ending]) -> None:
+    async def _end(self, signer: Signer, endings: Sequence[NonceEnding]) -> None:
         while endings:
             try:
                 answers = await self._node.mark_many(signer, endings)

@@ -16,8 +16,8 @@ import pytest
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
-from fencepost.nonces.sending import transaction as tx_calls
-from fencepost.nonces.sending.transaction import Order
+from fencepost.nonces.sending import transaction_calls as tx_calls
+from fencepost.nonces.sending.transaction_calls import TransactionRequest
 from fencepost.nonces.signer import Signer
 from fencepost.testing import Child, Clock
 from fencepost.torture.systems.transactions import Transactions
@@ -65,7 +65,7 @@ def signer_of(number: int) -> Signer:
     return Signer.of(CHAIN_ID, new_account(number).address)
 
 
-class Weather:
+class ChainFaults:
     """Starts nodes that end at a crash point, and others in their place; and troubles the chain."""
 
     def __init__(self, database: Database, clock: Clock, anvil: Anvil, plan: Plan, stack: ExitStack) -> None:
@@ -137,7 +137,7 @@ def run(database: Database, clock: Clock, anvil: Anvil, plan: Plan) -> Seen:
         anvil.fund(new_account(number).address)
     asyncio.run(submit(database.url, plan))
     with ExitStack() as stack, database.connect_admin() as admin:
-        weather = Weather(database, clock, anvil, plan, stack)
+        weather = ChainFaults(database, clock, anvil, plan, stack)
 
         def all_confirmed() -> bool:
             weather.turn()
@@ -160,7 +160,7 @@ def run(database: Database, clock: Clock, anvil: Anvil, plan: Plan) -> Seen:
 async def submit(url: str, plan: Plan) -> None:
     async with Fencepost(url) as fp:
         for number in range(plan.transactions):
-            order = Order(recipient(number), 1000 + number, b"", 21_000)
+            order = TransactionRequest(recipient(number), 1000 + number, b"", 21_000)
             await fp.run(tx_calls.submit(signer_of(number % plan.signers), f"pay-{number}", order))
 
 

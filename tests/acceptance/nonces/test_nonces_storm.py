@@ -7,7 +7,7 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.testing import Clock
-from tests.acceptance.nonces.ledger import Told, breaches, of_answers, of_rows
+from tests.acceptance.nonces.payments_check import Told, breaches, of_answers, of_rows
 from tests.acceptance.nonces.storm import Plan, Storm
 from tests.isolation.planted_bug import Edit, PlantedBug
 

@@ -9,10 +9,10 @@ from fencepost.embedded import Database
 from fencepost.nonces.errors import SigningFailed
 from fencepost.nonces.sending.keys import RemoteSigner
 from fencepost.testing import Clock, PlannedCrash, crash_at
-from fencepost.web.answers import status_of
+from fencepost.web.errors import status_of
 from tests.acceptance.nonces.anvil import Anvil, running_anvil
 from tests.acceptance.nonces.exchange import Exchange, new_account, opened, recipient
-from tests.acceptance.nonces.remote import Keeper
+from tests.acceptance.nonces.remote import RemoteKeys
 
 
 @pytest.fixture
@@ -22,13 +22,13 @@ def anvil(request: pytest.FixtureRequest) -> Iterator[Anvil]:
 
 
 @pytest.fixture
-def keeper() -> Keeper:
-    return Keeper(new_account(4))
+def keeper() -> RemoteKeys:
+    return RemoteKeys(new_account(4))
 
 
 @pytest.fixture
 async def exchange(
-    database: Database, clock: Clock, anvil: Anvil, keeper: Keeper
+    database: Database, clock: Clock, anvil: Anvil, keeper: RemoteKeys
 ) -> AsyncGenerator[Exchange]:
     async with keeper.listening() as url:
         keys = RemoteSigner(url)
@@ -51,7 +51,7 @@ async def test_it_signs_and_the_payment_is_mined(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize("said", [{"error": {"message": "no"}}, {"result": {}}, "?"], ids=str)
 async def test_whatever_it_says_instead_the_nonce_stays_signing_and_it_is_asked_again(
-    exchange: Exchange, keeper: Keeper, said: Any
+    exchange: Exchange, keeper: RemoteKeys, said: Any
 ) -> None:
     """It may have signed: the nonce is not given back, and the next question is the same one."""
     keeper.answer = lambda _: said
@@ -68,7 +68,7 @@ async def test_whatever_it_says_instead_the_nonce_stays_signing_and_it_is_asked_
 
 
 async def test_while_it_is_away_what_was_signed_is_followed_and_what_was_not_waits(
-    exchange: Exchange, keeper: Keeper
+    exchange: Exchange, keeper: RemoteKeys
 ) -> None:
     sent = await exchange.pay("pay-1", recipient(1), 5)
     await exchange.turn()
@@ -87,7 +87,7 @@ async def test_while_it_is_away_what_was_signed_is_followed_and_what_was_not_wai
 
 
 async def test_one_that_never_answered_is_unavailable_and_nothing_is_taken_in(
-    exchange: Exchange, keeper: Keeper
+    exchange: Exchange, keeper: RemoteKeys
 ) -> None:
     keeper.is_away = True
 
@@ -99,7 +99,7 @@ async def test_one_that_never_answered_is_unavailable_and_nothing_is_taken_in(
 
 
 async def test_after_a_crash_the_next_owner_asks_for_the_same(
-    database: Database, clock: Clock, exchange: Exchange, keeper: Keeper
+    database: Database, clock: Clock, exchange: Exchange, keeper: RemoteKeys
 ) -> None:
     await exchange.pay("pay-1", recipient(1), 5)
     with pytest.raises(PlannedCrash), crash_at("nonces.before_signed"):

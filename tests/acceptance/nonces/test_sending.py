@@ -7,7 +7,7 @@ import structlog
 from psycopg.sql import SQL, Identifier
 
 from fencepost.cli.app import run
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
 from fencepost.errors import AlreadyFinished, InvalidInput, Mismatch
 from fencepost.kernel import outbox

@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from fencepost.embedded import Database
-from fencepost.nonces import reading
+from fencepost.nonces import queries
 from fencepost.nonces.routing import home_of
 from fencepost.nonces.sending.keys import Keystore
 from fencepost.nonces.signer import Signer
@@ -40,7 +40,7 @@ async def look(exchange: Exchange) -> None:
 
 
 async def token_of(exchange: Exchange) -> int:
-    (facts,) = await exchange.fp.run(reading.signer(exchange.signer))
+    (facts,) = await exchange.fp.run(queries.signer(exchange.signer))
     return int(facts["fencing_token"])
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fencepost.cli.app import run
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
 from fencepost.testing import Clock, RpcProxy, Unevenness
 from tests.acceptance.nonces.anvil import CHAIN_ID, Anvil

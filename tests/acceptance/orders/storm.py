@@ -15,14 +15,14 @@ import psycopg
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.kernel.drivers import run
-from fencepost.orders import desk, order
+from fencepost.orders import operator_calls, order_calls
 from fencepost.orders.broker import Promise
 from fencepost.orders.request import OrderRequest, by_account_and_symbol
 from fencepost.testing import Child
 from fencepost.testing.broker import HostileBroker
-from fencepost.testing.broker_mood import FOUL
+from fencepost.testing.broker_faults import FOUL
 from tests.acceptance.orders.traders import STRENGTH, trade
-from tests.integration.orders.trading_floor import VALID_SECONDS
+from tests.integration.orders.broker_env import VALID_SECONDS
 
 BATCH = 200
 SYMBOLS = 40
@@ -83,18 +83,18 @@ class Storm:
         self._chance = random.Random(seed)  # noqa: S311 - A repeatable storm.
         self._children: list[Child] = []
         self._stack = ExitStack()
-        self._blows: Counter[str] = Counter()
+        self._planned_faults: Counter[str] = Counter()
 
     def place(self, count: int) -> None:
         """Orders for every venue, before anybody works."""
         with self._database.connect() as connection:
             for name in self._brokers:
-                run(connection, desk.declare_broker(name, STRENGTH))
+                run(connection, operator_calls.declare_broker(name, STRENGTH))
             connection.commit()
             for number in range(count):
                 for name in self._brokers:
                     asked = _order(name, number)
-                    assert run(connection, order.accept(asked, by_account_and_symbol(asked))).is_new
+                    assert run(connection, order_calls.accept(asked, by_account_and_symbol(asked))).is_new
                 if number % BATCH == 0:
                     connection.commit()
 
@@ -107,24 +107,24 @@ class Storm:
                 child.line("trading", within=60)
             yield
 
-    def rage(self, blows: int, *, pause_seconds: float) -> None:
+    def rage(self, planned_faults: int, *, pause_seconds: float) -> None:
         """Kill workers and start others, pause them for longer than their takes last, restart brokers."""
-        for blow in range(blows):
+        for fault in range(planned_faults):
             self._wait(self._chance.uniform(0.1, 0.5))
             which = self._chance.randrange(len(self._children))
-            match blow % 3:
+            match fault % 3:
                 case 0:
-                    self._blows["killed"] += 1
+                    self._planned_faults["killed"] += 1
                     self._children[which].kill()
                     self._children[which] = self._child()
                     self._children[which].line("trading", within=60)
                 case 1:
-                    self._blows["paused"] += 1
+                    self._planned_faults["paused"] += 1
                     self._children[which].stop()
                     self._wait(self._chance.uniform(0.5, 1.5) * pause_seconds)
                     self._children[which].resume()
                 case _:
-                    self._blows["brokers restarted"] += 1
+                    self._planned_faults["brokers restarted"] += 1
                     self._chance.choice(list(self._brokers.values())).restart(0.1)
 
     def wait_until_still(self, within: float) -> None:
@@ -172,13 +172,17 @@ class Storm:
 
     def tell(self, reports: Mapping[str, Report]) -> str:
         """The figures of the storm, for people."""
-        troubles = sum((broker.whims for broker in self._brokers.values()), Counter[str]())
+        troubles = sum((broker.broker_faults for broker in self._brokers.values()), Counter[str]())
         lines = [
             f"{name}: {dict(report.statuses)}, breaches {len(report.breaches)}"
             for name, report in reports.items()
         ]
         return "\n".join(
-            [*lines, f"done to workers and brokers: {dict(self._blows)}", f"to requests: {dict(troubles)}"]
+            [
+                *lines,
+                f"done to workers and brokers: {dict(self._planned_faults)}",
+                f"to requests: {dict(troubles)}",
+            ]
         )
 
     def _wait(self, seconds: float) -> None:

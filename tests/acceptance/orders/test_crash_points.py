@@ -9,15 +9,15 @@ import pytest
 from fencepost import orders, outbox
 from fencepost.embedded import Database
 from fencepost.kernel.drivers import run
-from fencepost.orders import desk, order
+from fencepost.orders import operator_calls, order_calls
 from fencepost.orders.broker import Promise
 from fencepost.orders.request import OrderRequest, by_account_and_symbol
 from fencepost.testing import Child, Signals
 from fencepost.testing.broker import HostileBroker
-from fencepost.testing.broker_mood import FRIENDLY, Mood
+from fencepost.testing.broker_faults import FRIENDLY, BrokerFaults
 from fencepost.testing.points import points_in
 from tests.acceptance.orders.traders import STRENGTH, trade
-from tests.integration.orders.trading_floor import VALID_SECONDS
+from tests.integration.orders.broker_env import VALID_SECONDS
 
 SETTLED_SECONDS_MAX = 100.0
 QUICK = ("orders.after_send",)
@@ -39,8 +39,8 @@ def place(database: Database, key: str) -> None:
         {"idempotency_key": key, "broker": "nothing", "symbol": "USDJPY", "intent": "BUY", "qty": "1"}
     )
     with database.connect() as connection:
-        run(connection, desk.declare_broker("nothing", STRENGTH))
-        run(connection, order.accept(request, by_account_and_symbol(request)))
+        run(connection, operator_calls.declare_broker("nothing", STRENGTH))
+        run(connection, order_calls.accept(request, by_account_and_symbol(request)))
 
 
 def worker(database: Database, broker: HostileBroker, signals: Signals, crash: str = "") -> Child:
@@ -76,7 +76,7 @@ def is_refused(database: Database) -> bool:
 @pytest.mark.parametrize("point", POINTS)
 def test_a_worker_that_is_killed_leaves_one_order(database: Database, point: str) -> None:
     # Only about an order whose answer was lost is anything asked.
-    mood = Mood(lose_reply=100) if point == "orders.after_question" else FRIENDLY
+    mood = BrokerFaults(lose_reply=100) if point == "orders.after_question" else FRIENDLY
     with HostileBroker(Promise.NOTHING, mood=mood) as broker, Signals() as signals:
         place(database, "killed")
         with worker(database, broker, signals, f"{point}:kill") as first:

@@ -16,23 +16,23 @@ from fencepost.embedded import Database
 from fencepost.orders.alpaca import AlpacaBroker
 from fencepost.orders.broker import BrokerAdapter, Promise
 from fencepost.orders.brokers import Broker
-from fencepost.orders.desk import Strength
 from fencepost.orders.oanda import OandaBroker
+from fencepost.orders.operator_calls import BrokerLimits
 from fencepost.orders.request import OrderRequest
 from fencepost.orders.service import Orders
 from fencepost.orders.settings import OrdersSettings
 from fencepost.outbox.settings import OutboxSettings
 from fencepost.testing.broker import HostileBroker
 from fencepost.testing.broker_dialect import Dialect
-from fencepost.testing.broker_mood import Mood
+from fencepost.testing.broker_faults import BrokerFaults
+from tests.integration.orders.broker_env import adapter_for
 from tests.integration.orders.dialects import AlpacaDialect, OandaDialect
-from tests.integration.orders.trading_floor import adapter_for
 
-STRENGTH = Strength(rate_per_second=1e6, burst=1e6, failures_max=1_000_000)
+STRENGTH = BrokerLimits(rate_per_second=1e6, burst=1e6, failures_max=1_000_000)
 AS_SHIPPED = OrdersSettings()
 # Every request arrives, and two in five are not answered, or answered before they have.
-LATE = Mood(fail_after=15, accept_late=20, lose_reply=5)
-NEVER = Mood(fail_after=15, accept_late=16, lose_reply=5, fail_before=4)
+LATE = BrokerFaults(fail_after=15, accept_late=20, lose_reply=5)
+NEVER = BrokerFaults(fail_after=15, accept_late=16, lose_reply=5, fail_before=4)
 WAITING = """
 select broker, count(*) filter (where o.status = 'parked' or exists (
     select from fencepost.outbox_orders h
@@ -53,7 +53,7 @@ class Storm:
     """How many orders a broker gets, what it does to them, and how long it is asked."""
 
     count: int
-    mood: Mood = LATE
+    mood: BrokerFaults = LATE
     late_seconds: float = 1.5
     valid_seconds: float | None = None
     settings: OrdersSettings = AS_SHIPPED

@@ -8,13 +8,13 @@ from fencepost import Fencepost
 from fencepost.logs import configure_logging
 from fencepost.orders.broker import Promise
 from fencepost.orders.brokers import Broker
-from fencepost.orders.desk import Strength
+from fencepost.orders.operator_calls import BrokerLimits
 from fencepost.orders.service import Orders
 from fencepost.orders.settings import OrdersSettings
 from fencepost.outbox.settings import OutboxSettings
-from tests.integration.orders.trading_floor import MARGIN_SECONDS, adapter_for
+from tests.integration.orders.broker_env import MARGIN_SECONDS, adapter_for
 
-STRENGTH = Strength(rate_per_second=1e6, burst=1e6, failures_max=1_000_000)
+STRENGTH = BrokerLimits(rate_per_second=1e6, burst=1e6, failures_max=1_000_000)
 LEASE_SECONDS = 2.0
 
 

@@ -20,7 +20,7 @@ from fencepost.players.service import Players
 from fencepost.testing import Child, child_main
 from fencepost.testing.points import points_in
 from fencepost.web.app import make_app
-from fencepost.web.part import Part
+from fencepost.web.http_service import HttpService
 from fencepost.web.server import WebServer
 from fencepost.web.settings import WebSettings
 
@@ -39,7 +39,7 @@ START_SECONDS_MAX = 60.0
 LIFE_SECONDS_MAX = 3600.0
 
 
-def nursery(database_url: str, redis_url: str) -> None:
+def fork_server(database_url: str, redis_url: str) -> None:
     """Forks a node for each line that it reads: its number, and the order to die by. Tells of each death."""
     numbers: dict[int, str] = {}
 
@@ -73,7 +73,9 @@ def _serve(database_url: str, redis_url: str, number: str, order: str) -> None:
     )
     fp = Fencepost(database_url, redis_url=redis_url)
     players = Players(fp, SETTINGS)
-    app = make_app([Part("players", make_router(players), players.running)], WebSettings(), ground=lambda: fp)
+    app = make_app(
+        [HttpService("players", make_router(players), players.running)], WebSettings(), ground=lambda: fp
+    )
     server = WebServer(app, address="127.0.0.1", port=0)
     server.start()
     _say(f"serving {number} {server.url}")
@@ -94,7 +96,7 @@ class Fleet:
         self.urls = [""] * 3
         self._started = 0
         self._tending: list[asyncio.Task[None]] = []
-        self._nursery = Child(nursery, database_url, redis_url)
+        self._fork_server = Child(fork_server, database_url, redis_url)
 
     async def __aenter__(self) -> "Fleet":
         numbers = [await self._start(place) for place in range(3)]
@@ -107,7 +109,7 @@ class Fleet:
         for task in self._tending:
             task.cancel()
         await asyncio.gather(*self._tending, return_exceptions=True)
-        self._nursery.__exit__(None, None, None)
+        self._fork_server.__exit__(None, None, None)
 
     def any_url(self) -> str:
         return self._chance.choice(self.urls)
@@ -127,11 +129,11 @@ class Fleet:
     async def _start(self, place: int) -> int:
         self._started += 1
         number = self._started
-        self._nursery.say(f"{number} {self.orders.pop() if self.orders else ''}")
+        self._fork_server.say(f"{number} {self.orders.pop() if self.orders else ''}")
         line = await self._hear(f"serving {number} ", START_SECONDS_MAX)
         self.urls[place] = line.rpartition(" ")[2]
         return number
 
     async def _hear(self, start: str, within: float) -> str:
         """The nursery's line that starts so. The thread that waits for it ends with the nursery."""
-        return await asyncio.to_thread(self._nursery.line, start, within=within)
+        return await asyncio.to_thread(self._fork_server.line, start, within=within)

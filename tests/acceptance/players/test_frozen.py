@@ -11,9 +11,9 @@ import pytest
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
-from fencepost.kernel.eviction import Patience
+from fencepost.kernel.eviction import EvictionDelay
 from fencepost.mutations.errors import Aborted
-from fencepost.players import reading
+from fencepost.players import queries
 from fencepost.players.catalog import Reward
 from fencepost.players.distributor import distribute_and_sync
 from fencepost.players.requests import CreatePlayer, GrantItems
@@ -23,12 +23,12 @@ from tests.acceptance import actors
 from tests.acceptance.conftest import Shop
 from tests.acceptance.takeovers import Holder, outcome_after_waking
 from tests.integration.kernel.caller import Caller
-from tests.integration.players import game
+from tests.integration.players import env
 from tests.integration.players.guards import WAITS
 
 BOUND_SECONDS = 20
-LOOKING = Patience(first_pause_seconds=0.1, longest_pause_seconds=0.1, seconds_max=60)
-BLIND = Patience(first_pause_seconds=3600, seconds_max=3600)
+LOOKING = EvictionDelay(first_pause_seconds=0.1, longest_pause_seconds=0.1, seconds_max=60)
+BLIND = EvictionDelay(first_pause_seconds=3600, seconds_max=3600)
 GRANT = GrantItems(player_id="ann", resources={"gold": 1})
 EVICTED = """
     select subject, detail -> 'pid' as pid from fencepost.events where noun = 'player' and event = 'evicted'
@@ -39,7 +39,7 @@ EVICTED = """
 async def fp(shop: Shop, clock: Clock) -> AsyncIterator[Fencepost]:
     """With one player. The clock comes first: it is put into no database that has work in it."""
     async with Fencepost(shop.url) as fp:
-        await game.load(fp)
+        await env.load(fp)
         async with Fencepost(shop.url) as other:
             await Players(other).run(CreatePlayer(player_id="ann"), request_id="create")
         yield fp
@@ -76,7 +76,7 @@ async def test_a_mutation_that_has_waited_for_the_bound_ends_the_holder_and_goes
         assert admin.rows(EVICTED) == [{"subject": "ann", "pid": holder.backend}]
         assert outcome_after_waking(holder).startswith("outcome failed")
     assert players.metrics.evictions.labels("players")._value.get() == 1  # pyright: ignore[reportPrivateUsage]
-    assert await fp.run(reading.audit_check("ann")) == []
+    assert await fp.run(queries.audit_check("ann")) == []
 
 
 async def test_nobody_is_ended_before_the_bound_nor_while_nobody_waits(
@@ -108,7 +108,7 @@ async def test_whoever_waits_inside_a_transaction_of_his_own_ends_the_holder_too
         async with fp.transaction() as tx:
             await distribute_and_sync(tx, "ann", "quest-1", "quest", rewards, players.version_bumper)
     assert (await players.player("ann")).state["resources"] == {"gold": 2}
-    assert await fp.run(reading.audit_check("ann")) == []
+    assert await fp.run(queries.audit_check("ann")) == []
 
 
 async def test_without_the_looks_the_holder_blocks_the_player_and_the_request_is_aborted(

@@ -9,12 +9,12 @@ import pytest
 
 from fencepost.embedded import Database, ValkeyServer
 from fencepost.kernel.drivers import run
-from fencepost.players import reading
+from fencepost.players import queries
 from fencepost.testing import Signals
 from tests.acceptance.players.crowd import Crowd
 from tests.acceptance.players.nodes import POINTS, Fleet
-from tests.integration.players import game
-from tests.places import server_directory
+from tests.integration.players import env
+from tests.tmp_dirs import server_directory
 
 STORM_SECONDS_MAX = 1800.0
 
@@ -42,7 +42,7 @@ async def _rage(database: Database, valkey: ValkeyServer, *, clients: int, wishe
     seed = random.getrandbits(32)
     print(f"seed {seed}")  # noqa: T201
     with database.connect() as connection:
-        for call in game.calls():
+        for call in env.calls():
             run(connection, call)
     chance = random.Random(seed)  # noqa: S311 - No secrets.
     with Signals() as signals:
@@ -105,13 +105,13 @@ def _compare(database: Database, crowd: Crowd, expected: int) -> None:
     """Inventory and resources against the model; the audit against both; one record for each request."""
     with database.connect() as connection:
         for player, model in crowd.model.items():
-            state = run(connection, reading.state(player))
+            state = run(connection, queries.state(player))
             assert state is not None
             held = Counter[str](state.state["resources"])
-            for holding in run(connection, reading.inventory(player, limit=10_000)):
+            for holding in run(connection, queries.inventory(player, limit=10_000)):
                 held[holding.item] += holding.count
             assert held == +model, player
-            assert run(connection, reading.audit_check(player)) == []
+            assert run(connection, queries.audit_check(player)) == []
     # A transfer has a record on both sides; the giver's is the one that loses.
     records = """
         select count(*), count(distinct (player_id, request_id)) from fencepost.player_audit

@@ -10,11 +10,11 @@ from typing import Any
 
 import psycopg
 
-from fencepost.drive.connection import connect_sync
+from fencepost.redis_streams.connection import connect_sync
 from fencepost.testing import Breach
+from fencepost.torture.child_setup import until_told_to_end
 from fencepost.torture.effects import exactly_once
-from fencepost.torture.manners import until_told_to_end
-from fencepost.torture.stage import Account, Errand, Stage
+from fencepost.torture.system_environment import Account, ProcessTask, SystemEnvironment
 
 
 class Forgetful:
@@ -29,22 +29,22 @@ class Forgetful:
     def load(self) -> None: ...
 
     @contextmanager
-    def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
+    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         yield {}
 
-    def serve(self, errand: Errand) -> None:
+    def serve(self, errand: ProcessTask) -> None:
         until_told_to_end().wait()
 
-    def ask(self, stage: Stage, turn: int) -> None:
+    def ask(self, stage: SystemEnvironment, turn: int) -> None:
         threading.Event().wait(0.05)
 
-    def account(self, stage: Stage) -> Account:
+    def account(self, stage: SystemEnvironment) -> Account:
         return Account(3, 3)
 
-    def judge(self, stage: Stage) -> Iterable[Breach]:
+    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
         return exactly_once(["a", "b", "c"], ["a", "c"])
 
-    def remains(self, stage: Stage) -> Iterable[Breach]:
+    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
         return ()
 
 
@@ -68,7 +68,7 @@ class Untidy:
     def load(self) -> None: ...
 
     @contextmanager
-    def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
+    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         with stage.database.connect_admin() as admin:
             admin.execute(LITTER)
             admin.execute("begin; insert into litter values (1); prepare transaction 'litter'")
@@ -79,19 +79,19 @@ class Untidy:
             self._calm = False
             yield {}
 
-    def serve(self, errand: Errand) -> None:
+    def serve(self, errand: ProcessTask) -> None:
         until_told_to_end().wait()
 
-    def ask(self, stage: Stage, turn: int) -> None:
+    def ask(self, stage: SystemEnvironment, turn: int) -> None:
         threading.Event().wait(0.05)
 
-    def account(self, stage: Stage) -> Account:
+    def account(self, stage: SystemEnvironment) -> Account:
         return Account(1000, 1000 if self._calm else 1)
 
-    def judge(self, stage: Stage) -> Iterable[Breach]:
+    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
         return ()
 
-    def remains(self, stage: Stage) -> Iterable[Breach]:
+    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
         """Nobody asks for this before the faults are over."""
         self._calm = True
         return ()
@@ -102,9 +102,9 @@ class Deaf(Forgetful):
 
     name = "deaf"
 
-    def serve(self, errand: Errand) -> None:
+    def serve(self, errand: ProcessTask) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        Path(errand.chronicle).touch()
+        Path(errand.operation_log).touch()
         threading.Event().wait()
 
 
@@ -113,7 +113,7 @@ class GivesUp(Forgetful):
 
     name = "gives-up"
 
-    def ask(self, stage: Stage, turn: int) -> None:
+    def ask(self, stage: SystemEnvironment, turn: int) -> None:
         if turn > 20:
             raise RuntimeError("nobody answers")
         super().ask(stage, turn)
@@ -130,14 +130,14 @@ class GoesByItsWatch(Forgetful):
     processes = 2
 
     @contextmanager
-    def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
+    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         with stage.database.connect_admin() as admin:
             admin.execute("create table wish (id int, taken_until float8 default 0)")
             admin.execute("create table effect (id int)")
             admin.execute("grant select, insert, update on wish, effect to fencepost_app")
         yield {}
 
-    def serve(self, errand: Errand) -> None:
+    def serve(self, errand: ProcessTask) -> None:
         stop = until_told_to_end()
         with psycopg.connect(errand.database_url, autocommit=True) as connection:
             while not stop.wait(0.01):
@@ -145,15 +145,15 @@ class GoesByItsWatch(Forgetful):
                 for (wish,) in connection.execute(TAKE, times).fetchall():
                     connection.execute(DONE, {"id": wish})
 
-    def ask(self, stage: Stage, turn: int) -> None:
+    def ask(self, stage: SystemEnvironment, turn: int) -> None:
         super().ask(stage, turn)
         with stage.asking() as connection:
             connection.execute("insert into wish values (%s)", (turn,))
 
-    def account(self, stage: Stage) -> Account:
+    def account(self, stage: SystemEnvironment) -> Account:
         return Account(stage.value("select count(*) from wish"), stage.value("select count(*) from effect"))
 
-    def judge(self, stage: Stage) -> Iterable[Breach]:
+    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
         asked, done = (
             [str(number) for (number,) in stage.rows(rows)]
             for rows in ("select id from wish", "select id from effect")

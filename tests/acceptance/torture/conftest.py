@@ -10,16 +10,20 @@ import pytest
 from fencepost.embedded import Database
 from fencepost.embedded.valkey import ValkeyServer
 from fencepost.testing import Clock, Proxy
-from fencepost.torture.stage import Stage
+from fencepost.torture.system_environment import SystemEnvironment
 
 
 @pytest.fixture
-def stage(database: Database, valkey: ValkeyServer, clock: Clock, tmp_path: Path) -> Iterator[Stage]:
+def stage(
+    database: Database, valkey: ValkeyServer, clock: Clock, tmp_path: Path
+) -> Iterator[SystemEnvironment]:
     valkey.flush()
     with ExitStack() as stack:
         postgres = stack.enter_context(Proxy.for_postgres(database.url))
         redis = stack.enter_context(Proxy.for_redis(valkey.url))
         chance = random.Random(1)  # noqa: S311 - Repeatable, no secret.
-        stage = Stage("alone", database, postgres, redis, clock, tmp_path, chance, redis_address=valkey.url)
+        stage = SystemEnvironment(
+            "alone", database, postgres, redis, clock, tmp_path, chance, redis_address=valkey.url
+        )
         stack.callback(stage.close)
         yield stage

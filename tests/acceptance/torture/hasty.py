@@ -3,11 +3,11 @@
 from typing import Any
 from unittest import mock
 
-from fencepost.torture.stage import Errand
+from fencepost.torture.system_environment import ProcessTask
 from fencepost.torture.systems import sinks
 
 
-class HastyFiles(sinks.MoodyFiles):
+class HastyFiles(sinks.FlakyFiles):
     """Renames a file as soon as it is written."""
 
     async def pre_commit(self, txn: dict[str, Any]) -> None:
@@ -20,6 +20,6 @@ class Hasty(sinks.Sinks):
 
     processes = 2
 
-    def serve(self, errand: Errand) -> None:
+    def serve(self, errand: ProcessTask) -> None:
         with mock.patch.object(sinks, "MoodyFiles", HastyFiles):
             super().serve(errand)

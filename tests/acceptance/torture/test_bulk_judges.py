@@ -11,18 +11,18 @@ import psycopg
 import pytest
 
 from fencepost import Fencepost
-from fencepost.drive.connection import connect_sync
-from fencepost.flows.channel import ChannelKeys
+from fencepost.flows.shuffle import ChannelKeys
 from fencepost.nonces.node import Node
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer
-from fencepost.torture import meter
-from fencepost.torture.chronicle import Chronicle, Operation
-from fencepost.torture.stage import Account, Stage
+from fencepost.redis_streams.connection import connect_sync
+from fencepost.torture import row_counter
+from fencepost.torture.operation_log import Operation, OperationLog
+from fencepost.torture.system_environment import Account, SystemEnvironment
 from fencepost.torture.systems.flows import BulkFlows
 from fencepost.torture.systems.jobs import Jobs
 from fencepost.torture.systems.leases import Leases
-from fencepost.torture.systems.nonces import CHAIN, BulkNonces, Caller
+from fencepost.torture.systems.nonces import CHAIN, BulkNonces, NonceCaller
 from tests.acceptance.torture.wreckage import left, rules, wreck
 
 PLACES, SIGNERS, SIZE, BLOCKS = 2, 2, 10, 24
@@ -35,7 +35,7 @@ class FewNonces(BulkNonces):
 
 
 @pytest.fixture
-async def nonces(stage: Stage) -> AsyncGenerator[FewNonces]:
+async def nonces(stage: SystemEnvironment) -> AsyncGenerator[FewNonces]:
     system = FewNonces()
     with system.open(stage):
         await asyncio.to_thread(system.ask, stage, 0)
@@ -47,13 +47,15 @@ async def nonces(stage: Stage) -> AsyncGenerator[FewNonces]:
 
 
 @asynccontextmanager
-async def caller(stage: Stage, place: int) -> AsyncGenerator[asyncio.Future[Any]]:
+async def caller(stage: SystemEnvironment, place: int) -> AsyncGenerator[asyncio.Future[Any]]:
     """One node with its caller, who stops when nothing of his place is left."""
     async with Fencepost(stage.database.url) as fp:
         node = Node(fp, NoncesSettings(node_address=f"http://node-{place}", lease_seconds=10))
         await node.start()
         stop = asyncio.Event()
-        working = Caller(fp, node, Chronicle(stage.chronicle.path, f"c{place}"), place, SIZE, stop)
+        working = NonceCaller(
+            fp, node, OperationLog(stage.operation_log.path, f"c{place}"), place, SIZE, stop
+        )
         tasks = [asyncio.create_task(working.work(Signer.of(CHAIN, f"s{n}"))) for n in range(SIGNERS)]
         try:
             yield asyncio.ensure_future(used(stage, place))
@@ -63,15 +65,15 @@ async def caller(stage: Stage, place: int) -> AsyncGenerator[asyncio.Future[Any]
             await node.stop()
 
 
-async def used(stage: Stage, place: int) -> None:
+async def used(stage: SystemEnvironment, place: int) -> None:
     left: LiteralString = "select count(*) from block where place = %s and id not in (select block from used)"
     while await asyncio.to_thread(stage.value, left, (place,)):  # noqa: ASYNC110 -- It has no signal.
         await asyncio.sleep(0.01)
 
 
-def retell(stage: Stage, change: Callable[[list[Operation]], None]) -> None:
+def retell(stage: SystemEnvironment, change: Callable[[list[Operation]], None]) -> None:
     """What the callers were told, as it would stand there if it had been told otherwise."""
-    operations = stage.chronicle.operations()
+    operations = stage.operation_log.operations()
     change(operations)
     lines: list[dict[str, Any]] = []
     for number, operation in enumerate(operations):
@@ -80,7 +82,7 @@ def retell(stage: Stage, change: Callable[[list[Operation]], None]) -> None:
         lines.append({**name, **about, "at": operation.begun})
         if not operation.is_unknown:
             lines.append({**name, "at": operation.ended, "a": operation.answer})
-    stage.chronicle.path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    stage.operation_log.path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def reservations(operations: list[Operation], *, given_back: bool) -> list[Operation]:
@@ -91,14 +93,16 @@ def reservations(operations: list[Operation], *, given_back: bool) -> list[Opera
     ]
 
 
-async def test_an_honest_history_of_many_nonces_is_accepted(stage: Stage, nonces: FewNonces) -> None:
+async def test_an_honest_history_of_many_nonces_is_accepted(
+    stage: SystemEnvironment, nonces: FewNonces
+) -> None:
     assert rules(nonces, stage) == set()
-    told = stage.chronicle.operations()
+    told = stage.operation_log.operations()
     assert {operation.question["count"] for operation in reservations(told, given_back=False)} == {SIZE}
     assert reservations(told, given_back=True)
 
 
-async def test_a_request_with_two_nonces_is_seen(stage: Stage, nonces: FewNonces) -> None:
+async def test_a_request_with_two_nonces_is_seen(stage: SystemEnvironment, nonces: FewNonces) -> None:
     wreck(
         stage,
         "drop index fencepost.nonce_allocation_request",
@@ -111,7 +115,7 @@ async def test_a_request_with_two_nonces_is_seen(stage: Stage, nonces: FewNonces
     assert rules(nonces, stage) == {"doubled"}
 
 
-async def test_a_request_without_a_nonce_is_seen(stage: Stage, nonces: FewNonces) -> None:
+async def test_a_request_without_a_nonce_is_seen(stage: SystemEnvironment, nonces: FewNonces) -> None:
     wreck(
         stage,
         """delete from fencepost.nonce_allocation a using fencepost.nonce_signer s
@@ -122,7 +126,7 @@ async def test_a_request_without_a_nonce_is_seen(stage: Stage, nonces: FewNonces
     assert rules(nonces, stage) == {"lost", "no nonce left out", "doubled"}
 
 
-async def test_a_nonce_that_was_never_used_is_seen(stage: Stage, nonces: FewNonces) -> None:
+async def test_a_nonce_that_was_never_used_is_seen(stage: SystemEnvironment, nonces: FewNonces) -> None:
     wreck(
         stage,
         """update fencepost.nonce_allocation set status = 'HELD', locked_until = fencepost.clock()
@@ -132,7 +136,7 @@ async def test_a_nonce_that_was_never_used_is_seen(stage: Stage, nonces: FewNonc
     assert rules(nonces, stage) == {"lost"}
 
 
-async def test_a_nonce_that_nobody_asked_for_is_seen(stage: Stage, nonces: FewNonces) -> None:
+async def test_a_nonce_that_nobody_asked_for_is_seen(stage: SystemEnvironment, nonces: FewNonces) -> None:
     wreck(
         stage,
         """update fencepost.nonce_allocation set request_id = '9999', tx_hash = 'tx-9999'
@@ -143,20 +147,24 @@ async def test_a_nonce_that_nobody_asked_for_is_seen(stage: Stage, nonces: FewNo
     assert rules(nonces, stage) == {"out of nowhere", "lost", "doubled"}
 
 
-async def test_blocks_that_the_database_has_forgotten_are_lost(stage: Stage, nonces: FewNonces) -> None:
+async def test_blocks_that_the_database_has_forgotten_are_lost(
+    stage: SystemEnvironment, nonces: FewNonces
+) -> None:
     await asyncio.to_thread(nonces.ask, stage, 1)
     wreck(stage, "delete from block where id >= 24")
 
     assert rules(nonces, stage) == {"lost"}
 
 
-async def test_a_nonce_that_somebody_else_used_is_seen(stage: Stage, nonces: FewNonces) -> None:
+async def test_a_nonce_that_somebody_else_used_is_seen(stage: SystemEnvironment, nonces: FewNonces) -> None:
     wreck(stage, "update fencepost.nonce_allocation set tx_hash = 'tx-0' where nonce = 7 and signer_id = 1")
 
     assert rules(nonces, stage) == {"used by its owner"}
 
 
-async def test_two_callers_who_were_told_one_nonce_are_seen(stage: Stage, nonces: FewNonces) -> None:
+async def test_two_callers_who_were_told_one_nonce_are_seen(
+    stage: SystemEnvironment, nonces: FewNonces
+) -> None:
     def tell_one_number_less(operations: list[Operation]) -> None:
         second = [each for each in reservations(operations, given_back=False) if each.subject == "s0"][1]
         second.answer[0][0] -= 1
@@ -166,7 +174,9 @@ async def test_two_callers_who_were_told_one_nonce_are_seen(stage: Stage, nonces
     assert rules(nonces, stage) == {"doubled", "linearizable"}
 
 
-async def test_two_callers_who_both_gave_back_one_nonce_are_seen(stage: Stage, nonces: FewNonces) -> None:
+async def test_two_callers_who_both_gave_back_one_nonce_are_seen(
+    stage: SystemEnvironment, nonces: FewNonces
+) -> None:
     def tell_both_the_same(operations: list[Operation]) -> None:
         of_one = [each for each in reservations(operations, given_back=True) if each.subject == "s1"]
         of_one[1].answer[:] = of_one[0].answer
@@ -176,7 +186,7 @@ async def test_two_callers_who_both_gave_back_one_nonce_are_seen(stage: Stage, n
     assert "doubled" in rules(nonces, stage)
 
 
-async def test_a_call_that_stepped_over_a_gap_is_seen(stage: Stage, nonces: FewNonces) -> None:
+async def test_a_call_that_stepped_over_a_gap_is_seen(stage: SystemEnvironment, nonces: FewNonces) -> None:
     """Each nonce is whose it should be, in the end; but somebody had a new one while a gap was there."""
 
     def give_back_before(operations: list[Operation]) -> None:
@@ -204,7 +214,7 @@ class FewFlows(BulkFlows):
 
 
 @pytest.fixture
-def flows(stage: Stage) -> Iterator[FewFlows]:
+def flows(stage: SystemEnvironment) -> Iterator[FewFlows]:
     system = FewFlows()
     with system.open(stage):
         system.ask(stage, 0)
@@ -241,7 +251,7 @@ RECORD_DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
 
 @pytest.mark.parametrize(("damage", "seen"), RECORD_DAMAGES.values(), ids=RECORD_DAMAGES)
 def test_one_wrong_record_is_seen(
-    stage: Stage, flows: FewFlows, damage: LiteralString, seen: set[str]
+    stage: SystemEnvironment, flows: FewFlows, damage: LiteralString, seen: set[str]
 ) -> None:
     wreck(stage, damage)
 
@@ -249,10 +259,10 @@ def test_one_wrong_record_is_seen(
 
 
 def test_rows_are_counted_once_whatever_is_rolled_back_and_however_many_lines_there_are(
-    stage: Stage, flows: FewFlows, monkeypatch: pytest.MonkeyPatch
+    stage: SystemEnvironment, flows: FewFlows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meter, "LINES_MAX", 3)
-    reading = meter.Meter()
+    monkeypatch.setattr(row_counter, "LINES_MAX", 3)
+    reading = row_counter.RowCounter()
     for _ in range(10):
         wreck(stage, "insert into effect (value, arrival) values ('a', 1), ('b', 2)")
     with stage.database.connect_admin() as admin, pytest.raises(psycopg.errors.NotNullViolation):
@@ -264,7 +274,7 @@ def test_rows_are_counted_once_whatever_is_rolled_back_and_however_many_lines_th
 
 @pytest.mark.parametrize(("system", "table"), [(Jobs(), "asked"), (Leases(), "wish")], ids=["jobs", "leases"])
 def test_what_the_database_has_forgotten_whole_is_lost(
-    stage: Stage, system: Jobs | Leases, table: LiteralString
+    stage: SystemEnvironment, system: Jobs | Leases, table: LiteralString
 ) -> None:
     """Whoever asked was told that it is there: that no trace of it is left is no excuse."""
     with system.open(stage):
@@ -274,7 +284,7 @@ def test_what_the_database_has_forgotten_whole_is_lost(
         assert rules(system, stage) == {"lost"}
 
 
-def test_what_stays_in_a_channel_is_seen(stage: Stage) -> None:
+def test_what_stays_in_a_channel_is_seen(stage: SystemEnvironment) -> None:
     system = BulkFlows()
     with system.open(stage):
         client: Any = connect_sync(stage.redis_url, reply_seconds=5)

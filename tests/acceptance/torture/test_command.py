@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded.deadline import Deadline
 
 ROOT = Path(__file__).parents[3]

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import pytest
 
 from fencepost.torture.disk import Disk, choose_disk
-from fencepost.torture.mounting import may_mount
-from fencepost.torture.ordeal import Ordeal, Outcome
-from fencepost.torture.plan import Plan
+from fencepost.torture.mount_namespace import may_mount
+from fencepost.torture.plan import RunPlan
+from fencepost.torture.run import RunResult, TortureRun
 from fencepost.torture.small_disk import SmallDisk
 from fencepost.torture.tally import Tally
 
@@ -24,12 +24,12 @@ class Roomy(SmallDisk):
         pass
 
 
-def run(disk: Disk | None, times: int, seconds: float) -> Outcome:
+def run(disk: Disk | None, times: int, seconds: float) -> RunResult:
     def enough(tally: Tally, _effects: Mapping[str, int]) -> bool:
         return tally.hit["disk-full"] >= times
 
-    plan = Plan(3, seconds, ["leases", "jobs"], ["disk-full"], enough=enough, liveness_leases=30)
-    return Ordeal(plan, disk).run()
+    plan = RunPlan(3, seconds, ["leases", "jobs"], ["disk-full"], enough=enough, liveness_leases=30)
+    return TortureRun(plan, disk).run()
 
 
 @pytest.mark.parametrize("times", [2, pytest.param(10, marks=pytest.mark.full)])

@@ -15,19 +15,19 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.embedded.errors import BinaryMissingError
-from fencepost.judge import records, service
+from fencepost.judge import judge_calls, service
 from fencepost.judge.judging import Judgement
 from fencepost.judge.settings import JudgeSettings
 from fencepost.kernel import job as kernel_job
-from fencepost.torture.chronicle import Operation
-from fencepost.torture.ordeal import Ordeal, Outcome
-from fencepost.torture.pace import Pace
-from fencepost.torture.plan import Plan
-from fencepost.torture.stage import Account, Errand, Stage
-from fencepost.torture.systems import judge_boxes
-from fencepost.torture.systems.judge import Caller, Judging
-from fencepost.torture.systems.judge_boxes import Litter
-from fencepost.torture.systems.judge_ledger import PROGRAMS
+from fencepost.torture.operation_log import Operation
+from fencepost.torture.pace import RunPace
+from fencepost.torture.plan import RunPlan
+from fencepost.torture.run import RunResult, TortureRun
+from fencepost.torture.system_environment import Account, ProcessTask, SystemEnvironment
+from fencepost.torture.systems import judge_leftovers
+from fencepost.torture.systems.judge import JudgeCaller, JudgeSystem
+from fencepost.torture.systems.judge_checker import PROGRAMS
+from fencepost.torture.systems.judge_leftovers import LeftoverScan
 from tests.acceptance.torture.test_bulk_judges import retell
 from tests.acceptance.torture.wreckage import rules, wreck
 
@@ -39,14 +39,14 @@ PLACE = "fencepost.torture.systems.judge:JUDGE"
 CALLED: LiteralString = "select count(*) from told where step = 'rejudge'"
 
 
-class FewExams(Judging):
+class FewExams(JudgeSystem):
     """All for one caller."""
 
     processes = 1
 
 
 @pytest.fixture
-async def judge(stage: Stage) -> AsyncGenerator[FewExams]:
+async def judge(stage: SystemEnvironment) -> AsyncGenerator[FewExams]:
     """Exams that were called for as ever, and judged without boxes."""
     system = FewExams()
     with system.open(stage) as more:
@@ -60,11 +60,11 @@ async def judge(stage: Stage) -> AsyncGenerator[FewExams]:
         yield system
 
 
-async def call(stage: Stage, fp: Fencepost, more: Mapping[str, Any]) -> None:
+async def call(stage: SystemEnvironment, fp: Fencepost, more: Mapping[str, Any]) -> None:
     judging = service.Judging(fp, JudgeSettings(store=stage.directory / "store"))
-    errand = Errand("judge", 0, 1, "", "", str(stage.chronicle.path), 10.0, more)
+    errand = ProcessTask("judge", 0, 1, "", "", str(stage.operation_log.path), 10.0, more)
     stop = asyncio.Event()
-    working = asyncio.create_task(Caller(judging, errand, stop).work())
+    working = asyncio.create_task(JudgeCaller(judging, errand, stop).work())
     while await asyncio.to_thread(stage.value, CALLED) < EXAMS:  # noqa: ASYNC110 -- It has no signal.
         await asyncio.sleep(0.01)
     stop.set()
@@ -75,10 +75,10 @@ async def give_verdict(fp: Fencepost, job_id: int) -> None:
     """As a worker does, without a look at the program: by its source it is known what it deserves."""
     deserved = {program.source: program.verdict for program in PROGRAMS.values()}
     running = await fp.run(kernel_job.claim(job_id, OWNER))
-    [docket] = await fp.run(records.get_docket(job_id))
-    verdict = deserved[docket.sources["main.c"]]
+    [task] = await fp.run(judge_calls.get_task(job_id))
+    verdict = deserved[task.sources["main.c"]]
     async with fp.transaction() as tx:
-        await tx.run(records.put_result(job_id, running.attempt, OWNER, Judgement(verdict=verdict)))
+        await tx.run(judge_calls.put_result(job_id, running.attempt, OWNER, Judgement(verdict=verdict)))
         await tx.run(kernel_job.finish(kernel_job.Finish(job_id, running.attempt), OWNER))
 
 
@@ -163,27 +163,29 @@ DAMAGES: dict[str, tuple[LiteralString, set[str]]] = {
 
 @pytest.mark.parametrize(("damage", "seen"), DAMAGES.values(), ids=DAMAGES)
 async def test_one_wrong_row_is_seen(
-    stage: Stage, judge: FewExams, damage: LiteralString, seen: set[str]
+    stage: SystemEnvironment, judge: FewExams, damage: LiteralString, seen: set[str]
 ) -> None:
     wreck(stage, damage)
 
     assert rules(judge, stage) == seen
 
 
-async def test_a_problem_whose_data_is_gone_is_seen(stage: Stage, judge: FewExams) -> None:
+async def test_a_problem_whose_data_is_gone_is_seen(stage: SystemEnvironment, judge: FewExams) -> None:
     max(path for path in (stage.directory / "store").rglob("*") if path.is_file()).unlink()
 
     assert rules(judge, stage) == {"whole problems"}
 
 
-async def test_an_exam_that_nobody_held_is_lost(stage: Stage, judge: FewExams) -> None:
+async def test_an_exam_that_nobody_held_is_lost(stage: SystemEnvironment, judge: FewExams) -> None:
     await asyncio.to_thread(judge.ask, stage, EXAMS)
 
     assert rules(judge, stage) == {"lost"}
     assert judge.account(stage).open == 4
 
 
-async def test_callers_who_were_told_two_jobs_of_one_key_are_seen(stage: Stage, judge: FewExams) -> None:
+async def test_callers_who_were_told_two_jobs_of_one_key_are_seen(
+    stage: SystemEnvironment, judge: FewExams
+) -> None:
     def tell_another(operations: list[Operation]) -> None:
         # Of two at once one may be refused while the other is open; then both come again.
         of_one = [each for each in operations if each.subject == "exam-1/right" and not each.is_unknown]
@@ -196,7 +198,7 @@ async def test_callers_who_were_told_two_jobs_of_one_key_are_seen(stage: Stage, 
 
 
 async def test_an_order_that_was_never_answered_may_be_carried_out_or_not(
-    stage: Stage, judge: FewExams
+    stage: SystemEnvironment, judge: FewExams
 ) -> None:
     def forget_answers(operations: list[Operation]) -> None:
         first = next(each for each in operations if each.what == "rejudge")
@@ -238,23 +240,23 @@ def test_what_a_dead_judge_has_left_on_its_machine_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sleeper: Sleeper
 ) -> None:
     cgroups, stage, us = tmp_path / "cgroups", tmp_path / "stage", os.getpid()
-    monkeypatch.setattr(judge_boxes, "CGROUPS", cgroups)
+    monkeypatch.setattr(judge_leftovers, "CGROUPS", cgroups)
     of_another = cgroups / "fencepost-box-1-1-999"
     living, dead = (stage / "workspace" / f"judge-{us}-{start}-0a" for start in (started(us), "1"))
     for path in (of_another, living, stage / "tmp"):
         path.mkdir(parents=True)
-    litter = Litter(stage)
+    leftovers = LeftoverScan(stage)
     box = sleeper(living)
     (cgroups / f"fencepost-box-1-{box}-{started(box)}").mkdir()
-    assert list(litter.of_the_dead()) == []
-    assert [breach.key for breach in litter.of_everybody()] == ["workspace", "box"]
+    assert list(leftovers.of_the_dead()) == []
+    assert [breach.key for breach in leftovers.of_everybody()] == ["workspace", "box"]
 
     left = sleeper(dead)
     (cgroups / f"fencepost-box-1-{left}-1").mkdir()
     dead.mkdir()
     (stage / "tmp" / "forgotten").touch()
 
-    assert [str(breach) for breach in litter.of_the_dead()] == [
+    assert [str(breach) for breach in leftovers.of_the_dead()] == [
         f"left behind: workspace {dead.name}",
         "left behind: scratch forgotten",
         f"left behind: box process {left}",
@@ -262,22 +264,22 @@ def test_what_a_dead_judge_has_left_on_its_machine_is_seen(
     ]
 
 
-def run(before: Callable[[Stage], None] = lambda stage: None) -> Outcome:
+def run(before: Callable[[SystemEnvironment], None] = lambda stage: None) -> RunResult:
     """Until every crash point was hit."""
-    plan = Plan(
+    plan = RunPlan(
         3,
         90.0,
         [PLACE],
         ["crash", "kill"],
         gap_seconds=0.1,
         lease_seconds=1.0,
-        pace=Pace(evenly=True),
+        pace=RunPace(evenly=True),
         server_settings={"fsync": "off", "full_page_writes": "off"},
         liveness_leases=30,
-        enough=lambda tally, effects: set(Judging.points) <= set(tally.points),
+        enough=lambda tally, effects: set(JudgeSystem.points) <= set(tally.points),
         before=before,
     )
-    return Ordeal(plan).run()
+    return TortureRun(plan).run()
 
 
 @pytest.mark.timeout(240)
@@ -285,7 +287,7 @@ def test_judges_that_are_killed_at_every_crash_point_break_nothing() -> None:
     outcome = run()
 
     assert outcome.judgement.breaches == [], outcome.log[-4000:]
-    assert set(outcome.tally.points) == set(Judging.points)
+    assert set(outcome.tally.points) == set(JudgeSystem.points)
     assert sum(outcome.effects.values()) > 0
 
 
@@ -304,7 +306,7 @@ FORGETFUL: LiteralString = """
 @pytest.mark.full
 @pytest.mark.timeout(240)
 def test_a_judge_that_forgets_what_it_has_is_caught() -> None:
-    def plant(stage: Stage) -> None:
+    def plant(stage: SystemEnvironment) -> None:
         with stage.database.connect_admin() as admin:
             admin.execute(FORGETFUL)
 
@@ -317,9 +319,9 @@ def test_a_judge_that_forgets_what_it_has_is_caught() -> None:
 
 
 def test_where_nothing_can_be_compiled_it_is_said_what_to_install(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: SystemEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(stage.directory))
 
-    with pytest.raises(BinaryMissingError, match="gcc"), Judging().open(stage):
+    with pytest.raises(BinaryMissingError, match="gcc"), JudgeSystem().open(stage):
         pytest.fail("there was a compiler")

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from fencepost.torture.disk import choose_disk
-from fencepost.torture.ordeal import Ordeal, Outcome
-from fencepost.torture.plan import Plan
-from fencepost.torture.stage import Stage
+from fencepost.torture.plan import RunPlan
+from fencepost.torture.run import RunResult, TortureRun
+from fencepost.torture.system_environment import SystemEnvironment
 from fencepost.torture.tally import Tally
 
 pytestmark = [
@@ -24,15 +24,15 @@ pytestmark = [
 UNSYNCED = {"synchronous_commit": "off", "wal_writer_delay": "10s"}
 
 
-def run(cuts: int, **how: Any) -> Outcome:
+def run(cuts: int, **how: Any) -> RunResult:
     def enough(tally: Tally, _effects: Mapping[str, int]) -> bool:
         return tally.hit["power-cut"] >= cuts
 
     disk, kinds = choose_disk(["power-cut"], 0)
-    return Ordeal(Plan(3, 120, ["leases"], kinds, enough=enough, **how), disk).run()
+    return TortureRun(RunPlan(3, 120, ["leases"], kinds, enough=enough, **how), disk).run()
 
 
-def keep(stage: Stage) -> None:
+def keep(stage: SystemEnvironment) -> None:
     """The tables are there after any cut: it is answers that are to be lost."""
     with stage.database.connect_admin() as admin:
         admin.execute("checkpoint")

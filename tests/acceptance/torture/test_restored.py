@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from fencepost.torture import backup
-from fencepost.torture.ordeal import Ordeal, Outcome
-from fencepost.torture.plan import Plan
+from fencepost.torture.plan import RunPlan
+from fencepost.torture.run import RunResult, TortureRun
 from fencepost.torture.tally import Tally
 
 
@@ -16,8 +16,8 @@ def run(
     kinds: tuple[str, ...] = ("restore",),
     gap_seconds: float = 0.4,
     enough: Callable[[Tally, Mapping[str, int]], bool] = lambda tally, effects: False,
-) -> Outcome:
-    plan = Plan(
+) -> RunResult:
+    plan = RunPlan(
         5,
         seconds,
         systems,
@@ -28,10 +28,10 @@ def run(
         patience_seconds=1.0,
         enough=enough,
     )
-    return Ordeal(plan).run()
+    return TortureRun(plan).run()
 
 
-def rules(outcome: Outcome) -> set[str]:
+def rules(outcome: RunResult) -> set[str]:
     return {breach.rule for _, breach in outcome.judgement.breaches}
 
 

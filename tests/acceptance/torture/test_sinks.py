@@ -9,10 +9,10 @@ from typing import LiteralString
 import pytest
 
 from fencepost.testing import Breach
-from fencepost.torture.ordeal import Ordeal
-from fencepost.torture.pace import Pace
-from fencepost.torture.plan import Plan
-from fencepost.torture.stage import Account, Stage
+from fencepost.torture.pace import RunPace
+from fencepost.torture.plan import RunPlan
+from fencepost.torture.run import TortureRun
+from fencepost.torture.system_environment import Account, SystemEnvironment
 from fencepost.torture.systems.sinks import Sinks
 from fencepost.torture.tally import Tally
 from tests.acceptance.torture.wreckage import wreck
@@ -32,7 +32,7 @@ class FewSinks(Sinks):
 
 
 @pytest.fixture
-def sinks(stage: Stage) -> Iterator[FewSinks]:
+def sinks(stage: SystemEnvironment) -> Iterator[FewSinks]:
     system = FewSinks()
     with system.open(stage):
         for turn in range(HELPINGS):
@@ -42,7 +42,7 @@ def sinks(stage: Stage) -> Iterator[FewSinks]:
         yield system
 
 
-def undisturbed(stage: Stage) -> None:
+def undisturbed(stage: SystemEnvironment) -> None:
     """What a run without faults leaves behind."""
     out = stage.rows(OUT)
     with stage.database.connect_admin() as admin:
@@ -55,7 +55,7 @@ def undisturbed(stage: Stage) -> None:
         write(file_of(stage, number), records)
 
 
-def file_of(stage: Stage, number: int) -> Path:
+def file_of(stage: SystemEnvironment, number: int) -> Path:
     return stage.directory / "files" / f"task-{number:012}-1.jsonl"
 
 
@@ -74,7 +74,7 @@ def rules(breaches: list[Breach]) -> set[tuple[str, str]]:
     return {(b.rule, name) for b in breaches for name in names if name in f"{b.key} {b.what}"}
 
 
-def test_an_undisturbed_run_is_accepted(stage: Stage, sinks: FewSinks) -> None:
+def test_an_undisturbed_run_is_accepted(stage: SystemEnvironment, sinks: FewSinks) -> None:
     assert list(sinks.judge(stage)) == []
     assert list(sinks.remains(stage)) == []
 
@@ -122,25 +122,25 @@ ROW_DAMAGES: dict[str, tuple[LiteralString, set[tuple[str, str]]]] = {
 
 @pytest.mark.parametrize(("damage", "seen"), ROW_DAMAGES.values(), ids=ROW_DAMAGES)
 def test_one_wrong_row_is_seen(
-    stage: Stage, sinks: FewSinks, damage: LiteralString, seen: set[tuple[str, str]]
+    stage: SystemEnvironment, sinks: FewSinks, damage: LiteralString, seen: set[tuple[str, str]]
 ) -> None:
     wreck(stage, damage)
 
     assert rules(list(sinks.judge(stage))) == seen
 
 
-Damage = Callable[[Stage], None]
+Damage = Callable[[SystemEnvironment], None]
 
 
-def a_file_is_there_twice(stage: Stage) -> None:
+def a_file_is_there_twice(stage: SystemEnvironment) -> None:
     write(file_of(stage, 2), read(file_of(stage, 1)))
 
 
-def a_file_is_gone(stage: Stage) -> None:
+def a_file_is_gone(stage: SystemEnvironment) -> None:
     file_of(stage, 0).unlink()
 
 
-def files_changed_places(stage: Stage) -> None:
+def files_changed_places(stage: SystemEnvironment) -> None:
     file_of(stage, 0).rename(file_of(stage, 2))
 
 
@@ -153,13 +153,15 @@ FILE_DAMAGES: dict[Damage, set[str]] = {
 
 
 @pytest.mark.parametrize(("damage", "seen"), FILE_DAMAGES.items(), ids=[d.__name__ for d in FILE_DAMAGES])
-def test_one_wrong_file_is_seen(stage: Stage, sinks: FewSinks, damage: Damage, seen: set[str]) -> None:
+def test_one_wrong_file_is_seen(
+    stage: SystemEnvironment, sinks: FewSinks, damage: Damage, seen: set[str]
+) -> None:
     damage(stage)
 
     assert rules(list(sinks.judge(stage))) == {(rule, "files") for rule in seen}
 
 
-def test_what_is_left_half_done_is_seen(stage: Stage, sinks: FewSinks) -> None:
+def test_what_is_left_half_done_is_seen(stage: SystemEnvironment, sinks: FewSinks) -> None:
     write(stage.directory / "files" / ".staging" / "task-000000000002-1.jsonl", [(42, "0-8")])
     wreck(
         stage,
@@ -191,9 +193,9 @@ def all_points(tally: Tally, _effects: Mapping[str, int]) -> bool:
 
 @pytest.mark.timeout(300)
 def test_all_crash_points_are_hit_and_nothing_breaks() -> None:
-    pace = Pace(crowd=2, helpings_per_second={SINKS: 4.0}, evenly=True)
-    outcome = Ordeal(
-        Plan(
+    pace = RunPace(crowd=2, helpings_per_second={SINKS: 4.0}, evenly=True)
+    outcome = TortureRun(
+        RunPlan(
             5,
             120.0,
             [SINKS],
@@ -213,9 +215,9 @@ def test_all_crash_points_are_hit_and_nothing_breaks() -> None:
 
 @pytest.mark.timeout(120)
 def test_files_that_are_there_before_their_checkpoint_are_seen() -> None:
-    plan = Plan(5, 4.0, [HASTY], ["kill"], lease_seconds=1.0, server_settings={"fsync": "off"})
+    plan = RunPlan(5, 4.0, [HASTY], ["kill"], lease_seconds=1.0, server_settings={"fsync": "off"})
 
-    outcome = Ordeal(plan).run()
+    outcome = TortureRun(plan).run()
 
     assert outcome.judgement.verdict == "violated"
     assert {breach.rule for _, breach in outcome.judgement.breaches} >= {"doubled"}

@@ -9,10 +9,10 @@ import pytest
 
 from fencepost.embedded.errors import BinaryMissingError
 from fencepost.torture.chain import running_anvil
-from fencepost.torture.ordeal import Ordeal, Outcome
-from fencepost.torture.pace import Pace
-from fencepost.torture.plan import Plan
-from fencepost.torture.stage import Stage
+from fencepost.torture.pace import RunPace
+from fencepost.torture.plan import RunPlan
+from fencepost.torture.run import RunResult, TortureRun
+from fencepost.torture.system_environment import SystemEnvironment
 from fencepost.torture.systems.transactions import Transactions
 from fencepost.torture.tally import Tally
 from tests.isolation.planted_bug import Edit, PlantedBug
@@ -54,19 +54,21 @@ def everywhere_once(tally: Tally, _effects: Mapping[str, int]) -> bool:
     return all(tally.points[point] for point in Transactions.points)
 
 
-def run(bug: PlantedBug | None = None, *, seconds: float = 120.0, patience_seconds: float = 60.0) -> Outcome:
-    def before(stage: Stage) -> None:
+def run(
+    bug: PlantedBug | None = None, *, seconds: float = 120.0, patience_seconds: float = 60.0
+) -> RunResult:
+    def before(stage: SystemEnvironment) -> None:
         if bug is not None:
             bug.plant(stage.database)
 
-    plan = Plan(
+    plan = RunPlan(
         7,
         seconds,
         [SYSTEM],
         ["crash"],
         gap_seconds=0.02,
         lease_seconds=1.0,
-        pace=Pace(evenly=True),
+        pace=RunPace(evenly=True),
         server_settings={"fsync": "off", "full_page_writes": "off"},
         # How fast this machine is must not decide.
         liveness_leases=5 if bug else 30,
@@ -74,7 +76,7 @@ def run(bug: PlantedBug | None = None, *, seconds: float = 120.0, patience_secon
         enough=everywhere_once,
         before=before,
     )
-    return Ordeal(plan).run()
+    return TortureRun(plan).run()
 
 
 @needs_a_chain

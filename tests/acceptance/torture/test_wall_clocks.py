@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from fencepost.torture.ordeal import Ordeal, Outcome
-from fencepost.torture.plan import Plan
+from fencepost.torture.plan import RunPlan
+from fencepost.torture.run import RunResult, TortureRun
 from fencepost.torture.schedule import NODE_CLOCK, POSTGRES_CLOCK
 from fencepost.torture.tally import Tally
 from fencepost.torture.wall_clocks import choose_clocks
@@ -19,18 +19,18 @@ pytestmark = [
 WATCH = "tests.acceptance.torture.broken:GoesByItsWatch"
 
 
-def run(*systems: str, kind: str, hits: int = 3, **how: Any) -> Outcome:
+def run(*systems: str, kind: str, hits: int = 3, **how: Any) -> RunResult:
     def enough(tally: Tally, _effects: Mapping[str, int]) -> bool:
         return tally.hit[kind] >= hits
 
     faketime, kinds = choose_clocks([kind])
     assert kinds == [kind], "the wheel of libfaketime is among what we develop with"
     settings: dict[str, str | int] = {"fsync": "off", "full_page_writes": "off"}
-    plan = Plan(5, 60, systems, kinds, enough=enough, server_settings=settings, **how)
-    return Ordeal(plan, faketime=faketime).run()
+    plan = RunPlan(5, 60, systems, kinds, enough=enough, server_settings=settings, **how)
+    return TortureRun(plan, faketime=faketime).run()
 
 
-def rules(outcome: Outcome) -> set[str]:
+def rules(outcome: RunResult) -> set[str]:
     return {breach.rule for _, breach in outcome.judgement.breaches}
 
 

@@ -2,18 +2,18 @@
 
 from typing import Any, LiteralString
 
-from fencepost.torture.stage import Stage
+from fencepost.torture.system_environment import SystemEnvironment
 
 
-def wreck(stage: Stage, *statements: LiteralString) -> None:
+def wreck(stage: SystemEnvironment, *statements: LiteralString) -> None:
     with stage.database.connect_admin() as admin:
         for statement in statements:
             assert admin.execute(statement).rowcount != 0, statement
 
 
-def rules(system: Any, stage: Stage) -> set[str]:
+def rules(system: Any, stage: SystemEnvironment) -> set[str]:
     return {breach.rule for breach in system.judge(stage)}
 
 
-def left(system: Any, stage: Stage) -> set[str]:
+def left(system: Any, stage: SystemEnvironment) -> set[str]:
     return {breach.key for breach in system.remains(stage)}

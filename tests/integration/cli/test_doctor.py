@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
 from tests.integration.cli.conftest import Answer, Fencepost
 

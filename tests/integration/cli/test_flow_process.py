@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
 
 QUIET = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
 from tests.integration.cli.conftest import Fencepost
 

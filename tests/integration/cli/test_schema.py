@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from fencepost.cli import schema
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database, PostgresServer
 from fencepost.kernel import migrate as migrating
 from fencepost.kernel.migrate import components, kernel

@@ -17,7 +17,7 @@ from urllib.request import urlopen
 import pytest
 
 from fencepost.cli.app import run
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from tests.integration.cli.conftest import Answer

@@ -11,7 +11,7 @@ from psycopg_pool import PoolTimeout
 from fencepost import Call, Fencepost, ServerUnavailable
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
-from fencepost.kernel import job, lease, marker, outbox
+from fencepost.kernel import idempotency, job, lease, outbox
 from fencepost.kernel.call import column, scalar
 from fencepost.settings import Settings
 from tests.integration.client.conftest import MakeFacade, words
@@ -65,7 +65,7 @@ def test_nothing_stays_on_the_connection_after_a_transaction(facade: Facade) -> 
     with facade.transaction() as tx:
         tx.run(job.fence(running.job_id, running.attempt, "me"))
         tx.run(outbox.hold("mail", 10))
-    facade.run(marker.clean_ring())
+    facade.run(idempotency.clean_ring())
 
     assert left_behind(facade) == before
 

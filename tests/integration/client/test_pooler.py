@@ -88,7 +88,7 @@ async def test_prepared_statements_are_what_an_older_pooler_cannot_keep(
 ) -> None:
     """The tooth: if this did not fail, the other tests would prove nothing."""
     # The pooler's cell of the matrix has it off everywhere.
-    monkeypatch.setattr("fencepost.connecting.PREPARE_AFTER", 5)
+    monkeypatch.setattr("fencepost.pool.PREPARE_AFTER", 5)
     version = tuple(int(part) for part in program.version.split("."))
     if version >= KEEPS_PREPARED_STATEMENTS:
         pytest.skip("this PgBouncer can keep prepared statements apart; older than 1.21: Debian 12")

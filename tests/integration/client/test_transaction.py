@@ -5,7 +5,7 @@ import pytest
 
 from fencepost import Duplicate, InFlight, InvalidInput, Mismatch, NotFound, RefusedTransaction
 from fencepost.embedded import Database
-from fencepost.kernel import lease, marker, outbox
+from fencepost.kernel import idempotency, lease, outbox
 from tests.integration.client.conftest import words
 from tests.integration.client.facade import Facade, FacadeTransaction
 
@@ -270,10 +270,10 @@ def test_an_answer_that_the_user_asks_for_himself_is_his_to_judge(
     facade: Facade, admin: psycopg.Connection
 ) -> None:
     with facade.transaction() as tx:
-        tx.run(marker.claim("player:7", "grant-9"))
+        tx.run(idempotency.claim("player:7", "grant-9"))
 
     with facade.transaction() as tx:
-        assert tx.run(marker.claim("player:7", "grant-9")).outcome == "duplicate"
+        assert tx.run(idempotency.claim("player:7", "grant-9")).outcome == "duplicate"
         write(tx, "looked at it")
 
     assert words(admin) == ["looked at it"]

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import pytest
 
 from fencepost.embedded import Database
-from tests.integration.console.stage import Stage, console
+from tests.integration.console.env import ConsoleEnv, console
 from tests.integration.kernel.conftest import clock
 
 __all__ = ["clock", "stage"]
 
 
 @pytest.fixture
-def stage(database: Database) -> Iterator[Stage]:
+def stage(database: Database) -> Iterator[ConsoleEnv]:
     with console(database) as stage:
         yield stage

@@ -6,13 +6,13 @@ from contextlib import closing
 from urllib.parse import unquote_plus
 
 from fencepost.console.role import Role
-from tests.integration.console.crowd import Crowd
-from tests.integration.console.stage import Stage
-from tests.integration.orders.market import Market
+from tests.integration.console.env import ConsoleEnv
+from tests.integration.console.watchers import Watchers
+from tests.integration.orders.env import OrdersEnv
 
 
-def test_jobs_are_run_again_cancelled_and_given_up(stage: Stage) -> None:
-    crowd = Crowd(stage.database)
+def test_jobs_are_run_again_cancelled_and_given_up(stage: ConsoleEnv) -> None:
+    crowd = Watchers(stage.database)
     with stage.visitor(Role.OPERATOR) as client:
         assert client.post(f"/console/jobs/{crowd.dead[0]}/replay").status_code == 303
         assert client.post(f"/console/jobs/{crowd.dead[1]}/discard").status_code == 303
@@ -30,23 +30,23 @@ def test_jobs_are_run_again_cancelled_and_given_up(stage: Stage) -> None:
         assert "operator@console" in [moment["actor"] for moment in life]
 
 
-def test_a_refused_action_says_why_and_is_written_down(stage: Stage) -> None:
-    crowd = Crowd(stage.database)
+def test_a_refused_action_says_why_and_is_written_down(stage: ConsoleEnv) -> None:
+    crowd = Watchers(stage.database)
     with stage.visitor(Role.ADMIN) as client:
         refused = client.post(f"/console/jobs/{crowd.finished}/cancel")
         assert refused.status_code == 409
         assert "already_finished" in refused.text
         assert client.post(f"/api/jobs/{crowd.finished}/cancel").json()["code"] == "already_finished"
-        deeds = client.get("/api/audit", params={"actor": "admin"}).json()["deeds"]
-        assert (deeds[0]["action"], deeds[0]["outcome"], deeds[0]["subject"]) == (
+        audit_entries = client.get("/api/audit", params={"actor": "admin"}).json()["deeds"]
+        assert (audit_entries[0]["action"], audit_entries[0]["outcome"], audit_entries[0]["subject"]) == (
             "job.cancel",
             "refused: already_finished",
             str(crowd.finished),
         )
 
 
-def test_dead_letters_of_one_cause_are_previewed_and_replayed_once(stage: Stage) -> None:
-    crowd = Crowd(stage.database)
+def test_dead_letters_of_one_cause_are_previewed_and_replayed_once(stage: ConsoleEnv) -> None:
+    crowd = Watchers(stage.database)
     with stage.visitor(Role.OPERATOR) as client:
         meant = {"queue": "mail", "cause": "ValueError"}
         preview = client.get("/api/dead/preview", params=meant).json()
@@ -58,8 +58,8 @@ def test_dead_letters_of_one_cause_are_previewed_and_replayed_once(stage: Stage)
         assert {crowd.state_of(job) for job in crowd.dead} == {"pending"}
 
 
-def test_a_parked_message_is_decided_about_by_the_state_that_was_seen(stage: Stage) -> None:
-    crowd = Crowd(stage.database)
+def test_a_parked_message_is_decided_about_by_the_state_that_was_seen(stage: ConsoleEnv) -> None:
+    crowd = Watchers(stage.database)
     parked = crowd.park()
     with stage.visitor(Role.OPERATOR) as client:
         assert client.get("/api/outbox").json()["held_keys"][0]["id"] == parked
@@ -70,8 +70,8 @@ def test_a_parked_message_is_decided_about_by_the_state_that_was_seen(stage: Sta
         assert client.get(f"/api/outbox/{parked}").json()["message"]["state"] == "dead"
 
 
-def test_an_order_that_a_person_saw_at_the_broker_keeps_what_he_saw(stage: Stage) -> None:
-    with closing(Market(stage.database.url)) as market, stage.visitor(Role.OPERATOR) as client:
+def test_an_order_that_a_person_saw_at_the_broker_keeps_what_he_saw(stage: ConsoleEnv) -> None:
+    with closing(OrdersEnv(stage.database.url)) as market, stage.visitor(Role.OPERATOR) as client:
         market.declare(rate_per_second=1e6, burst=1e6)
         parked = market.accepted("order-parked")
         market.settle(market.take_one(), "parked", code="UNKNOWN", detail="no word")
@@ -87,8 +87,8 @@ def test_an_order_that_a_person_saw_at_the_broker_keeps_what_he_saw(stage: Stage
             assert connection.execute(ledger, (parked,)).fetchone() == (True,)
 
 
-def test_orders_are_sent_again_given_up_and_cancelled(stage: Stage) -> None:
-    with closing(Market(stage.database.url)) as market, stage.program(Role.OPERATOR) as client:
+def test_orders_are_sent_again_given_up_and_cancelled(stage: ConsoleEnv) -> None:
+    with closing(OrdersEnv(stage.database.url)) as market, stage.program(Role.OPERATOR) as client:
         market.declare(rate_per_second=1e6, burst=1e6)
         for outcome in ("dead", "unknown"):
             order_id = market.accepted(f"order-{outcome}", symbol=outcome.upper())
@@ -104,7 +104,7 @@ def test_orders_are_sent_again_given_up_and_cancelled(stage: Stage) -> None:
         assert facts["history"][-1]["actor"] == "operator@console"
 
 
-def test_an_admin_makes_and_locks_out_users_and_no_password_is_in_the_audit(stage: Stage) -> None:
+def test_an_admin_makes_and_locks_out_users_and_no_password_is_in_the_audit(stage: ConsoleEnv) -> None:
     with stage.visitor(Role.ADMIN) as client:
         form = {"name": "ada", "role": "operator", "password": "a long enough one"}
         assert client.post("/console/users", data=form).status_code == 303
@@ -116,13 +116,13 @@ def test_an_admin_makes_and_locks_out_users_and_no_password_is_in_the_audit(stag
         assert "argon2" not in client.get("/api/users").text
 
 
-def test_going_on_with_a_replay_means_what_was_dead_when_it_began(stage: Stage) -> None:
-    Crowd(stage.database)
+def test_going_on_with_a_replay_means_what_was_dead_when_it_began(stage: ConsoleEnv) -> None:
+    Watchers(stage.database)
     with stage.visitor(Role.OPERATOR) as client:
         began = client.get("/api/dead/preview").json()["before"]
         form = {"how": "replay", "before": began, "limit": "2"}
         sent = client.post("/console/dead/settle", data=form)
         assert began in unquote_plus(sent.headers["location"])
-        Crowd(stage.database, "later")
+        Watchers(stage.database, "later")
         facts = client.get(sent.headers["location"].replace("/console/", "/api/")).json()
         assert (facts["count"], facts["before"]) == (1, began)

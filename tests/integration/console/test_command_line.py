@@ -8,17 +8,17 @@ import json
 import pytest
 
 from fencepost.cli.app import run
-from fencepost.cli.exits import ExitCode
-from tests.integration.console.stage import Stage
+from fencepost.cli.exit_codes import ExitCode
+from tests.integration.console.env import ConsoleEnv
 
 
 @pytest.fixture(autouse=True)
-def _here(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def _here(stage: ConsoleEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", stage.database.url)
 
 
 def test_a_user_is_made_logs_in_and_is_locked_out(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    stage: ConsoleEnv, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("a long enough one\n"))
     assert run(["console", "user", "ada", "--role", "admin", "--password-stdin"]) == ExitCode.OK
@@ -36,12 +36,12 @@ def test_a_user_is_made_logs_in_and_is_locked_out(
     assert run(["console", "lock", "nobody"]) == ExitCode.NOT_FOUND
 
 
-def test_a_short_password_is_refused(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_password_is_refused(stage: ConsoleEnv, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("short\n"))
     assert run(["console", "user", "ada", "--password-stdin"]) != ExitCode.OK
 
 
-def test_a_link_is_a_way_in(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_link_is_a_way_in(stage: ConsoleEnv, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["console", "link"]) == ExitCode.OK
     link = capsys.readouterr().out.strip()
     with stage.stranger() as client:

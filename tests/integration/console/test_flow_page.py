@@ -4,13 +4,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from fencepost.console.role import Role
-from fencepost.flows import Flow, IterableSource, ListSink, dead_letters, ledger
-from fencepost.flows.program import Program
+from fencepost.flows import Flow, IterableSource, ListSink, dead_letters, flow_store
+from fencepost.flows.plan import FlowPlan
 from fencepost.flows.record import Failure
 from fencepost.kernel import lease
 from fencepost.kernel.drivers import run
 from fencepost.kernel.lease import Lease
-from tests.integration.console.stage import Stage
+from tests.integration.console.env import ConsoleEnv
 
 FLOW = Flow("shop-1").source(IterableSource([])).map(int).sink(ListSink())
 ACTIVITY = {
@@ -22,11 +22,11 @@ ACTIVITY = {
 }
 
 
-def test_rates_and_dead_letters_are_on_the_page_and_in_the_api(stage: Stage) -> None:
+def test_rates_and_dead_letters_are_on_the_page_and_in_the_api(stage: ConsoleEnv) -> None:
     with stage.database.connect_admin() as connection:
-        run(connection, ledger.register("shop-1", Program(FLOW).picture(), "a/boot-1"))
+        run(connection, flow_store.register("shop-1", FlowPlan(FLOW).picture(), "a/boot-1"))
         held = run(connection, lease.acquire("flow:shop-1/part/values:0", "a/boot-1", 60))
-        run(connection, ledger.report([(held.resource, held.token, ACTIVITY)]))
+        run(connection, flow_store.report([(held.resource, held.token, ACTIVITY)]))
         letters = [Failure(b"<b>x", "ValueError: no number", "map-1")]
         run(connection, dead_letters.bury("shop-1", "unreadable", held.resource, held.token, letters))
 
@@ -44,16 +44,16 @@ def test_rates_and_dead_letters_are_on_the_page_and_in_the_api(stage: Stage) -> 
     assert [letter["error"] for letter in facts["dead"]] == ["ValueError: no number"]
 
 
-def held(stage: Stage) -> Lease:
+def held(stage: ConsoleEnv) -> Lease:
     """Somebody works on the one task of a flow."""
-    stage.call(ledger.register("shop-2", Program(FLOW).picture(), "a/boot-1"))
+    stage.call(flow_store.register("shop-2", FlowPlan(FLOW).picture(), "a/boot-1"))
     return stage.call(lease.acquire("flow:shop-2/part/values:0", "a/boot-1", 600))
 
 
-def commit(stage: Stage, task: Lease, frontier: int, *, before: int | None) -> None:
+def commit(stage: ConsoleEnv, task: Lease, frontier: int, *, before: int | None) -> None:
     expected = None if before is None else {"values:0": before}
     stage.call(
-        ledger.commit(
+        flow_store.commit(
             task.resource,
             task.token,
             expected=expected,
@@ -65,13 +65,13 @@ def commit(stage: Stage, task: Lease, frontier: int, *, before: int | None) -> N
     )
 
 
-def test_a_savepoint_asks_the_workers_for_a_commit_first(stage: Stage) -> None:
+def test_a_savepoint_asks_the_workers_for_a_commit_first(stage: ConsoleEnv) -> None:
     task = held(stage)
     commit(stage, task, 1, before=None)
     with stage.program(Role.OPERATOR) as client, ThreadPoolExecutor(1) as thread:
         saving = thread.submit(client.post, "/api/flows/shop-2/save", json={"savepoint": "now"})
         deadline = time.monotonic() + 60
-        while stage.call(ledger.orders("shop-2")).commit_asked_at is None:
+        while stage.call(flow_store.orders("shop-2")).commit_asked_at is None:
             assert not saving.done(), "nobody was asked"
             assert time.monotonic() < deadline
         commit(stage, task, 2, before=1)
@@ -82,7 +82,7 @@ def test_a_savepoint_asks_the_workers_for_a_commit_first(stage: Stage) -> None:
     assert kept == [({"values:0": 2},)]
 
 
-def test_a_savepoint_without_an_answer_is_not_made(stage: Stage) -> None:
+def test_a_savepoint_without_an_answer_is_not_made(stage: ConsoleEnv) -> None:
     commit(stage, held(stage), 1, before=None)
     with stage.program(Role.OPERATOR) as client:
         late = client.post("/api/flows/shop-2/save", json={"savepoint": "now", "within_seconds": 0.1})

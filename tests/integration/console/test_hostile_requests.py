@@ -6,7 +6,7 @@ import re
 from urllib.parse import quote
 
 from fencepost.console.role import Role
-from tests.integration.console.stage import Stage
+from tests.integration.console.env import ConsoleEnv
 
 VALUES = [
     "",
@@ -72,7 +72,7 @@ def is_api(path: str) -> bool:
     return path.startswith("/api/") and path != STREAM
 
 
-def test_no_query_makes_the_api_fail(stage: Stage) -> None:
+def test_no_query_makes_the_api_fail(stage: ConsoleEnv) -> None:
     paths = [path for method, path in stage.place.desk.roles if method == "GET" and is_api(path)]
     with stage.program(Role.ADMIN) as client:
         for number, path in enumerate(paths):
@@ -84,7 +84,7 @@ def test_no_query_makes_the_api_fail(stage: Stage) -> None:
                 assert answer.status_code < 500, (address, name, value, answer.text[:500])
 
 
-def test_no_name_in_a_path_makes_the_api_fail(stage: Stage) -> None:
+def test_no_name_in_a_path_makes_the_api_fail(stage: ConsoleEnv) -> None:
     paths = [one for one in stage.place.desk.roles if "{" in one[1]]
     with stage.program(Role.ADMIN) as client:
         for number, (method, path) in enumerate(paths):
@@ -97,7 +97,7 @@ def test_no_name_in_a_path_makes_the_api_fail(stage: Stage) -> None:
                 assert answer.status_code < 500, (method, address, answer.text[:500])
 
 
-def test_no_body_makes_an_action_fail(stage: Stage) -> None:
+def test_no_body_makes_an_action_fail(stage: ConsoleEnv) -> None:
     paths = [path for method, path in stage.place.desk.roles if method == "POST" and is_api(path)]
     with stage.program(Role.ADMIN) as client:
         for number, path in enumerate(paths):

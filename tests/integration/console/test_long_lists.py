@@ -10,16 +10,16 @@ from typing import Any, LiteralString
 import httpx
 import pytest
 
-from fencepost.console import desk
+from fencepost.console import router
 from fencepost.console.role import Role
 from fencepost.embedded import Database
-from fencepost.flows import ledger
-from fencepost.flows.program import Program
+from fencepost.flows import flow_store
+from fencepost.flows.plan import FlowPlan
 from fencepost.kernel.drivers import run
-from tests.integration.console.city import FLOW
-from tests.integration.console.crowd import Crowd
+from tests.integration.console.env import ConsoleEnv, console
 from tests.integration.console.page import Page
-from tests.integration.console.stage import Stage, console
+from tests.integration.console.populated_system import FLOW
+from tests.integration.console.watchers import Watchers
 
 # As the kernel and the services leave them, in a few statements: what counts is how many there are.
 ROWS: LiteralString = """
@@ -61,9 +61,9 @@ SEVEN = [
 
 
 @pytest.fixture
-def stage(database: Database) -> Iterator[Stage]:
+def stage(database: Database) -> Iterator[ConsoleEnv]:
     with database.connect_admin() as connection:
-        run(connection, ledger.register("long", Program(FLOW).picture(), "w"))
+        run(connection, flow_store.register("long", FlowPlan(FLOW).picture(), "w"))
         connection.execute(ROWS)
     with console(database) as stage:
         yield stage
@@ -87,7 +87,7 @@ def taken_home(client: httpx.Client, address: httpx.URL) -> list[dict[str, str]]
     return list(csv.DictReader(io.StringIO(client.get(address).text)))
 
 
-def test_every_list_is_walked_to_its_end_by_its_key(stage: Stage) -> None:
+def test_every_list_is_walked_to_its_end_by_its_key(stage: ConsoleEnv) -> None:
     with stage.visitor(Role.ADMIN) as client:
         for path, table, parameter, key in SEVEN:
             pages = walked(client, path, table, parameter)
@@ -106,9 +106,9 @@ def test_every_list_is_walked_to_its_end_by_its_key(stage: Stage) -> None:
 
 
 def test_a_file_has_the_whole_table_however_long_a_page_is(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: ConsoleEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "DOWNLOAD_STEP", 2)
+    monkeypatch.setattr(router, "DOWNLOAD_STEP", 2)
     with stage.visitor(Role.ADMIN) as client:
         for path, table, _, key in SEVEN:
             address = httpx.URL(f"/api{path}").copy_merge_params(
@@ -121,13 +121,13 @@ def test_a_file_has_the_whole_table_however_long_a_page_is(
         [link] = [link for link in page.links if "table=takeovers" in link]
         assert len(taken_home(client, httpx.URL(link))) == 7
         assert "prefix=flow" in link
-        monkeypatch.setattr(desk, "DOWNLOAD_ROWS_MAX", 5)
+        monkeypatch.setattr(router, "DOWNLOAD_ROWS_MAX", 5)
         assert len(taken_home(client, httpx.URL("/api/leases?format=csv&table=takeovers"))) == 5
 
 
 def test_dead_letters_are_filtered_by_each_of_their_fields(database: Database) -> None:
-    Crowd(database)
-    Crowd(database, "other")
+    Watchers(database)
+    Watchers(database, "other")
     with database.connect_admin() as connection:
         # More causes than are shown, each of more jobs than those that are looked for.
         connection.execute(

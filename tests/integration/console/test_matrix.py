@@ -8,12 +8,12 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 
-from fencepost.console.entrance import OPEN_PATHS
-from fencepost.console.part import make_place, make_router
+from fencepost.app import Fencepost
+from fencepost.console.http_service import make_context, make_router
+from fencepost.console.login import OPEN_PATHS
 from fencepost.console.role import Role
 from fencepost.console.settings import ConsoleSettings
-from fencepost.house import Fencepost
-from tests.integration.console.stage import Stage
+from tests.integration.console.env import ConsoleEnv
 
 LOGOUT = ("POST", "/console/logout")
 STREAM = ("GET", "/api/events")
@@ -21,7 +21,7 @@ STREAM = ("GET", "/api/events")
 SESSIONS_ONLY = {("POST", "/api/account/tokens"), ("POST", "/console/account/tokens")}
 
 
-def routes(stage: Stage) -> dict[tuple[str, str], Role]:
+def routes(stage: ConsoleEnv) -> dict[tuple[str, str], Role]:
     return dict(stage.place.desk.roles)
 
 
@@ -35,14 +35,14 @@ def send(client: httpx.Client, method: str, path: str) -> int:
     return client.request(method, address(path), json=body).status_code
 
 
-def test_every_route_was_made_by_the_desk_or_is_open_to_all(stage: Stage) -> None:
+def test_every_route_was_made_by_the_desk_or_is_open_to_all(stage: ConsoleEnv) -> None:
     settings = ConsoleSettings(
         public_url="https://console.example",
         oidc_issuer="https://id.example",
         oidc_client_id="fencepost",
         oidc_else_role=Role.VIEWER,
     )
-    place = make_place(Fencepost(stage.database.url), stage.database.viewer_url, settings)
+    place = make_context(Fencepost(stage.database.url), stage.database.viewer_url, settings)
     make_router(place)
     made = {
         (method, route.path)
@@ -55,7 +55,7 @@ def test_every_route_was_made_by_the_desk_or_is_open_to_all(stage: Stage) -> Non
     assert len(place.desk.roles) > 60
 
 
-def test_nobody_and_a_made_up_token_come_in_nowhere(stage: Stage) -> None:
+def test_nobody_and_a_made_up_token_come_in_nowhere(stage: ConsoleEnv) -> None:
     with stage.stranger() as client:
         for method, path in routes(stage):
             expected = 401 if path.startswith("/api") else 303
@@ -66,7 +66,7 @@ def test_nobody_and_a_made_up_token_come_in_nowhere(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_each_role_may_exactly_what_it_may(stage: Stage, role: Role) -> None:
+def test_each_role_may_exactly_what_it_may(stage: ConsoleEnv, role: Role) -> None:
     with stage.program(role) as client:
         for (method, path), needed in routes(stage).items():
             if (method, path) == STREAM or (method, path) in SESSIONS_ONLY:
@@ -78,7 +78,7 @@ def test_each_role_may_exactly_what_it_may(stage: Stage, role: Role) -> None:
 
 @pytest.mark.parametrize("role", list(Role))
 def test_a_session_without_the_forms_token_changes_nothing_whatever_its_role(
-    stage: Stage, role: Role
+    stage: ConsoleEnv, role: Role
 ) -> None:
     with stage.visitor(role) as client:
         del client.headers["x-form-token"]

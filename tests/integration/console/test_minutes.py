@@ -8,12 +8,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from fencepost.console import people
+from fencepost.console import account_calls
 from fencepost.embedded import Database
-from fencepost.jobs.presence import Presence
+from fencepost.jobs.worker_registry import WorkerRegistry
 from fencepost.kernel.drivers import run
 from fencepost.testing import Clock
-from tests.integration.console.crowd import Crowd
+from tests.integration.console.watchers import Watchers
 
 
 def minutes(database: Database) -> list[tuple[Any, ...]]:
@@ -26,13 +26,13 @@ def minutes(database: Database) -> list[tuple[Any, ...]]:
 
 def roll(database: Database, missing: int) -> int:
     with database.connect() as connection:
-        return run(connection, people.roll(missing))
+        return run(connection, account_calls.roll(missing))
 
 
 def test_a_minute_is_counted_again_and_not_twice(database: Database) -> None:
     clock = Clock(database.admin_url).install()
     clock.freeze()
-    Crowd(database)
+    Watchers(database)
     roll(database, 0)
     roll(database, 0)
     assert minutes(database) == [(1, 3, 1, 1, 1, 1, True)]
@@ -41,7 +41,7 @@ def test_a_minute_is_counted_again_and_not_twice(database: Database) -> None:
 def test_minutes_that_nobody_counted_are_counted_afterwards(database: Database) -> None:
     clock = Clock(database.admin_url).install()
     clock.freeze()
-    Crowd(database)
+    Watchers(database)
     clock.advance(2 * 3600)
     missing = roll(database, 30)
     assert 1400 < missing < 1440
@@ -54,7 +54,7 @@ def test_minutes_that_nobody_counted_are_counted_afterwards(database: Database) 
 def test_what_is_older_than_eight_days_is_forgotten(database: Database) -> None:
     clock = Clock(database.admin_url).install()
     clock.freeze()
-    Crowd(database)
+    Watchers(database)
     roll(database, 0)
     clock.advance(9 * 86_400)
     roll(database, 0)
@@ -73,7 +73,7 @@ def test_a_minute_knows_how_late_the_outbox_was_what_it_delivered_and_who_was_th
         for message, take in took.fetchall():
             clock.advance(5)
             connection.execute("select fencepost.outbox_settle(%s, %s, 'w', 'sent')", (message, take))
-        Presence("idle", ttl_seconds=20).keep(connection)
+        WorkerRegistry("idle", ttl_seconds=20).keep(connection)
         roll(database, 0)
         clock.advance(60)
         # Counted once more, when the worker is gone and the minute over: what was seen in it stays.

@@ -5,17 +5,17 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from fencepost.console.role import Role
-from tests.integration.console.city import City
-from tests.integration.console.crowd import Crowd
-from tests.integration.console.stage import Stage
-from tests.integration.nonces.desk import SIGNER
+from tests.integration.console.env import ConsoleEnv
+from tests.integration.console.populated_system import PopulatedSystem
+from tests.integration.console.watchers import Watchers
+from tests.integration.nonces.operator import SIGNER
 
 
-def test_everything_that_waits_for_a_person_is_told_with_a_way_to_it(stage: Stage) -> None:
+def test_everything_that_waits_for_a_person_is_told_with_a_way_to_it(stage: ConsoleEnv) -> None:
     with stage.program(Role.VIEWER) as client:
         assert client.get("/api/overview").json()["needs"] == []
-        city = City(stage.database)
-        stage.place.pulse.forget()
+        city = PopulatedSystem(stage.database)
+        stage.place.live_snapshot.forget()
         told = {one["what"]: one for one in client.get("/api/overview").json()["needs"]}
         pages = {what: client.get(one["where"]).text for what, one in told.items()}
 
@@ -35,16 +35,16 @@ def test_everything_that_waits_for_a_person_is_told_with_a_way_to_it(stage: Stag
         assert words in pages[what], what
 
 
-def test_a_paused_queue_is_told(stage: Stage) -> None:
-    Crowd(stage.database)
+def test_a_paused_queue_is_told(stage: ConsoleEnv) -> None:
+    Watchers(stage.database)
     with stage.program(Role.OPERATOR) as client:
         client.post("/api/queues/mail/pause")
         needs = client.get("/api/overview").json()["needs"]
     assert ("mail is paused", "/console/queues") in [(one["what"], one["where"]) for one in needs]
 
 
-def test_a_signer_that_recovers_and_a_transaction_in_doubt_are_said_to_be(stage: Stage) -> None:
-    city = City(stage.database)
+def test_a_signer_that_recovers_and_a_transaction_in_doubt_are_said_to_be(stage: ConsoleEnv) -> None:
+    city = PopulatedSystem(stage.database)
     with stage.visitor(Role.VIEWER) as client:
         facts = client.get("/api/nonces", params={"state": "recovering"}).json()
         assert [one["signer"] for one in facts["signers"]] == [SIGNER]
@@ -55,8 +55,8 @@ def test_a_signer_that_recovers_and_a_transaction_in_doubt_are_said_to_be(stage:
         assert far["signers"] == []
 
 
-def test_a_transaction_of_which_nothing_proves_who_used_its_nonce_is_told(stage: Stage) -> None:
-    City(stage.database)
+def test_a_transaction_of_which_nothing_proves_who_used_its_nonce_is_told(stage: ConsoleEnv) -> None:
+    PopulatedSystem(stage.database)
     with stage.database.connect_admin() as admin:
         admin.execute(
             "update fencepost.nonce_transaction"

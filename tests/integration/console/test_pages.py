@@ -5,12 +5,12 @@ from __future__ import annotations
 from fencepost.console.role import Role
 from fencepost.console.settings import ConsoleSettings
 from fencepost.embedded import Database
-from tests.integration.console.crowd import Crowd
+from tests.integration.console.env import ConsoleEnv, console
 from tests.integration.console.page import LISTS
-from tests.integration.console.stage import Stage, console
+from tests.integration.console.watchers import Watchers
 
 
-def test_every_page_answers_on_an_empty_system(stage: Stage) -> None:
+def test_every_page_answers_on_an_empty_system(stage: ConsoleEnv) -> None:
     with stage.visitor(Role.ADMIN) as client:
         for name in LISTS:
             page = client.get("/console" if name == "overview" else f"/console/{name}")
@@ -26,8 +26,8 @@ def test_every_page_answers_on_an_empty_system(stage: Stage) -> None:
             assert table.headers["content-disposition"].endswith('.csv"')
 
 
-def test_every_page_of_one_thing_answers(stage: Stage) -> None:
-    crowd = Crowd(stage.database)
+def test_every_page_of_one_thing_answers(stage: ConsoleEnv) -> None:
+    crowd = Watchers(stage.database)
     jobs = [crowd.waiting, crowd.running, crowd.finished, crowd.cancelled, *crowd.dead]
     paths = [*(f"jobs/{job}" for job in jobs), f"leases/{crowd.lease}", f"outbox/{crowd.message}"]
     with stage.visitor(Role.VIEWER) as client:
@@ -39,9 +39,9 @@ def test_every_page_of_one_thing_answers(stage: Stage) -> None:
             assert client.get(f"/api/{path}").status_code == 404, path
 
 
-def test_filters_find_what_they_name(stage: Stage) -> None:
-    crowd = Crowd(stage.database)
-    Crowd(stage.database, "other")
+def test_filters_find_what_they_name(stage: ConsoleEnv) -> None:
+    crowd = Watchers(stage.database)
+    Watchers(stage.database, "other")
     with stage.program(Role.VIEWER) as client:
 
         def ids(**query: str | int) -> list[int]:
@@ -57,9 +57,9 @@ def test_filters_find_what_they_name(stage: Stage) -> None:
         assert len(ids()) == 14
 
 
-def test_pages_by_key_walk_through_everything_once(stage: Stage) -> None:
-    Crowd(stage.database)
-    Crowd(stage.database, "other")
+def test_pages_by_key_walk_through_everything_once(stage: ConsoleEnv) -> None:
+    Watchers(stage.database)
+    Watchers(stage.database, "other")
     with stage.program(Role.VIEWER) as client:
         queries: list[dict[str, str]] = [{}, {"queue": "mail"}, {"state": "dead"}, {"kind": "nothing"}]
         for query in queries:
@@ -94,8 +94,8 @@ def test_a_filter_that_finds_little_says_where_it_stopped(database: Database) ->
             )
 
 
-def test_the_life_of_a_job_tells_its_refusals_with_what_to_do(stage: Stage) -> None:
-    crowd = Crowd(stage.database)
+def test_the_life_of_a_job_tells_its_refusals_with_what_to_do(stage: ConsoleEnv) -> None:
+    crowd = Watchers(stage.database)
     with stage.program(Role.VIEWER) as client:
         fp_calls_late(stage, crowd.running)
         life = client.get(f"/api/jobs/{crowd.running}").json()["life"]
@@ -107,7 +107,7 @@ def test_the_life_of_a_job_tells_its_refusals_with_what_to_do(stage: Stage) -> N
         assert "refused:stale_attempt" in page
 
 
-def fp_calls_late(stage: Stage, job_id: int) -> None:
+def fp_calls_late(stage: ConsoleEnv, job_id: int) -> None:
     """A plural form writes its refusals down itself."""
     with stage.database.connect() as connection:
         connection.execute(
@@ -116,8 +116,8 @@ def fp_calls_late(stage: Stage, job_id: int) -> None:
         )
 
 
-def test_a_download_hides_no_formula(stage: Stage) -> None:
-    Crowd(stage.database, "=1+1")
+def test_a_download_hides_no_formula(stage: ConsoleEnv) -> None:
+    Watchers(stage.database, "=1+1")
     with stage.program(Role.VIEWER) as client:
         table = client.get("/api/jobs", params={"format": "csv"}).text
         assert "'=1+1" in table
@@ -125,8 +125,8 @@ def test_a_download_hides_no_formula(stage: Stage) -> None:
         assert ",=1+1" not in table
 
 
-def test_a_filter_with_every_field_left_empty_shows_everything(stage: Stage) -> None:
-    Crowd(stage.database)
+def test_a_filter_with_every_field_left_empty_shows_everything(stage: ConsoleEnv) -> None:
+    Watchers(stage.database)
     with stage.visitor(Role.VIEWER) as client:
         page = client.get("/console/jobs?state=&queue=&kind=&id=&before=")
         assert page.status_code == 200, page.text

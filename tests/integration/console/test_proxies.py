@@ -9,35 +9,35 @@ import httpx
 import psycopg
 import pytest
 
-from fencepost.console import people
+from fencepost.console import account_calls
 from fencepost.console.role import Role
 from fencepost.embedded import Database
 from fencepost.web.settings import WebSettings
-from tests.integration.console.stage import Stage, console
+from tests.integration.console.env import ConsoleEnv, console
 
 TOKEN = "the-token-of-the-house"
 LOGIN = {"name": "nobody", "password": "wrong"}
 
 
 @pytest.fixture
-def named(database: Database) -> Iterator[Stage]:
+def named(database: Database) -> Iterator[ConsoleEnv]:
     """Loopback is a proxy here."""
     with console(database, web=WebSettings(token=TOKEN, proxies="127.0.0.1")) as stage:
         yield stage
 
 
 @pytest.fixture
-def unnamed(database: Database) -> Iterator[Stage]:
+def unnamed(database: Database) -> Iterator[ConsoleEnv]:
     with console(database, web=WebSettings(token=TOKEN)) as stage:
         yield stage
 
 
-def addresses(stage: Stage) -> set[str]:
+def addresses(stage: ConsoleEnv) -> set[str]:
     with psycopg.connect(stage.database.admin_url) as connection:
         return {row[0] for row in connection.execute("select address from fencepost.console_attempt")}
 
 
-def test_an_unnamed_proxy_is_not_believed(unnamed: Stage) -> None:
+def test_an_unnamed_proxy_is_not_believed(unnamed: ConsoleEnv) -> None:
     """With no account there is nothing to forge, and the header is ignored."""
     with unnamed.stranger() as client:
         said = client.post("/console/login", data=LOGIN, headers={"x-forwarded-for": "203.0.113.9"})
@@ -47,7 +47,7 @@ def test_an_unnamed_proxy_is_not_believed(unnamed: Stage) -> None:
 
 
 @pytest.mark.parametrize("name", ["x-forwarded-for", "forwarded", "x-forwarded-proto", "x-real-ip"])
-def test_with_an_account_it_is_refused_and_told_what_to_set(unnamed: Stage, name: str) -> None:
+def test_with_an_account_it_is_refused_and_told_what_to_set(unnamed: ConsoleEnv, name: str) -> None:
     with unnamed.visitor(Role.ADMIN) as client:
         assert client.get("/console").status_code == 200
         said = client.get("/console", headers={name: "203.0.113.9"})
@@ -56,17 +56,17 @@ def test_with_an_account_it_is_refused_and_told_what_to_set(unnamed: Stage, name
         assert client.get("/console").status_code == 200
 
 
-def test_the_limit_of_logins_counts_the_client_behind_a_named_proxy(named: Stage) -> None:
+def test_the_limit_of_logins_counts_the_client_behind_a_named_proxy(named: ConsoleEnv) -> None:
     with named.stranger() as client:
         for number in range(50):
-            named.call(people.begin_login(f"n{number}", "203.0.113.9", window_seconds=900))
+            named.call(account_calls.begin_login(f"n{number}", "203.0.113.9", window_seconds=900))
         over = client.post("/console/login", data=LOGIN, headers={"x-forwarded-for": "1.2.3.4, 203.0.113.9"})
         other = client.post("/console/login", data=LOGIN, headers={"x-forwarded-for": "203.0.113.10"})
     assert (over.status_code, other.status_code) == (429, 403)
     assert addresses(named) == {"203.0.113.9", "203.0.113.10"}
 
 
-def test_over_https_at_the_proxy_cookies_are_secure(named: Stage) -> None:
+def test_over_https_at_the_proxy_cookies_are_secure(named: ConsoleEnv) -> None:
     with named.stranger() as client:
         link = urlsplit(named.link(Role.VIEWER))
         forwarded = {"x-forwarded-for": "203.0.113.9", "x-forwarded-proto": "https"}
@@ -83,7 +83,7 @@ def test_without_a_token_nothing_that_was_forwarded_is_served(database: Database
         assert client.get("/openapi.json").status_code == 200
 
 
-def test_the_audit_has_the_client_and_not_what_it_invents(named: Stage) -> None:
+def test_the_audit_has_the_client_and_not_what_it_invents(named: ConsoleEnv) -> None:
     with named.stranger() as client:
         link = urlsplit(named.link(Role.ADMIN))
         client.get(f"{link.path}?{link.query}", headers={"x-forwarded-for": "10.9.9.9, 203.0.113.9"})

@@ -11,9 +11,9 @@ import pytest
 
 from fencepost.console.role import Role
 from fencepost.embedded import Database
-from tests.integration.console.city import TORTURE, leave_a_report
+from tests.integration.console.env import console
 from tests.integration.console.page import Page
-from tests.integration.console.stage import console
+from tests.integration.console.populated_system import TORTURE, leave_a_report
 
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}\0\ud800"
 HOSTILE: list[object] = [

@@ -8,16 +8,16 @@ from typing import LiteralString
 import psycopg
 import pytest
 
-from fencepost.console.reading import Reading
+from fencepost.console.read_pool import ReadPool
 from fencepost.console.role import Role
 from fencepost.errors import FencepostError
+from tests.integration.console.env import ConsoleEnv
 from tests.integration.console.page import Page
-from tests.integration.console.stage import Stage
 
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}</pre>"
 
 
-def test_what_a_request_says_is_shown_and_never_run(stage: Stage) -> None:
+def test_what_a_request_says_is_shown_and_never_run(stage: ConsoleEnv) -> None:
     """What stands in the database is walked through in test_walk.py."""
     with stage.visitor(Role.ADMIN) as client:
         pages = [
@@ -36,7 +36,7 @@ def test_what_a_request_says_is_shown_and_never_run(stage: Stage) -> None:
         assert sum(EVIL in "".join(Page(page.text).words) or "&lt;script" in page.text for page in pages) > 4
 
 
-def test_every_answer_keeps_to_itself(stage: Stage) -> None:
+def test_every_answer_keeps_to_itself(stage: ConsoleEnv) -> None:
     with stage.visitor(Role.VIEWER) as client:
         first, second = client.get("/console"), client.get("/console")
         policies = [page.headers["content-security-policy"] for page in (first, second)]
@@ -54,9 +54,9 @@ def test_every_answer_keeps_to_itself(stage: Stage) -> None:
             assert answer.headers["x-frame-options"] == "DENY"
 
 
-async def test_the_eyes_cannot_write(stage: Stage) -> None:
+async def test_the_eyes_cannot_write(stage: ConsoleEnv) -> None:
     # As the service, who may call what writes: the transaction itself is read-only.
-    reading = Reading(stage.database.url, pool_max=1, statement_seconds=1, connect_seconds=5)
+    reading = ReadPool(stage.database.url, pool_max=1, statement_seconds=1, connect_seconds=5)
     async with reading.running():
         with pytest.raises(Exception, match="read-only transaction"):
             await reading.rows("select fencepost.queue_pause('mail', 'somebody')")
@@ -64,7 +64,7 @@ async def test_the_eyes_cannot_write(stage: Stage) -> None:
             await reading.rows("select pg_sleep(30)")
 
 
-def test_the_viewer_of_the_database_may_not_read_people(stage: Stage) -> None:
+def test_the_viewer_of_the_database_may_not_read_people(stage: ConsoleEnv) -> None:
     queries: list[LiteralString] = [
         "select * from fencepost.console_users(null, 10)",
         "select fencepost.console_key()",

@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from fencepost.console import people
+from fencepost.console import account_calls
 from fencepost.console.role import Role
 from fencepost.embedded import Database
-from tests.integration.console.stage import CHEAP, PASSWORD, Stage, console
-from tests.integration.console.vouching import ADA, BOB, EVE, FAKE, openid_provider, trusting
+from tests.integration.console.env import CHEAP, PASSWORD, ConsoleEnv, console
+from tests.integration.console.oidc_double import ADA, BOB, EVE, FAKE, openid_provider, trusting
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def provider() -> Iterator[str]:
 
 
 @pytest.fixture
-def stage(database: Database, provider: str) -> Iterator[Stage]:
+def stage(database: Database, provider: str) -> Iterator[ConsoleEnv]:
     with console(database, trusting(provider)) as stage:
         yield stage
 
@@ -39,7 +39,7 @@ def go(client: httpx.Client, person: dict[str, Any], wanted: str = "/console/job
     return f"{back.path}?{back.query}"
 
 
-def test_whom_the_provider_vouches_for_comes_in_with_the_role_of_his_groups(stage: Stage) -> None:
+def test_whom_the_provider_vouches_for_comes_in_with_the_role_of_his_groups(stage: ConsoleEnv) -> None:
     with stage.stranger() as client:
         assert (
             "/console/login/sso?next=%2Fconsole%2Fjobs"
@@ -51,7 +51,7 @@ def test_whom_the_provider_vouches_for_comes_in_with_the_role_of_his_groups(stag
         assert "ada@house.example" in client.get("/console/account").text
         # An operator, and no more.
         assert client.get("/console/users").status_code == 403
-    [login] = stage.call(people.deeds(actor="ada@house.example", before=None, limit=10))
+    [login] = stage.call(account_calls.audit_entries(actor="ada@house.example", before=None, limit=10))
     assert (login.action, login.outcome, login.role) == ("login", "done", "operator")
 
 
@@ -59,15 +59,17 @@ def test_whom_the_provider_vouches_for_comes_in_with_the_role_of_his_groups(stag
     ("person", "why"),
     [(BOB, "None of this person&#39;s groups"), (EVE, "has not verified this address")],
 )
-def test_whom_it_does_not_vouch_for_stays_outside(stage: Stage, person: dict[str, Any], why: str) -> None:
+def test_whom_it_does_not_vouch_for_stays_outside(
+    stage: ConsoleEnv, person: dict[str, Any], why: str
+) -> None:
     with stage.stranger() as client:
         answer = client.get(go(client, person))
         assert (answer.status_code, "fencepost_session" in client.cookies) == (403, False)
         assert why in answer.text
 
 
-def test_nobody_becomes_another_person_by_being_called_the_same_elsewhere(stage: Stage) -> None:
-    stage.call(people.set_user("admin", Role.ADMIN, CHEAP.hash(PASSWORD), "test"))
+def test_nobody_becomes_another_person_by_being_called_the_same_elsewhere(stage: ConsoleEnv) -> None:
+    stage.call(account_calls.set_user("admin", Role.ADMIN, CHEAP.hash(PASSWORD), "test"))
     with stage.stranger() as client:
         answer = client.get(go(client, FAKE))
         assert answer.status_code == 403
@@ -75,7 +77,7 @@ def test_nobody_becomes_another_person_by_being_called_the_same_elsewhere(stage:
         assert client.get("/console").status_code == 303
 
 
-def test_an_answer_is_for_the_browser_that_asked(stage: Stage) -> None:
+def test_an_answer_is_for_the_browser_that_asked(stage: ConsoleEnv) -> None:
     with stage.stranger() as victim, stage.stranger() as attacker:
         # A link that logs the victim in as the attacker, or the attacker with what the victim was given.
         assert victim.get(go(attacker, ADA)).status_code == 403
@@ -90,7 +92,7 @@ def test_an_answer_is_for_the_browser_that_asked(stage: Stage) -> None:
         assert "fencepost_session" not in victim.cookies
 
 
-def test_a_code_lets_in_once(stage: Stage) -> None:
+def test_a_code_lets_in_once(stage: ConsoleEnv) -> None:
     with stage.stranger() as client:
         way = go(client, ADA)
         errand = client.cookies["fencepost_errand"]
@@ -100,10 +102,10 @@ def test_a_code_lets_in_once(stage: Stage) -> None:
         assert client.get(way).status_code == 403
 
 
-def test_who_was_locked_out_here_stays_out(stage: Stage) -> None:
+def test_who_was_locked_out_here_stays_out(stage: ConsoleEnv) -> None:
     with stage.stranger() as client:
         client.get(go(client, ADA))
-        stage.call(people.disable_user("ada@house.example", "test"))
+        stage.call(account_calls.disable_user("ada@house.example", "test"))
         assert client.get("/console").status_code == 303
         answer = client.get(go(client, ADA))
         assert answer.status_code == 403
@@ -116,7 +118,7 @@ def test_his_role_is_what_the_provider_says_today(database: Database, provider: 
     changed = trusting(provider).model_copy(update={"oidc_roles": {"staff": Role.VIEWER}})
     with console(database, changed) as stage, stage.stranger() as client:
         client.get(go(client, ADA))
-        assert [(user.name, user.role) for user in stage.call(people.users(None, 10))] == [
+        assert [(user.name, user.role) for user in stage.call(account_calls.users(None, 10))] == [
             ("ada@house.example", "viewer")
         ]
 
@@ -140,7 +142,7 @@ def test_a_console_without_it_has_no_such_door(database: Database) -> None:
         assert "sso" not in client.get("/console/login").text
 
 
-def test_the_secret_is_in_no_page_and_no_error(stage: Stage) -> None:
+def test_the_secret_is_in_no_page_and_no_error(stage: ConsoleEnv) -> None:
     with stage.stranger() as client, suppress(httpx.HTTPError):
         pages = [client.get("/console/login").text, client.get(go(client, BOB)).text]
         assert all("known to two" not in page for page in pages)

@@ -11,17 +11,17 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from fencepost.console.pulse import MISSED_MAX, Stream
+from fencepost.console.live_snapshot import MISSED_MAX, SnapshotStream
 from fencepost.console.role import Role
 from fencepost.console.settings import ConsoleSettings
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
-from tests.integration.console.crowd import Crowd
-from tests.integration.console.stage import Stage, console
+from tests.integration.console.env import ConsoleEnv, console
+from tests.integration.console.watchers import Watchers
 
 
-def test_a_stream_tells_what_changed(stage: Stage) -> None:
-    crowd = Crowd(stage.database)
+def test_a_stream_tells_what_changed(stage: ConsoleEnv) -> None:
+    crowd = Watchers(stage.database)
     with stage.program(Role.OPERATOR) as client, client.stream("GET", "/api/events") as stream:
         lines = stream.iter_lines()
         assert stream.headers["content-type"] == "text/event-stream; charset=utf-8"
@@ -40,7 +40,7 @@ def next_look(lines: Iterator[str]) -> dict[str, int]:
     raise AssertionError("the stream has ended")
 
 
-def test_a_stream_is_only_for_who_is_known(stage: Stage) -> None:
+def test_a_stream_is_only_for_who_is_known(stage: ConsoleEnv) -> None:
     with stage.stranger() as client:
         assert client.get("/api/events").status_code == 401
 
@@ -55,7 +55,7 @@ def test_no_more_streams_than_allowed(database: Database) -> None:
 
 
 async def test_a_reader_keeps_the_newest_only_and_is_given_up_when_he_never_takes_it() -> None:
-    stream = Stream()
+    stream = SnapshotStream()
     assert all(stream.offer(b"%d" % number) for number in range(MISSED_MAX))
     assert await stream.take() == b"%d" % (MISSED_MAX - 1), "the newest, and only that"
     assert all(stream.offer(b"x") for _ in range(MISSED_MAX))
@@ -64,7 +64,7 @@ async def test_a_reader_keeps_the_newest_only_and_is_given_up_when_he_never_take
 
 def test_a_reader_who_reads_nothing_is_dropped(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     # However long a look takes here, the next one is made: it is their number that counts.
-    monkeypatch.setattr("fencepost.console.pulse.SHARE_MAX", 1000.0)
+    monkeypatch.setattr("fencepost.console.live_snapshot.SHARE_MAX", 1000.0)
     with console(database, ConsoleSettings(look_seconds=0.2)) as stage:
         # Large enough to fill the sockets' buffers after a few looks.
         with database.connect() as connection:
@@ -79,8 +79,8 @@ def test_a_reader_who_reads_nothing_is_dropped(database: Database, monkeypatch: 
                 f"GET /api/events HTTP/1.1\r\nHost: {place.netloc}\r\nAuthorization: Bearer {token}\r\n\r\n"
             )
             reader.sendall(request.encode())
-            Deadline(60, "the reader is dropped").wait(lambda: stage.place.pulse.dropped == 1)
-            assert stage.place.pulse.open_streams == 0
+            Deadline(60, "the reader is dropped").wait(lambda: stage.place.live_snapshot.dropped == 1)
+            assert stage.place.live_snapshot.open_streams == 0
 
 
 @pytest.mark.full

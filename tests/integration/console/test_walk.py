@@ -16,10 +16,10 @@ import pytest
 
 from fencepost.console.role import Role
 from fencepost.embedded import Database
-from tests.integration.console.city import City, leave_a_report
 from tests.integration.console.defiled import defile
+from tests.integration.console.env import ConsoleEnv, console
 from tests.integration.console.page import Page
-from tests.integration.console.stage import Stage, console
+from tests.integration.console.populated_system import PopulatedSystem, leave_a_report
 
 # Without a slash: a flow's name has none.
 EVIL = "\"'><script>alert(1)<img src=x onerror=alert(2)>{{7*7}}"
@@ -28,13 +28,13 @@ SAME_MAX = 2
 
 
 @pytest.fixture
-def stage(database: Database, tmp_path: Path) -> Iterator[Stage]:
+def stage(database: Database, tmp_path: Path) -> Iterator[ConsoleEnv]:
     leave_a_report(tmp_path)
     with console(database, data_directory=tmp_path) as stage:
         yield stage
 
 
-def routes(stage: Stage) -> dict[str, re.Pattern[str]]:
+def routes(stage: ConsoleEnv) -> dict[str, re.Pattern[str]]:
     """Every page of the console, by its route."""
     paths = [
         path for method, path in stage.place.desk.roles if method == "GET" and path.startswith("/console")
@@ -45,7 +45,7 @@ def routes(stage: Stage) -> dict[str, re.Pattern[str]]:
     }
 
 
-def walk(stage: Stage, client: httpx.Client) -> Iterator[tuple[str, str, Page]]:
+def walk(stage: ConsoleEnv, client: httpx.Client) -> Iterator[tuple[str, str, Page]]:
     """Route, address and page of whatever the links lead to, from the overview on."""
     known, waiting, seen = routes(stage), ["/console", "/console/account", "/console/checkpoints"], set[str]()
     looked: Counter[str] = Counter()
@@ -64,8 +64,10 @@ def walk(stage: Stage, client: httpx.Client) -> Iterator[tuple[str, str, Page]]:
     assert set(looked) == set(known), "every page is behind a link"
 
 
-def test_whatever_stands_in_the_database_is_shown_and_never_run(stage: Stage, database: Database) -> None:
-    City(database, EVIL)
+def test_whatever_stands_in_the_database_is_shown_and_never_run(
+    stage: ConsoleEnv, database: Database
+) -> None:
+    PopulatedSystem(database, EVIL)
     with stage.visitor(Role.ADMIN) as client:
         assert client.post("/api/account/tokens", json={"label": EVIL}).status_code == 200
         assert client.post(f"/api/queues/{quote(EVIL)}/pause").status_code == 200
@@ -82,10 +84,10 @@ def test_whatever_stands_in_the_database_is_shown_and_never_run(stage: Stage, da
 
 
 def test_every_page_has_its_api_its_tables_to_take_home_and_instants(
-    stage: Stage, database: Database
+    stage: ConsoleEnv, database: Database
 ) -> None:
-    City(database)
-    stage.place.pulse.forget()
+    PopulatedSystem(database)
+    stage.place.live_snapshot.forget()
     times = 0
     with stage.visitor(Role.ADMIN) as client:
         for _, address, page in walk(stage, client):

@@ -7,15 +7,15 @@ from typing import Any, LiteralString
 
 import psycopg
 
+from fencepost.app import Fencepost
 from fencepost.console.role import Role
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
-from fencepost.house import Fencepost
 from fencepost.jobs.job import Job
-from fencepost.jobs.presence import Presence
 from fencepost.jobs.settings import JobSettings
-from tests.integration.console.crowd import OWNER, Crowd
-from tests.integration.console.stage import Stage
+from fencepost.jobs.worker_registry import WorkerRegistry
+from tests.integration.console.env import ConsoleEnv
+from tests.integration.console.watchers import OWNER, Watchers
 
 # Some beats after the first would take longer than the test may: it must be seen at once.
 SETTINGS = JobSettings(lease_seconds=3600, heartbeat_seconds=1200)
@@ -30,7 +30,7 @@ def workers(database: Database) -> list[tuple[Any, ...]]:
     return fetched(database, "select owner, jobs, oldest_at is null from fencepost.console_workers()")
 
 
-def test_an_idle_fleet_is_alive_and_who_leaves_is_not(stage: Stage) -> None:
+def test_an_idle_fleet_is_alive_and_who_leaves_is_not(stage: ConsoleEnv) -> None:
     async def work() -> None:
         async with Fencepost(stage.database.url) as fp:
 
@@ -50,7 +50,7 @@ def test_an_idle_fleet_is_alive_and_who_leaves_is_not(stage: Stage) -> None:
             await asyncio.gather(*working)
 
     def figure() -> int:
-        stage.place.pulse.forget()
+        stage.place.live_snapshot.forget()
         with stage.program(Role.VIEWER) as client:
             assert client.get("/console/queues").status_code == 200
             return int(client.get("/api/overview").json()["figures"]["workers"])
@@ -66,7 +66,7 @@ def test_who_died_is_not_seen_when_his_lease_is_over_and_his_place_is_taken_agai
     with psycopg.connect(database.url, autocommit=True) as connection:
         for life in range(12):
             # None of them leaves: each finds the places of the dead, and nobody has more than one.
-            worker = Presence(f"worker-{life}", ttl_seconds=60)
+            worker = WorkerRegistry(f"worker-{life}", ttl_seconds=60)
             worker.keep(connection)
             worker.keep(connection)
             assert [owner for owner, *_ in workers(database)] == [f"worker-{life}"]
@@ -82,7 +82,7 @@ def test_who_died_is_not_seen_when_his_lease_is_over_and_his_place_is_taken_agai
 
 
 def test_who_holds_a_job_is_seen_as_long_as_its_lease_lasts(database: Database) -> None:
-    Crowd(database)
+    Watchers(database)
     assert workers(database) == [(OWNER, 1, False)]
     with database.connect_admin() as admin:
         admin.execute("update fencepost.job_running set expires_at = claimed_at")
@@ -91,7 +91,7 @@ def test_who_holds_a_job_is_seen_as_long_as_its_lease_lasts(database: Database) 
 
 def test_one_whose_place_was_taken_finds_another(database: Database) -> None:
     with psycopg.connect(database.url, autocommit=True) as connection:
-        worker = Presence("slow", ttl_seconds=60)
+        worker = WorkerRegistry("slow", ttl_seconds=60)
         worker.keep(connection)
         with database.connect_admin() as admin:
             admin.execute("update fencepost.lease set owner = 'another', token = token + 1")
@@ -104,7 +104,7 @@ def test_one_whose_place_was_taken_finds_another(database: Database) -> None:
 
 def test_being_seen_costs_one_row_of_one_statement_a_beat(database: Database) -> None:
     with psycopg.connect(database.url, autocommit=True) as connection:
-        worker = Presence("busy", ttl_seconds=60)
+        worker = WorkerRegistry("busy", ttl_seconds=60)
         worker.keep(connection)
         events = fetched(database, "select event_id from fencepost.events")
         for _ in range(5):

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from fencepost.kernel import batch, dead_letter, job, outcome, rate, schedule, wake
+from fencepost.kernel import batch, dead_letter, job, job_queries, notify, rate, schedule
 from tests.integration.drivers.walking import AT_ONCE, AWKWARD, DOCUMENT, LONG_AGO, NOBODY, Ask, is_moment
 
 
@@ -124,16 +124,16 @@ def walk_outcome(ask: Ask) -> None:
     running = ask(job.claim(done, "me"))
     ask(job.finish(job.Finish(done, running.attempt, "accepted", DOCUMENT), "me"))
 
-    found = ask(outcome.look(done))
+    found = ask(job_queries.look(done))
     assert found is not None
     assert (found.state, found.final_status, found.result) == ("finished", "accepted", DOCUMENT)
-    assert ask(outcome.look(NOBODY)) is None
-    assert ask(outcome.page(queue="outcomes", kind=AWKWARD)) == [waiting, done]
-    assert ask(outcome.page(state="finished", queue="outcomes", before_id=waiting, limit=5)) == [done]
-    ask(outcome.hurry(waiting, "operator"))
-    ask(wake.sleep_on(outcome.topic(done)))
-    assert ask(outcome.prune_waiters(AT_ONCE)) == 1
-    assert ask(outcome.prune_excess(0, 100)) >= 1
+    assert ask(job_queries.look(NOBODY)) is None
+    assert ask(job_queries.page(queue="outcomes", kind=AWKWARD)) == [waiting, done]
+    assert ask(job_queries.page(state="finished", queue="outcomes", before_id=waiting, limit=5)) == [done]
+    ask(job_queries.hurry(waiting, "operator"))
+    ask(notify.sleep_on(job_queries.topic(done)))
+    assert ask(job_queries.prune_waiters(AT_ONCE)) == 1
+    assert ask(job_queries.prune_excess(0, 100)) >= 1
 
 
 def walk_batch(ask: Ask) -> None:

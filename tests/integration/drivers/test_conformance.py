@@ -7,7 +7,7 @@ import pytest
 
 from fencepost import Call, FencepostError, InvalidInput, Lease, NotOwner, WrongIsolation
 from fencepost.embedded import Database
-from fencepost.kernel import lease, marker, refusal
+from fencepost.kernel import idempotency, lease, refusal
 from fencepost.kernel.call import scalar
 from tests.integration.drivers.port import Port
 
@@ -39,7 +39,7 @@ def held_lease(port: Port) -> Lease:
 def test_a_call_commits_with_the_users_own_rows(port: Port, outside: psycopg.Connection[Any]) -> None:
     with port.transaction():
         port.execute("insert into public.note values ('mine')")
-        claim = port.run(marker.claim("scope", "key"))
+        claim = port.run(idempotency.claim("scope", "key"))
 
     assert claim.claimed
     assert (words(outside), markers(outside)) == (["mine"], ["key"])
@@ -49,7 +49,7 @@ def test_a_call_rolls_back_with_the_users_own_rows(port: Port, outside: psycopg.
     def change_of_mind() -> None:
         with port.transaction():
             port.execute("insert into public.note values ('mine')")
-            port.run(marker.claim("scope", "key"))
+            port.run(idempotency.claim("scope", "key"))
             raise ChangeOfMindError
 
     with pytest.raises(ChangeOfMindError):
@@ -60,7 +60,7 @@ def test_a_call_rolls_back_with_the_users_own_rows(port: Port, outside: psycopg.
 def test_nothing_of_ours_begins_or_commits(port: Port, outside: psycopg.Connection[Any]) -> None:
     with port.transaction():
         port.execute("insert into public.note values (pg_current_xact_id()::text)")
-        port.run(marker.claim("scope", "key"))
+        port.run(idempotency.claim("scope", "key"))
         port.execute("insert into public.note values (pg_current_xact_id()::text)")
         seen_before_the_commit = words(outside), markers(outside)
 

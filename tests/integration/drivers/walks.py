@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from fencepost import NotOwner
 from fencepost.errors import REFUSALS
-from fencepost.kernel import checkpoint, lease, marker, outbox, queue, refusal, stream, wake
+from fencepost.kernel import checkpoint, idempotency, lease, notify, outbox, poison_entries, queue, refusal
 from tests.integration.drivers.walking import (
     AT_ONCE,
     AWKWARD,
@@ -46,33 +46,33 @@ def walk_lease(ask: Ask) -> None:
 
 
 def walk_marker(ask: Ask) -> None:
-    claimed = ask(marker.claim("scope", AWKWARD, digest="sha256:0", response=DOCUMENT))
+    claimed = ask(idempotency.claim("scope", AWKWARD, digest="sha256:0", response=DOCUMENT))
     assert (claimed.outcome, claimed.response) == ("claimed", DOCUMENT)
-    again = ask(marker.claim("scope", AWKWARD, digest="sha256:0"))
+    again = ask(idempotency.claim("scope", AWKWARD, digest="sha256:0"))
     assert (again.outcome, again.response, again.claimed_at) == ("replay", DOCUMENT, claimed.claimed_at)
     assert is_moment(again.claimed_at)
 
-    ask(marker.claim("scope", "without"))
-    assert ask(marker.claim("scope", "without")).outcome == "duplicate"
-    ask(marker.remember("scope", "without", [AWKWARD]))
-    assert ask(marker.claim("scope", "without")).response == [AWKWARD]
+    ask(idempotency.claim("scope", "without"))
+    assert ask(idempotency.claim("scope", "without")).outcome == "duplicate"
+    ask(idempotency.remember("scope", "without", [AWKWARD]))
+    assert ask(idempotency.claim("scope", "without")).response == [AWKWARD]
 
     answers = ask(
-        marker.claim_many("many", ["a,b", '"c"'], digests=["1", "2"], responses=[DOCUMENT, "a string"])
+        idempotency.claim_many("many", ["a,b", '"c"'], digests=["1", "2"], responses=[DOCUMENT, "a string"])
     )
     assert {a.key: (a.claim.outcome, a.claim.response) for a in answers} == {
         "a,b": ("claimed", DOCUMENT),
         '"c"': ("claimed", "a string"),
     }
-    assert len(ask(marker.claim_many("many", ["d", "e"]))) == 2
-    assert ask(marker.lag(3600)) == 0
+    assert len(ask(idempotency.claim_many("many", ["d", "e"]))) == 2
+    assert ask(idempotency.lag(3600)) == 0
 
     ordered = time_ordered_key()
-    assert ask(marker.claim_ordered("scope", ordered)).claimed
-    ask(marker.remember_ordered("scope", ordered, DOCUMENT))
-    assert ask(marker.claim_ordered("scope", ordered)).response == DOCUMENT
-    assert ask(marker.clean(AT_ONCE, 100)) == 6
-    assert ask(marker.clean_ring()) == 0
+    assert ask(idempotency.claim_ordered("scope", ordered)).claimed
+    ask(idempotency.remember_ordered("scope", ordered, DOCUMENT))
+    assert ask(idempotency.claim_ordered("scope", ordered)).response == DOCUMENT
+    assert ask(idempotency.clean(AT_ONCE, 100)) == 6
+    assert ask(idempotency.clean_ring()) == 0
 
 
 def walk_outbox(ask: Ask) -> None:
@@ -157,9 +157,9 @@ def walk_refusal(ask: Ask) -> None:
 
 
 def walk_wake(ask: Ask) -> None:
-    ask(wake.sleep_on(AWKWARD))
-    ask(wake.wake_up(AWKWARD))
+    ask(notify.sleep_on(AWKWARD))
+    ask(notify.wake_up(AWKWARD))
 
 
 def walk_stream(ask: Ask) -> None:
-    ask(stream.poison("stream", "1-0", "no job", {"field": AWKWARD, "with a NUL\0": "\0"}))
+    ask(poison_entries.poison("stream", "1-0", "no job", {"field": AWKWARD, "with a NUL\0": "\0"}))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.embedded import PostgresServer, ValkeyServer
-from tests.places import server_place
+from tests.tmp_dirs import server_place
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from fencepost.embedded import DirectoryInUseError, NotRunningError, PostgresServer, ServerStartError
-from fencepost.embedded.binaries import DEBIAN_POSTGRES, Found, find_postgres
+from fencepost.embedded.binaries import DEBIAN_POSTGRES, FoundBinaries, find_postgres
 from fencepost.embedded.deadline import Deadline
-from fencepost.embedded.keeper import process_table
+from fencepost.embedded.reaper import process_table
 
 
 def ask(server: PostgresServer, query: str) -> object:
@@ -267,7 +267,7 @@ def every_binary() -> list[Path]:
 
 @pytest.mark.parametrize("binary", every_binary(), ids=lambda path: path.parts[-3])
 def test_every_server_on_this_machine_starts_and_recovers(directory: Path, binary: Path) -> None:
-    with PostgresServer(directory, binary=Found(binary, "a test")) as server:
+    with PostgresServer(directory, binary=FoundBinaries(binary, "a test")) as server:
         do(server, "create table kept as select 7 as n")
         server.kill()
         server.start()

@@ -7,23 +7,23 @@ import pytest
 
 from fencepost.cli.app import run
 from fencepost.embedded import Database
-from tests.integration.flows.scene import Command, Scene
+from tests.integration.flows.harness import Command, FlowHarness
 
 
 @pytest.fixture
-async def scene(database: Database, redis_url: str) -> AsyncGenerator[Scene]:
-    async with Scene.of(database, redis_url) as scene:
-        yield scene
+async def harness(database: Database, redis_url: str) -> AsyncGenerator[FlowHarness]:
+    async with FlowHarness.of(database, redis_url) as harness:
+        yield harness
 
 
 @pytest.fixture
 def command(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    harness: FlowHarness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Command:
     """A command line on the scene's servers; its exit code and what it answered."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DATABASE_URL", scene.database.url)
-    monkeypatch.setenv("REDIS_URL", scene.redis_url)
+    monkeypatch.setenv("DATABASE_URL", harness.database.url)
+    monkeypatch.setenv("REDIS_URL", harness.redis_url)
 
     def call(*arguments: str) -> tuple[int, str]:
         code = run(arguments)

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from fencepost.flows import CheckpointId, Flow, IterableSource, pace
-from fencepost.flows.channel import ChannelKeys, ChannelSender
+from fencepost.flows import CheckpointId, Flow, IterableSource, adaptive_batch
 from fencepost.flows.metrics import FlowMetrics
-from fencepost.flows.redis_link import connect_bytes
+from fencepost.flows.redis_client import connect_bytes
+from fencepost.flows.shuffle import ChannelKeys, ChannelSender
 from fencepost.flows.sinks.postgres import PostgresRows, PostgresUpsert
 from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.flows.worker import FlowWorker
 from fencepost.metrics import Metrics
 from fencepost.testing import Signals
 from fencepost.transaction import Transaction
-from tests.integration.flows.scene import HURRY, Scene
+from tests.integration.flows.harness import HURRY, FlowHarness
 
 COUNT = 5_000
 
@@ -49,8 +49,8 @@ class Counted:
             yield number
 
 
-def lines(scene: Scene) -> list[int]:
-    return [row[0] for row in scene.rows("select value from line order by value")]
+def lines(harness: FlowHarness) -> list[int]:
+    return [row[0] for row in harness.rows("select value from line order by value")]
 
 
 async def beats(signals: Signals, count: int) -> None:
@@ -58,27 +58,27 @@ async def beats(signals: Signals, count: int) -> None:
     await signals.wait("flows.renewed", count=signals.heard("flows.renewed") + count)
 
 
-async def test_a_sink_that_stands_still_holds_the_source_up(scene: Scene) -> None:
+async def test_a_sink_that_stands_still_holds_the_source_up(harness: FlowHarness) -> None:
     numbers, sink = Counted(), Gate(shut=True)
     flow = Flow("held").source(IterableSource(numbers)).sink(sink)
     with Signals() as signals:
-        async with scene.running(scene.worker(flow, records_max=100, batch=50)):
-            await scene.until(lambda: numbers.taken >= 100)
+        async with harness.running(harness.worker(flow, records_max=100, batch=50)):
+            await harness.until(lambda: numbers.taken >= 100)
             await beats(signals, 2)
             # What is being committed, what was worked on before that, and the chunk that was read ahead.
             assert numbers.taken <= 100 + 2 * 50
             sink.opened.set()
-            await scene.until(lambda: len(lines(scene)) == COUNT)
+            await harness.until(lambda: len(lines(harness)) == COUNT)
 
-    assert lines(scene) == list(range(COUNT))
+    assert lines(harness) == list(range(COUNT))
 
 
-async def test_a_key_group_that_stands_still_holds_the_source_up(scene: Scene) -> None:
+async def test_a_key_group_that_stands_still_holds_the_source_up(harness: FlowHarness) -> None:
     """Its channel is full, and the sender waits; so does the source, for the other groups too."""
     numbers, sink = Counted(), Gate(shut=True)
     keyed = Flow("channels").source(IterableSource(numbers)).key_by(lambda n: n % 7, groups=2)
     flow = keyed.stateful(lambda state, n: (None, [n])).sink(sink)
-    client: Any = scene.redis
+    client: Any = harness.redis
     length, batch = 3, 50
 
     def longest() -> int:
@@ -86,20 +86,20 @@ async def test_a_key_group_that_stands_still_holds_the_source_up(scene: Scene) -
         return max(int(client.xlen(key)) for key in keys)
 
     with Signals() as signals:
-        async with scene.running(scene.worker(flow, channel_length=length, batch=batch, records_max=100)):
-            await scene.until(lambda: longest() == length)
+        async with harness.running(harness.worker(flow, channel_length=length, batch=batch, records_max=100)):
+            await harness.until(lambda: longest() == length)
             await beats(signals, 2)
             assert longest() == length
             # What the channel holds was not acknowledged; behind it one chunk waits, and none is read.
             assert numbers.taken <= (length + 2) * batch
             sink.opened.set()
-            await scene.until(lambda: len(lines(scene)) == COUNT)
+            await harness.until(lambda: len(lines(harness)) == COUNT)
 
-    assert lines(scene) == list(range(COUNT))
+    assert lines(harness) == list(range(COUNT))
 
 
-async def test_a_full_channel_says_so_and_takes_again_what_fits(scene: Scene) -> None:
-    client = connect_bytes(scene.redis_url, "the test")
+async def test_a_full_channel_says_so_and_takes_again_what_fits(harness: FlowHarness) -> None:
+    client = connect_bytes(harness.redis_url, "the test")
     sender = ChannelSender(client, "f", "in:0", 2, 2)
     await sender.begin()
     both = {0: [b"h", b"x"], 1: [b"h", b"y"]}
@@ -116,9 +116,9 @@ async def test_a_full_channel_says_so_and_takes_again_what_fits(scene: Scene) ->
 
 
 async def test_a_partition_that_is_ahead_is_not_read_while_too_much_waits_for_the_others(
-    scene: Scene,
+    harness: FlowHarness,
 ) -> None:
-    client: Any = scene.redis
+    client: Any = harness.redis
     for n in range(1_000):
         client.xadd("ahead", {"data": str(n)})
     client.xadd("behind", {"data": "0"})
@@ -126,9 +126,9 @@ async def test_a_partition_that_is_ahead_is_not_read_while_too_much_waits_for_th
     timed = Flow("apart").source(RedisStreams(["ahead", "behind"])).json().event_time(float)
     flow = timed.key_by(lambda n: n % 3).stateful(lambda state, n: (None, [n])).sink(Gate())
     worker = FlowWorker(
-        scene.fp,
+        harness.fp,
         flow,
-        redis_url=scene.redis_url,
+        redis_url=harness.redis_url,
         settings=HURRY.model_copy(update={"records_max": 100, "batch": 20}),
         metrics=FlowMetrics.on(metrics),
     )
@@ -137,24 +137,24 @@ async def test_a_partition_that_is_ahead_is_not_read_while_too_much_waits_for_th
         return metrics.registry.get_sample_value("fencepost_flow_records_total", {"flow": "apart"}) or 0
 
     with Signals() as signals:
-        async with scene.running(worker):
-            await scene.until(lambda: taken() >= 100)
+        async with harness.running(worker):
+            await harness.until(lambda: taken() >= 100)
             await beats(signals, 2)
             assert taken() <= 100 + 3 * 20
             client.xadd("behind", {"data": "1000"})
             # Everything before the 999th second has its turn, and the one of the partition behind.
-            await scene.until(lambda: len(lines(scene)) == 1_000)
+            await harness.until(lambda: len(lines(harness)) == 1_000)
 
-    assert lines(scene) == sorted([*range(999), 0])
+    assert lines(harness) == sorted([*range(999), 0])
 
 
-async def test_a_step_that_makes_many_of_one_commits_before_they_pile_up(scene: Scene) -> None:
+async def test_a_step_that_makes_many_of_one_commits_before_they_pile_up(harness: FlowHarness) -> None:
     """The interval is long and the records are few: it is their values that are too many."""
     sink = Gate()
     numbers = Flow("many").source(IterableSource(list(range(200))))
     flow = numbers.flat_map(lambda n: [n] * 50).sink(sink)
 
-    await scene.run(flow, records_max=500, batch=10, interval_seconds=30, lease_seconds=90)
+    await harness.run(flow, records_max=500, batch=10, interval_seconds=30, lease_seconds=90)
 
     assert sum(sink.sizes) == 10_000
     assert max(sink.sizes) <= 500 + 10 * 50
@@ -192,16 +192,16 @@ class Slow:
 
 @pytest.mark.parametrize("groups", [None, 2])
 async def test_a_slow_step_leaves_others_their_turns(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch, groups: int | None
+    harness: FlowHarness, monkeypatch: pytest.MonkeyPatch, groups: int | None
 ) -> None:
     """A commit that was under way would stand still, and the database would end its transaction."""
     clock = SlowClock()
-    monkeypatch.setattr(pace, "time", clock)
+    monkeypatch.setattr(adaptive_batch, "time", clock)
     head, body = Slow(clock), Slow(clock)
     keyed = Flow("slow").source(IterableSource(range(60))).map(head).key_by(lambda n: n % 2, groups=groups)
     flow = keyed.sum(body).sink(PostgresUpsert("total", ["key"], ["value"]))
 
-    await scene.run(flow)
+    await harness.run(flow)
 
     assert (head.longest, body.longest) == (1, 1)
-    assert dict(scene.rows("select * from total")) == {"0": 870, "1": 900}
+    assert dict(harness.rows("select * from total")) == {"0": 870, "1": 900}

@@ -16,15 +16,15 @@ from fencepost.flows import (
     SourceTrimmed,
     Tumbling,
     dead_letters,
-    ledger,
+    flow_store,
 )
-from fencepost.flows.program import Program
+from fencepost.flows.plan import FlowPlan
 from fencepost.flows.record import Failure
 from fencepost.flows.sinks.postgres import PostgresRows, PostgresUpsert
 from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.kernel import lease
 from fencepost.testing import PlannedCrash, crash_at
-from tests.integration.flows.scene import Command, Scene
+from tests.integration.flows.harness import Command, FlowHarness
 
 WORDS = [b"1", b"2", b"three", b"4", b"five"]
 
@@ -44,75 +44,75 @@ def numbers(read: Reader, name: str = "letters") -> Flow:
     return stream.sink(PostgresRows("line", ["value"]))
 
 
-def lines(scene: Scene) -> list[int]:
-    return sorted(row[0] for row in scene.rows("select value from line"))
+def lines(harness: FlowHarness) -> list[int]:
+    return sorted(row[0] for row in harness.rows("select value from line"))
 
 
-def dead(scene: Scene) -> list[Any]:
-    return scene.rows(
+def dead(harness: FlowHarness) -> list[Any]:
+    return harness.rows(
         "select preview, error from fencepost.flow_dead_letters where replay is null order by id"
     )
 
 
-async def ask(scene: Scene, name: str = "letters") -> int:
-    return await scene.fp.run(dead_letters.replay(name, "unreadable", ids=None, limit=100, by="test"))
+async def ask(harness: FlowHarness, name: str = "letters") -> int:
+    return await harness.fp.run(dead_letters.replay(name, "unreadable", ids=None, limit=100, by="test"))
 
 
-async def test_what_a_step_cannot_take_is_kept_and_the_rest_goes_on(scene: Scene) -> None:
-    await scene.run(numbers(Reader()))
+async def test_what_a_step_cannot_take_is_kept_and_the_rest_goes_on(harness: FlowHarness) -> None:
+    await harness.run(numbers(Reader()))
 
-    assert lines(scene) == [1, 2, 4]
-    assert dead(scene) == [
+    assert lines(harness) == [1, 2, 4]
+    assert dead(harness) == [
         ("three", "ValueError: invalid literal for int() with base 10: b'three'"),
         ("five", "ValueError: invalid literal for int() with base 10: b'five'"),
     ]
 
 
-async def test_what_is_asked_for_comes_back_once(scene: Scene) -> None:
+async def test_what_is_asked_for_comes_back_once(harness: FlowHarness) -> None:
     read = Reader()
-    await scene.run(numbers(read))
+    await harness.run(numbers(read))
     read.known = {b"three": 3, b"five": 5}
-    assert await ask(scene) == 2
-    assert await ask(scene) == 0
+    assert await ask(harness) == 2
+    assert await ask(harness) == 0
 
-    await scene.run(numbers(read))
-    await scene.run(numbers(read))
+    await harness.run(numbers(read))
+    await harness.run(numbers(read))
 
-    assert lines(scene) == [1, 2, 3, 4, 5]
-    assert dead(scene) == []
+    assert lines(harness) == [1, 2, 3, 4, 5]
+    assert dead(harness) == []
 
 
-async def test_what_fails_again_is_dead_again(scene: Scene) -> None:
+async def test_what_fails_again_is_dead_again(harness: FlowHarness) -> None:
     read = Reader()
-    await scene.run(numbers(read))
+    await harness.run(numbers(read))
     read.known = {b"three": 3}
-    await ask(scene)
+    await ask(harness)
 
-    await scene.run(numbers(read))
+    await harness.run(numbers(read))
 
-    assert lines(scene) == [1, 2, 3, 4]
-    assert [row[0] for row in dead(scene)] == ["five"]
+    assert lines(harness) == [1, 2, 3, 4]
+    assert [row[0] for row in dead(harness)] == ["five"]
 
 
 @pytest.mark.parametrize("point", ["flows.commit.before_commit", "flows.commit.after_commit"])
-async def test_a_crash_neither_loses_nor_doubles_a_dead_letter(scene: Scene, point: str) -> None:
+async def test_a_crash_neither_loses_nor_doubles_a_dead_letter(harness: FlowHarness, point: str) -> None:
     read = Reader()
     with pytest.raises(PlannedCrash), crash_at(point):
-        await scene.run(numbers(read))
-    await scene.run(numbers(read))
-    assert len(dead(scene)) == 2
+        await harness.run(numbers(read))
+    await harness.run(numbers(read))
+    assert len(dead(harness)) == 2
     read.known = {b"three": 3, b"five": 5}
-    await ask(scene)
+    await ask(harness)
     with pytest.raises(PlannedCrash), crash_at(point):
-        await scene.run(numbers(read))
+        await harness.run(numbers(read))
 
-    await scene.run(numbers(read))
+    await harness.run(numbers(read))
 
-    assert lines(scene) == [1, 2, 3, 4, 5]
+    assert lines(harness) == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("groups", [None, 3])
-async def test_behind_a_key_they_come_back_under_it(scene: Scene, groups: int | None) -> None:
+async def test_behind_a_key_they_come_back_under_it(harness: FlowHarness, groups: int | None) -> None:
     broken = [True]
 
     def add(total: int | None, value: int) -> tuple[int, list[Any]]:
@@ -123,17 +123,17 @@ async def test_behind_a_key_they_come_back_under_it(scene: Scene, groups: int | 
 
     numbered = Flow("keyed").source(IterableSource(list(range(10)))).key_by(lambda n: n % 3, groups=groups)
     flow = numbered.stateful(add).dead_letters("odd").sink(PostgresUpsert("total", ["key"], ["value"]))
-    await scene.run(flow)
-    assert dict(scene.rows("select * from total")) == {"0": 18, "1": 5, "2": 15}
+    await harness.run(flow)
+    assert dict(harness.rows("select * from total")) == {"0": 18, "1": 5, "2": 15}
     broken[0] = False
-    await scene.fp.run(dead_letters.replay("keyed", "odd", ids=None, limit=100, by="test"))
+    await harness.fp.run(dead_letters.replay("keyed", "odd", ids=None, limit=100, by="test"))
 
-    await scene.run(flow)
+    await harness.run(flow)
 
-    assert dict(scene.rows("select * from total")) == {"0": 18, "1": 12, "2": 15}
+    assert dict(harness.rows("select * from total")) == {"0": 18, "1": 12, "2": 15}
 
 
-async def test_in_event_time_one_comes_back_as_late_when_its_window_is_closed(scene: Scene) -> None:
+async def test_in_event_time_one_comes_back_as_late_when_its_window_is_closed(harness: FlowHarness) -> None:
     broken = [True]
 
     def read(record: Any) -> Any:
@@ -148,44 +148,46 @@ async def test_in_event_time_one_comes_back_as_late_when_its_window_is_closed(sc
     late = timed.late.map(lambda r: r["n"]).sink(PostgresRows("line", ["value"]))
     flow = counts.sink(sink).also(late)
     for n, t in enumerate((1, 12, 3, 25, 26), start=1):
-        scene.redis.xadd("in", {"data": json.dumps({"n": n, "t": t})})
+        harness.redis.xadd("in", {"data": json.dumps({"n": n, "t": t})})
 
-    async with scene.running(scene.worker(flow)):
+    async with harness.running(harness.worker(flow)):
         # 2 at 12 s and 4 at 25 s were not read; 5 at 26 s has closed the first two windows.
-        await scene.until(lambda: lines(scene) == [] and len(dead(scene)) == 2)
+        await harness.until(lambda: lines(harness) == [] and len(dead(harness)) == 2)
         broken[0] = False
-        await scene.fp.run(dead_letters.replay("timed", "unread", ids=None, limit=100, by="test"))
-        await scene.until(lambda: len(lines(scene)) == 1)
-        scene.redis.xadd("in", {"data": json.dumps({"n": 6, "t": 41})})
-        await scene.until(lambda: len(scene.rows("select * from closed")) == 2)
+        await harness.fp.run(dead_letters.replay("timed", "unread", ids=None, limit=100, by="test"))
+        await harness.until(lambda: len(lines(harness)) == 1)
+        harness.redis.xadd("in", {"data": json.dumps({"n": 6, "t": 41})})
+        await harness.until(lambda: len(harness.rows("select * from closed")) == 2)
 
     # The window of 4 is open until 30 s.
-    assert scene.rows("select start, value from closed order by start") == [(0, 2), (20, 2)]
-    assert lines(scene) == [2]
+    assert harness.rows("select start, value from closed order by start") == [(0, 2), (20, 2)]
+    assert lines(harness) == [2]
 
 
 def test_where_a_dead_letter_could_not_come_back_is_refused() -> None:
     timed = Flow("grouped").source(IterableSource([])).map(len).dead_letters("x").event_time(float)
     with pytest.raises(GraphRefused, match="without key groups"):
-        Program(timed.key_by(str, groups=2).window(Tumbling(1)).count().sink(ListSink()))
+        FlowPlan(timed.key_by(str, groups=2).window(Tumbling(1)).count().sink(ListSink()))
 
     keyed = Flow("keyed").source(IterableSource([])).event_time(float).key_by(str)
     with pytest.raises(GraphRefused, match="before key_by"):
         keyed.stateful(lambda state, value: (state, [value])).dead_letters("x")
 
 
-async def test_a_zombie_buries_nothing(scene: Scene) -> None:
-    held = await scene.fp.run(lease.acquire("flow:letters/all", "a", 60))
+async def test_a_zombie_buries_nothing(harness: FlowHarness) -> None:
+    held = await harness.fp.run(lease.acquire("flow:letters/all", "a", 60))
     letters = [Failure(b"x", "broken", "map-1")]
 
     with pytest.raises(NotOwner):
-        await scene.fp.run(dead_letters.bury("letters", "unreadable", held.resource, held.token + 1, letters))
+        await harness.fp.run(
+            dead_letters.bury("letters", "unreadable", held.resource, held.token + 1, letters)
+        )
 
-    assert dead(scene) == []
+    assert dead(harness) == []
 
 
-async def test_an_operator_sees_replays_and_discards_them(scene: Scene, command: Command) -> None:
-    await scene.run(numbers(Reader()))
+async def test_an_operator_sees_replays_and_discards_them(harness: FlowHarness, command: Command) -> None:
+    await harness.run(numbers(Reader()))
 
     code, said = await asyncio.to_thread(command, "flows", "dead", "letters", "--json")
     first, second = json.loads(said)["dead"]
@@ -196,7 +198,7 @@ async def test_an_operator_sees_replays_and_discards_them(scene: Scene, command:
     assert said == "1 dead letters of unreadable of letters are gone.\n"
     code, _ = await asyncio.to_thread(command, "flows", "replay", "letters", "unreadable")
     assert code == 2
-    assert Counter(row[0] for row in scene.rows("select id from fencepost.flow_dead")) == {first["id"]: 1}
+    assert Counter(row[0] for row in harness.rows("select id from fencepost.flow_dead")) == {first["id"]: 1}
     assert second["preview"] == "five"
 
 
@@ -219,78 +221,78 @@ LACKING: LiteralString = """
 """
 
 
-async def came_back(scene: Scene) -> Flow:
+async def came_back(harness: FlowHarness) -> Flow:
     """Two letters that were asked for two days ago, and taken."""
     read = Reader()
     flow = numbers(read)
-    await scene.run(flow)
+    await harness.run(flow)
     read.known = {b"three": 3, b"five": 5, b"six": 6}
-    assert await ask(scene) == 2
-    scene.rows(AGE)
-    await scene.run(flow)
-    assert lines(scene) == [1, 2, 3, 4, 5]
+    assert await ask(harness) == 2
+    harness.rows(AGE)
+    await harness.run(flow)
+    assert lines(harness) == [1, 2, 3, 4, 5]
     return flow
 
 
-def asked_for(scene: Scene) -> list[int]:
+def asked_for(harness: FlowHarness) -> list[int]:
     found = "select replay from fencepost.flow_dead where replay is not null order by replay"
-    return [row[0] for row in scene.rows(found)]
+    return [row[0] for row in harness.rows(found)]
 
 
-async def test_what_came_back_long_ago_is_forgotten_and_numbers_go_on(scene: Scene) -> None:
-    flow = await came_back(scene)
-    await scene.run(flow)
-    assert asked_for(scene) == [2], "the next number is counted from it"
+async def test_what_came_back_long_ago_is_forgotten_and_numbers_go_on(harness: FlowHarness) -> None:
+    flow = await came_back(harness)
+    await harness.run(flow)
+    assert asked_for(harness) == [2], "the next number is counted from it"
 
-    held = await scene.fp.run(lease.acquire("flow:letters/part/values:0", "a/boot-1", 60))
+    held = await harness.fp.run(lease.acquire("flow:letters/part/values:0", "a/boot-1", 60))
     letters = [Failure(b"six", "ValueError: no number", "map-1")]
-    await scene.fp.run(dead_letters.bury("letters", "unreadable", held.resource, held.token, letters))
-    await scene.fp.run(lease.release(held))
-    assert await ask(scene) == 1
-    await scene.run(flow)
+    await harness.fp.run(dead_letters.bury("letters", "unreadable", held.resource, held.token, letters))
+    await harness.fp.run(lease.release(held))
+    assert await ask(harness) == 1
+    await harness.run(flow)
 
-    assert lines(scene) == [1, 2, 3, 4, 5, 6]
-    assert asked_for(scene) == [3]
+    assert lines(harness) == [1, 2, 3, 4, 5, 6]
+    assert asked_for(harness) == [3]
 
 
-async def test_what_may_be_read_again_is_not_forgotten(scene: Scene) -> None:
+async def test_what_may_be_read_again_is_not_forgotten(harness: FlowHarness) -> None:
     """What is young, what nobody has taken, and what a savepoint does not have."""
-    await came_back(scene)
+    await came_back(harness)
 
     async def forget(taken: int, keep_seconds: float) -> int:
         call = dead_letters.forget("letters", "unreadable", taken, keep_seconds, 100)
-        return await scene.fp.run(call)
+        return await harness.fp.run(call)
 
     assert await forget(2, 3 * 86_400) == 0
     assert await forget(0, 3_600) == 0
     changes: dict[str, LiteralString] = {"between": BETWEEN, "before": BEFORE, "lacking": LACKING}
     for name, change in changes.items():
-        await scene.fp.run(ledger.save("letters", name))
-        assert scene.rows(change), "the savepoint has not read dead letters"
+        await harness.fp.run(flow_store.save("letters", name))
+        assert harness.rows(change), "the savepoint has not read dead letters"
         assert await forget(2, 3_600) == 0
-        await scene.fp.run(ledger.drop("letters", name))
+        await harness.fp.run(flow_store.drop("letters", name))
     assert await forget(2, 3_600) == 1
 
 
-async def test_a_reader_that_was_put_back_since_forgets_nothing(scene: Scene) -> None:
+async def test_a_reader_that_was_put_back_since_forgets_nothing(harness: FlowHarness) -> None:
     """It may have stood still, and says what it had taken before."""
-    await came_back(scene)
-    await scene.fp.run(ledger.save("letters", "between"))
-    assert scene.rows(BETWEEN), "the savepoint has not read dead letters"
-    await scene.fp.run(ledger.restore("letters", "between"))
-    await scene.fp.run(ledger.drop("letters", "between"))
+    await came_back(harness)
+    await harness.fp.run(flow_store.save("letters", "between"))
+    assert harness.rows(BETWEEN), "the savepoint has not read dead letters"
+    await harness.fp.run(flow_store.restore("letters", "between"))
+    await harness.fp.run(flow_store.drop("letters", "between"))
 
-    assert await scene.fp.run(dead_letters.forget("letters", "unreadable", 2, 3_600, 100)) == 0
-    assert asked_for(scene) == [1, 2]
+    assert await harness.fp.run(dead_letters.forget("letters", "unreadable", 2, 3_600, 100)) == 0
+    assert asked_for(harness) == [1, 2]
 
 
-async def test_a_flow_does_not_pass_by_what_was_forgotten(scene: Scene) -> None:
-    await came_back(scene)
-    scene.rows(
+async def test_a_flow_does_not_pass_by_what_was_forgotten(harness: FlowHarness) -> None:
+    await came_back(harness)
+    harness.rows(
         "insert into fencepost.flow_dead (flow, step, resource, record, preview, error, died_at, replay,"
         " replay_at, replay_by) select flow, step, resource, record, preview, error, died_at, 4,"
         " replay_at, replay_by from fencepost.flow_dead where replay = 2 returning id"
     )
 
     with pytest.raises(SourceTrimmed, match="behind number 2 were forgotten"):
-        await scene.run(numbers(Reader()))
+        await harness.run(numbers(Reader()))

@@ -11,7 +11,7 @@ import pytest
 from fencepost.flows import CheckpointAwareSink, CheckpointId, Flow, IterableSource, Sink, TwoPhaseCommitSink
 from fencepost.flows.sinks.postgres import PostgresRows
 from fencepost.testing import at_crash_point
-from tests.integration.flows.scene import Scene
+from tests.integration.flows.harness import FlowHarness
 
 # Of each hook, where a task must fail before for it to be called; most are called by every commit.
 TWO_PHASE: Mapping[str, str] = {
@@ -140,13 +140,15 @@ NUMBERS = list(range(300))
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-async def test_a_hook_that_fails_for_a_while_changes_nothing_in_the_end(scene: Scene, hook: str) -> None:
+async def test_a_hook_that_fails_for_a_while_changes_nothing_in_the_end(
+    harness: FlowHarness, hook: str
+) -> None:
     ledger = Ledger()
     ledger.failing[hook] = 2
     flow = Flow("failing").source(IterableSource(NUMBERS)).sink(sink_with(hook, ledger))
 
     with provoked(hook):
-        await scene.run(flow, records_max=100)
+        await harness.run(flow, records_max=100)
 
     assert published(ledger) == NUMBERS
     assert ledger.staged == {}
@@ -154,14 +156,14 @@ async def test_a_hook_that_fails_for_a_while_changes_nothing_in_the_end(scene: S
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-async def test_a_hook_that_fails_for_ever_is_told_and_can_be_mended(scene: Scene, hook: str) -> None:
+async def test_a_hook_that_fails_for_ever_is_told_and_can_be_mended(harness: FlowHarness, hook: str) -> None:
     ledger = Ledger()
     ledger.failing[hook] = 1_000_000
     flow = Flow("broken").source(IterableSource(NUMBERS)).sink(sink_with(hook, ledger))
-    worker = scene.worker(flow, records_max=100)
+    worker = harness.worker(flow, records_max=100)
     with provoked(hook):
         running = asyncio.create_task(worker.run(until_done=True))
-        await scene.until(lambda: f"{hook} failed" in str(worker.errors))
+        await harness.until(lambda: f"{hook} failed" in str(worker.errors))
         so_far = published(ledger)
         assert so_far == NUMBERS[: len(so_far)]
         assert len(so_far) < len(NUMBERS)
@@ -175,21 +177,21 @@ async def test_a_hook_that_fails_for_ever_is_told_and_can_be_mended(scene: Scene
 
 @pytest.mark.parametrize("hook", ["abort", "on_checkpoint_abort"])
 async def test_a_task_that_lost_its_lease_and_cannot_abort_leaves_it_to_its_successor(
-    scene: Scene, hook: str
+    harness: FlowHarness, hook: str
 ) -> None:
     ledger = Ledger()
     ledger.failing[hook] = 2
     flow = Flow("lost").source(IterableSource(NUMBERS)).sink(sink_with(hook, ledger))
 
-    with at_crash_point("flows.commit.after_pre_commit", scene.lose_units, nth=2):
-        await scene.run(flow, records_max=100)
+    with at_crash_point("flows.commit.after_pre_commit", harness.lose_units, nth=2):
+        await harness.run(flow, records_max=100)
 
     assert published(ledger) == NUMBERS
     assert ledger.staged == {}
     assert ledger.failing[hook] == 0, "it was never called"
 
 
-async def test_a_record_that_no_step_can_take_stops_its_task_and_loses_nothing(scene: Scene) -> None:
+async def test_a_record_that_no_step_can_take_stops_its_task_and_loses_nothing(harness: FlowHarness) -> None:
     broken = [True]
 
     def careful(number: int) -> int:
@@ -198,12 +200,12 @@ async def test_a_record_that_no_step_can_take_stops_its_task_and_loses_nothing(s
         return number
 
     flow = Flow("poison").source(IterableSource(NUMBERS)).map(careful).sink(PostgresRows("line", ["value"]))
-    worker = scene.worker(flow, records_max=100)
+    worker = harness.worker(flow, records_max=100)
     running = asyncio.create_task(worker.run(until_done=True))
-    await scene.until(lambda: "not this one" in str(worker.errors))
+    await harness.until(lambda: "not this one" in str(worker.errors))
     broken[0] = False
     async with asyncio.timeout(30):
         await running
 
-    found: Any = scene.rows("select value from line order by value")
+    found: Any = harness.rows("select value from line order by value")
     assert [row[0] for row in found] == NUMBERS

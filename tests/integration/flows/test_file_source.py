@@ -7,7 +7,7 @@ import pytest
 from fencepost.flows import Flow, SourceTrimmed
 from fencepost.flows.sinks.postgres import PostgresRows
 from fencepost.flows.sources.files import FileLines
-from tests.integration.flows.scene import Scene
+from tests.integration.flows.harness import FlowHarness
 
 
 def followed(path: Path) -> Flow:
@@ -21,32 +21,34 @@ def append(path: Path, text: str) -> None:
 
 
 async def test_a_file_that_is_followed_gives_whole_lines_and_goes_on_where_it_was(
-    scene: Scene, tmp_path: Path
+    harness: FlowHarness, tmp_path: Path
 ) -> None:
     path = tmp_path / "log"
     path.write_text("1\n2\n3")
 
     def lines() -> list[int]:
-        return [row[0] for row in scene.rows("select value from line order by value")]
+        return [row[0] for row in harness.rows("select value from line order by value")]
 
-    async with scene.running(scene.worker(followed(path))):
-        await scene.until(lambda: lines() == [1, 2])
+    async with harness.running(harness.worker(followed(path))):
+        await harness.until(lambda: lines() == [1, 2])
         append(path, "0\n4\n")
-        await scene.until(lambda: len(lines()) == 4)
+        await harness.until(lambda: len(lines()) == 4)
     append(path, "5\n6")
-    async with scene.running(scene.worker(followed(path))):
-        await scene.until(lambda: len(lines()) == 5)
+    async with harness.running(harness.worker(followed(path))):
+        await harness.until(lambda: len(lines()) == 5)
         append(path, "\n")
-        await scene.until(lambda: len(lines()) == 6)
+        await harness.until(lambda: len(lines()) == 6)
 
     assert lines() == [1, 2, 4, 5, 6, 30]
 
 
-async def test_a_line_that_somebody_is_writing_waits_until_it_is_whole(scene: Scene, tmp_path: Path) -> None:
+async def test_a_line_that_somebody_is_writing_waits_until_it_is_whole(
+    harness: FlowHarness, tmp_path: Path
+) -> None:
     path = tmp_path / "log"
     path.write_text("a\nb")
     source = FileLines(path, follow=True)
-    reader = await source.open(scene.place(), source.partitions[0], None)
+    reader = await source.open(harness.place(), source.partitions[0], None)
 
     first = await reader.read(10, 0)
     second = await reader.read(10, 0)
@@ -59,11 +61,11 @@ async def test_a_line_that_somebody_is_writing_waits_until_it_is_whole(scene: Sc
 
 
 async def test_a_file_that_is_shorter_than_what_was_read_of_it_is_refused(
-    scene: Scene, tmp_path: Path
+    harness: FlowHarness, tmp_path: Path
 ) -> None:
     path = tmp_path / "log"
     path.write_text("1\n")
     source = FileLines(path, follow=True)
 
     with pytest.raises(SourceTrimmed, match="shorter than the 5 bytes"):
-        await source.open(scene.place(), source.partitions[0], 5)
+        await source.open(harness.place(), source.partitions[0], 5)

@@ -4,13 +4,13 @@ from collections import Counter
 
 from fencepost.flows import Flow, IterableSource
 from fencepost.flows.sinks.http import HttpSink
+from tests.integration.flows.harness import FlowHarness
 from tests.integration.flows.http_service import Answer, serving
-from tests.integration.flows.scene import Scene
 
 VALUES = 2_000
 
 
-async def test_lost_replies_cost_one_request_each(scene: Scene) -> None:
+async def test_lost_replies_cost_one_request_each(harness: FlowHarness) -> None:
     asked = [0]
 
     def every_two_hundredth(key: str, body: bytes) -> Answer:
@@ -23,7 +23,7 @@ async def test_lost_replies_cost_one_request_each(scene: Scene) -> None:
             .source(IterableSource(list(range(VALUES))))
             .sink(HttpSink(service.url, honours_keys=True))
         )
-        await scene.run(flow, records_max=VALUES, batch=VALUES)
+        await harness.run(flow, records_max=VALUES, batch=VALUES)
 
     assert service.values == Counter(range(VALUES))
     lost = asked[0] // 200 + 1

@@ -11,7 +11,7 @@ from fencepost.flows.sinks.kafka import KafkaSink
 from fencepost.flows.sinks.postgres import PostgresRows
 from fencepost.flows.sources.kafka import KafkaTopic, client_library
 from fencepost.testing.flow_sinks import check_sink
-from tests.integration.flows.scene import Scene
+from tests.integration.flows.harness import FlowHarness
 from tests.receivers import committed, kafka
 
 
@@ -22,7 +22,7 @@ def broker() -> Generator[dict[str, Any]]:
         yield {"bootstrap.servers": brokers}
 
 
-async def test_messages_of_a_topic(scene: Scene, broker: dict[str, Any]) -> None:
+async def test_messages_of_a_topic(harness: FlowHarness, broker: dict[str, Any]) -> None:
     producer = client_library().Producer(broker)
     for n in range(100):
         producer.produce("numbers", str(n), partition=n % 2)
@@ -30,22 +30,22 @@ async def test_messages_of_a_topic(scene: Scene, broker: dict[str, Any]) -> None
     source = KafkaTopic("numbers", broker, partitions=2)
     flow = Flow("kafka").source(source).json().sink(PostgresRows("line", ["value"]))
 
-    async with scene.running(scene.worker(flow)):
-        await scene.until(lambda: len(scene.rows("select * from line")) == 100)
+    async with harness.running(harness.worker(flow)):
+        await harness.until(lambda: len(harness.rows("select * from line")) == 100)
     producer.produce("numbers", "100", partition=0)
     producer.flush()
-    async with scene.running(scene.worker(flow)):
-        await scene.until(lambda: len(scene.rows("select * from line")) >= 101)
+    async with harness.running(harness.worker(flow)):
+        await harness.until(lambda: len(harness.rows("select * from line")) >= 101)
 
-    assert sorted(row[0] for row in scene.rows("select value from line")) == list(range(101))
+    assert sorted(row[0] for row in harness.rows("select value from line")) == list(range(101))
 
 
-async def test_records_and_frontier_in_one_transaction(scene: Scene, broker: dict[str, Any]) -> None:
+async def test_records_and_frontier_in_one_transaction(harness: FlowHarness, broker: dict[str, Any]) -> None:
     async def effects() -> list[int]:
         return [int(value) for value in committed(broker["bootstrap.servers"], "out")]
 
     await check_sink(
-        scene.fp,
+        harness.fp,
         lambda: KafkaSink("out", broker),
         effects,
         points=["flows.commit.after_store", "flows.commit.before_flag"],
@@ -75,13 +75,15 @@ async def test_a_frontier_that_retention_may_have_removed_is_refused_and_one_tha
     assert await KafkaSink("out", broker).position(other) == 7
 
 
-async def test_a_topic_that_has_lost_what_comes_next_is_refused(scene: Scene, broker: dict[str, Any]) -> None:
+async def test_a_topic_that_has_lost_what_comes_next_is_refused(
+    harness: FlowHarness, broker: dict[str, Any]
+) -> None:
     source = KafkaTopic("short", broker, partitions=1)
     overflow(broker, "short")
 
     with pytest.raises(SourceTrimmed, match=r"short/0 begins at \d+, and this flow has come to 3"):
-        await source.open(scene.place(), "0", 3)
-    reader = await source.open(scene.place(), "0", 88)
+        await source.open(harness.place(), "0", 3)
+    reader = await source.open(harness.place(), "0", 88)
     chunk = await reader.read(10, 5)
     await reader.close()
 
@@ -89,11 +91,13 @@ async def test_a_topic_that_has_lost_what_comes_next_is_refused(scene: Scene, br
 
 
 async def test_a_reader_that_retention_overtakes_passes_nothing_by(
-    scene: Scene, broker: dict[str, Any]
+    harness: FlowHarness, broker: dict[str, Any]
 ) -> None:
     overflow(broker, "short", messages=3)
     read_ahead = {"queued.max.messages.kbytes": 1, "fetch.message.max.bytes": 1000}
-    reader = await KafkaTopic("short", {**broker, **read_ahead}, partitions=1).open(scene.place(), "0", None)
+    reader = await KafkaTopic("short", {**broker, **read_ahead}, partitions=1).open(
+        harness.place(), "0", None
+    )
     offsets = list((await reader.read(1, 60)).offsets)
     overflow(broker, "short")
 

@@ -11,7 +11,7 @@ from fencepost.flows.sinks.postgres import PostgresRows
 from fencepost.flows.worker import FlowWorker
 from fencepost.metrics import Metrics
 from fencepost.testing import PlannedCrash, crash_at
-from tests.integration.flows.scene import HURRY, Command, Scene
+from tests.integration.flows.harness import HURRY, Command, FlowHarness
 
 EVENTS = [["a", 1, 1], ["a", 25, 2], ["a", 21, 3], ["a", 3, 4], ["b", 4, 5], ["b", 26, 6]]
 """The fourth and the fifth come when the first window is closed; the third is behind the watermark only."""
@@ -26,32 +26,32 @@ def flow(window: Any, groups: int | None, *, with_late: bool = True) -> Flow:
     return counted.also(late) if with_late else counted
 
 
-def kept(scene: Scene) -> list[Any]:
-    return scene.rows("select records, samples from fencepost.flow_lates('lately')")
+def kept(harness: FlowHarness) -> list[Any]:
+    return harness.rows("select records, samples from fencepost.flow_lates('lately')")
 
 
 @pytest.mark.parametrize("groups", [None, 2])
 @pytest.mark.parametrize("window", [Tumbling(10), Session(5)], ids=["tumbling", "session"])
 async def test_late_records_go_to_late_and_are_counted_once(
-    scene: Scene, window: Any, groups: int | None
+    harness: FlowHarness, window: Any, groups: int | None
 ) -> None:
     for point in ("flows.commit.before_commit", "flows.commit.after_commit"):
         with pytest.raises(PlannedCrash), crash_at(point):
-            await scene.run(flow(window, groups), batch=2, records_max=2)
-    await scene.run(flow(window, groups), batch=2, records_max=2)
+            await harness.run(flow(window, groups), batch=2, records_max=2)
+    await harness.run(flow(window, groups), batch=2, records_max=2)
 
-    assert sorted(scene.rows("select value from line")) == [(4,), (5,)]
-    assert sum(records for records, _ in kept(scene)) == 2
-    samples = [sample for _, each in kept(scene) for sample in each]
+    assert sorted(harness.rows("select value from line")) == [(4,), (5,)]
+    assert sum(records for records, _ in kept(harness)) == 2
+    samples = [sample for _, each in kept(harness) for sample in each]
     assert sorted(sample["record"] for sample in samples) == ['["a",3,4]', '["b",4,5]']
 
 
 async def test_what_is_dropped_is_counted_logged_and_shown(
-    scene: Scene, command: Command, caplog: pytest.LogCaptureFixture
+    harness: FlowHarness, command: Command, caplog: pytest.LogCaptureFixture
 ) -> None:
     metrics = Metrics()
     worker = FlowWorker(
-        scene.fp,
+        harness.fp,
         flow(Tumbling(10), None, with_late=False),
         settings=HURRY,
         metrics=FlowMetrics.on(metrics),
@@ -68,15 +68,15 @@ async def test_what_is_dropped_is_counted_logged_and_shown(
     assert task["late"] == 2
 
 
-async def test_a_zombie_counts_nothing(scene: Scene) -> None:
+async def test_a_zombie_counts_nothing(harness: FlowHarness) -> None:
     from fencepost.errors import Refusal
-    from fencepost.flows import ledger
+    from fencepost.flows import flow_store
     from fencepost.kernel import lease
 
-    held = await scene.fp.run(lease.acquire("flow:lately/all", "a/boot-1", 60))
-    await scene.fp.run(ledger.count_late("flow:lately/all", held.token, 3, [{"record": "x"}]))
-    scene.lose_units()
+    held = await harness.fp.run(lease.acquire("flow:lately/all", "a/boot-1", 60))
+    await harness.fp.run(flow_store.count_late("flow:lately/all", held.token, 3, [{"record": "x"}]))
+    harness.lose_units()
 
     with pytest.raises(Refusal):
-        await scene.fp.run(ledger.count_late("flow:lately/all", held.token, 3, []))
-    assert kept(scene) == [(3, [{"record": "x"}])]
+        await harness.fp.run(flow_store.count_late("flow:lately/all", held.token, 3, []))
+    assert kept(harness) == [(3, [{"record": "x"}])]

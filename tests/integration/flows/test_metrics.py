@@ -10,19 +10,19 @@ from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.flows.worker import FlowWorker
 from fencepost.metrics import Metrics
 from fencepost.testing import at_crash_point
-from tests.integration.flows.scene import HURRY, Scene
+from tests.integration.flows.harness import HURRY, FlowHarness
 
 
 class Counting:
     """A worker whose figures can be read."""
 
-    def __init__(self, scene: Scene, flow: Flow, **changes: Any) -> None:
+    def __init__(self, harness: FlowHarness, flow: Flow, **changes: Any) -> None:
         self._metrics = Metrics()
         self._flow = flow.name
         self.worker = FlowWorker(
-            scene.fp,
+            harness.fp,
             flow,
-            redis_url=scene.redis_url,
+            redis_url=harness.redis_url,
             settings=HURRY.model_copy(update=changes),
             metrics=FlowMetrics.on(self._metrics),
         )
@@ -38,25 +38,25 @@ def into_lines(flow: Any) -> Flow:
     return flow.sink(PostgresRows("line", ["value"]))  # type: ignore[no-any-return]
 
 
-async def test_the_watermark_and_how_far_it_is_behind_the_clock(scene: Scene) -> None:
-    client: Any = scene.redis
+async def test_the_watermark_and_how_far_it_is_behind_the_clock(harness: FlowHarness) -> None:
+    client: Any = harness.redis
     now = time.time()
     for seconds_ago in (300, 200, 100):
         client.xadd("moments", {"data": str(round(now - seconds_ago))})
     timed = Flow("clocked").source(RedisStreams("moments")).json().event_time(float, allowed_lateness=20)
-    counting = Counting(scene, into_lines(timed))
+    counting = Counting(harness, into_lines(timed))
 
-    async with scene.running(counting.worker):
-        await scene.until(lambda: counting.of("committed_records_total") == 3)
+    async with harness.running(counting.worker):
+        await harness.until(lambda: counting.of("committed_records_total") == 3)
 
     assert counting.of("watermark_seconds") == round(now - 100) - 20
     # It was looked at after `now`, and by the same clock.
     assert 119 <= counting.of("watermark_lag_seconds") <= 121 + time.time() - now
 
 
-async def test_commits_their_time_and_what_they_wrote(scene: Scene) -> None:
+async def test_commits_their_time_and_what_they_wrote(harness: FlowHarness) -> None:
     flow = into_lines(Flow("counted").source(IterableSource(list(range(300)))).flat_map(lambda n: [n, n]))
-    counting = Counting(scene, flow, records_max=100, batch=100)
+    counting = Counting(harness, flow, records_max=100, batch=100)
     began = time.monotonic()
 
     await counting.worker.run(until_done=True)
@@ -70,23 +70,23 @@ async def test_commits_their_time_and_what_they_wrote(scene: Scene) -> None:
     assert 0 < counting.of("commit_seconds_sum") < took
 
 
-async def test_a_commit_that_the_database_refuses(scene: Scene) -> None:
+async def test_a_commit_that_the_database_refuses(harness: FlowHarness) -> None:
     flow = into_lines(Flow("refused").source(IterableSource(list(range(300)))))
     # The heartbeat is not the first to hear of it.
-    counting = Counting(scene, flow, lease_seconds=180, heartbeat_seconds=60)
+    counting = Counting(harness, flow, lease_seconds=180, heartbeat_seconds=60)
 
-    with at_crash_point("flows.commit.before_fence", scene.lose_units):
+    with at_crash_point("flows.commit.before_fence", harness.lose_units):
         await counting.worker.run(until_done=True)
 
     assert counting.of("refusals_total", reason="not_owner") == 1
-    assert len(scene.rows("select value from line")) == 300
+    assert len(harness.rows("select value from line")) == 300
 
 
-async def test_a_task_that_fails_and_begins_again(scene: Scene) -> None:
+async def test_a_task_that_fails_and_begins_again(harness: FlowHarness) -> None:
     def fail() -> None:
         raise ConnectionError("away")
 
-    counting = Counting(scene, into_lines(Flow("errors").source(IterableSource([1, 2]))))
+    counting = Counting(harness, into_lines(Flow("errors").source(IterableSource([1, 2]))))
 
     with at_crash_point("flows.commit.before_fence", fail):
         await counting.worker.run(until_done=True)
@@ -95,18 +95,18 @@ async def test_a_task_that_fails_and_begins_again(scene: Scene) -> None:
     assert counting.of("rewinds_total") == 0
 
 
-async def test_a_channel_that_is_lost_and_sent_again(scene: Scene) -> None:
-    client: Any = scene.redis
+async def test_a_channel_that_is_lost_and_sent_again(harness: FlowHarness) -> None:
+    client: Any = harness.redis
     client.xadd("numbers", {"data": "1"})
     keyed = Flow("lost").source(RedisStreams("numbers")).json().key_by(lambda n: n, groups=2)
-    counting = Counting(scene, into_lines(keyed.stateful(lambda state, n: (None, [n]))))
+    counting = Counting(harness, into_lines(keyed.stateful(lambda state, n: (None, [n]))))
 
     def lose_the_channels() -> None:
         for key in client.keys("fencepost:{flow:*"):
             client.delete(key)
 
-    async with scene.running(counting.worker):
+    async with harness.running(counting.worker):
         with at_crash_point("flows.forward.before_send", lose_the_channels):
-            await scene.until(lambda: len(scene.rows("select value from line")) == 1)
+            await harness.until(lambda: len(harness.rows("select value from line")) == 1)
 
     assert counting.of("rewinds_total") == 1

@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.crashpoints import PlannedCrash
-from fencepost.flows import Flow, IdempotentRecord, IterableSource, ledger
+from fencepost.flows import Flow, IdempotentRecord, IterableSource, flow_store
 from fencepost.flows.sinks.postgres import PostgresRows
-from fencepost.flows.sinks.prepared import PreparedRows
 from fencepost.flows.sinks.redis import RedisIdempotentList, as_record
 from fencepost.flows.sinks.sink import CheckpointId
+from fencepost.flows.sinks.two_phase_postgres import TwoPhasePostgres
 from fencepost.flows.sources.outbox import OutboxChannel
 from fencepost.flows.sources.redis_streams import RedisStreams
 from fencepost.flows.task import Task
 from fencepost.kernel import outbox
 from fencepost.testing import crash_at
-from tests.integration.flows.scene import Command, Scene
+from tests.integration.flows.harness import Command, FlowHarness
 
 SLOW: dict[str, Any] = {"interval_seconds": 600, "drain_seconds": 5}
 """So seldom that whatever is committed was asked for."""
@@ -29,51 +29,53 @@ def deferring() -> Flow:
     return Flow("deferring").source(source).json().sink(PostgresRows("line", ["value"]))
 
 
-def pending(scene: Scene) -> int:
-    client: Any = scene.redis
+def pending(harness: FlowHarness) -> int:
+    client: Any = harness.redis
     groups = client.xinfo_groups("in")
     return int(groups[0]["pending"]) if groups else -1
 
 
-def lines(scene: Scene) -> int:
-    return int(scene.rows("select count(*) from line")[0][0])
+def lines(harness: FlowHarness) -> int:
+    return int(harness.rows("select count(*) from line")[0][0])
 
 
-def send(scene: Scene, count: int) -> None:
+def send(harness: FlowHarness, count: int) -> None:
     for n in range(count):
-        scene.redis.xadd("in", {"data": str(n)})
+        harness.redis.xadd("in", {"data": str(n)})
 
 
-async def test_entries_are_pending_until_their_commit(scene: Scene) -> None:
-    send(scene, 5)
-    async with scene.running(scene.worker(deferring(), **SLOW)):
-        await scene.until(lambda: pending(scene) == 5)
-        assert lines(scene) == 0
+async def test_entries_are_pending_until_their_commit(harness: FlowHarness) -> None:
+    send(harness, 5)
+    async with harness.running(harness.worker(deferring(), **SLOW)):
+        await harness.until(lambda: pending(harness) == 5)
+        assert lines(harness) == 0
 
-        await scene.fp.run(ledger.ask("deferring"))
+        await harness.fp.run(flow_store.ask("deferring"))
 
-        await scene.until(lambda: lines(scene) == 5)
-        await scene.until(lambda: pending(scene) == 0)
-
-
-async def test_what_was_read_is_committed_at_shutdown_however_seldom_commits_are(scene: Scene) -> None:
-    send(scene, 5)
-    async with scene.running(scene.worker(deferring(), **SLOW)):
-        await scene.until(lambda: pending(scene) == 5)
-
-    assert (lines(scene), pending(scene)) == (5, 0)
+        await harness.until(lambda: lines(harness) == 5)
+        await harness.until(lambda: pending(harness) == 0)
 
 
-async def test_a_commit_that_never_was_acknowledges_nothing(scene: Scene) -> None:
-    send(scene, 5)
+async def test_what_was_read_is_committed_at_shutdown_however_seldom_commits_are(
+    harness: FlowHarness,
+) -> None:
+    send(harness, 5)
+    async with harness.running(harness.worker(deferring(), **SLOW)):
+        await harness.until(lambda: pending(harness) == 5)
+
+    assert (lines(harness), pending(harness)) == (5, 0)
+
+
+async def test_a_commit_that_never_was_acknowledges_nothing(harness: FlowHarness) -> None:
+    send(harness, 5)
     with crash_at("flows.commit.before_commit"), pytest.raises(PlannedCrash):
-        await scene.worker(deferring()).run()
+        await harness.worker(deferring()).run()
 
-    assert (pending(scene), lines(scene)) == (5, 0)
+    assert (pending(harness), lines(harness)) == (5, 0)
 
 
 async def test_an_acknowledgement_before_the_commit_would_be_seen(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    harness: FlowHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     right = Task._commit  # pyright: ignore[reportPrivateUsage]
 
@@ -83,43 +85,43 @@ async def test_an_acknowledgement_before_the_commit_would_be_seen(
 
     monkeypatch.setattr(Task, "_commit", early)
     with pytest.raises(AssertionError):
-        await test_a_commit_that_never_was_acknowledges_nothing(scene)
+        await test_a_commit_that_never_was_acknowledges_nothing(harness)
 
 
-async def test_a_savepoint_asks_for_a_commit_first(scene: Scene, command: Command) -> None:
-    send(scene, 5)
-    async with scene.running(scene.worker(deferring(), **SLOW)):
-        await scene.until(lambda: pending(scene) == 5)
+async def test_a_savepoint_asks_for_a_commit_first(harness: FlowHarness, command: Command) -> None:
+    send(harness, 5)
+    async with harness.running(harness.worker(deferring(), **SLOW)):
+        await harness.until(lambda: pending(harness) == 5)
         said = await asyncio.to_thread(command, "flows", "savepoint", "deferring", "now")
 
         assert said == (ExitCode.OK, "now: 1 tasks of deferring.\n")
-        assert lines(scene) == 5
+        assert lines(harness) == 5
         # Nothing has come since: it is asked for all the same, and answered.
         said = await asyncio.to_thread(command, "flows", "savepoint", "deferring", "again")
         assert said == (ExitCode.OK, "again: 1 tasks of deferring.\n")
-    [(at,)] = scene.rows(
+    [(at,)] = harness.rows(
         "select frontier->'in:in'->>'at' from fencepost.flow_savepoint where savepoint = 'now'"
     )
-    last: Any = scene.redis.xrevrange("in", count=1)
+    last: Any = harness.redis.xrevrange("in", count=1)
     assert at == last[0][0]
 
 
-async def test_a_savepoint_without_an_answer_is_not_made(scene: Scene, command: Command) -> None:
-    send(scene, 1)
-    worker = scene.worker(deferring(), balance_seconds=600, **SLOW)
-    async with scene.running(worker):
-        await scene.until(lambda: pending(scene) == 1)
+async def test_a_savepoint_without_an_answer_is_not_made(harness: FlowHarness, command: Command) -> None:
+    send(harness, 1)
+    worker = harness.worker(deferring(), balance_seconds=600, **SLOW)
+    async with harness.running(worker):
+        await harness.until(lambda: pending(harness) == 1)
         code, _ = await asyncio.to_thread(
             command, "flows", "savepoint", "deferring", "now", "--within", "0.1"
         )
         assert code == ExitCode.PROBLEM
-        assert scene.rows("select * from fencepost.flow_savepoint") == []
+        assert harness.rows("select * from fencepost.flow_savepoint") == []
 
 
-async def test_a_savepoint_of_a_flow_that_nobody_runs(scene: Scene, command: Command) -> None:
-    send(scene, 2)
-    async with scene.running(scene.worker(deferring())):
-        await scene.until(lambda: lines(scene) == 2)
+async def test_a_savepoint_of_a_flow_that_nobody_runs(harness: FlowHarness, command: Command) -> None:
+    send(harness, 2)
+    async with harness.running(harness.worker(deferring())):
+        await harness.until(lambda: lines(harness) == 2)
     said = await asyncio.to_thread(command, "flows", "savepoint", "deferring", "now")
     assert said == (ExitCode.OK, "now: 1 tasks of deferring.\n")
 
@@ -133,43 +135,43 @@ async def test_a_savepoint_of_a_flow_that_nobody_runs(scene: Scene, command: Com
     assert code == ExitCode.PROBLEM
 
 
-def listed(scene: Scene, key: str = "out") -> list[str]:
-    client: Any = scene.redis
+def listed(harness: FlowHarness, key: str = "out") -> list[str]:
+    client: Any = harness.redis
     return list(client.lrange(key, 0, -1))
 
 
-async def test_messages_with_one_original_id_are_taken_once(scene: Scene) -> None:
-    client: Any = scene.redis
+async def test_messages_with_one_original_id_are_taken_once(harness: FlowHarness) -> None:
+    client: Any = harness.redis
     for n, original in ((1, "m-1"), (1, "m-1"), (2, "m-2")):
         client.xadd("in", {"data": f'{{"n": {n}}}', "x-original-message-id": original})
     client.xadd("in", {"data": '{"n": 3}'})
     read = Flow("by-id").source(RedisStreams("in", with_id=True)).json()
     flow = read.sink(RedisIdempotentList("out", ttl_seconds=600))
 
-    async with scene.running(scene.worker(flow)):
-        await scene.until(lambda: listed(scene)[-1:] == ['{"n":3}'])
-    assert listed(scene) == ['{"n":1}', '{"n":2}', '{"n":3}']
+    async with harness.running(harness.worker(flow)):
+        await harness.until(lambda: listed(harness)[-1:] == ['{"n":3}'])
+    assert listed(harness) == ['{"n":1}', '{"n":2}', '{"n":3}']
 
 
-async def test_messages_of_the_outbox_with_one_original_id_are_taken_once(scene: Scene) -> None:
+async def test_messages_of_the_outbox_with_one_original_id_are_taken_once(harness: FlowHarness) -> None:
     original = {"x-original-message-id": "m-1"}
-    await scene.fp.run(outbox.put("c", {"n": 1}, headers=original))
-    await scene.fp.run(outbox.put("c", {"n": 1}, headers=original))
-    await scene.fp.run(outbox.put("c", {"n": 1}))
+    await harness.fp.run(outbox.put("c", {"n": 1}, headers=original))
+    await harness.fp.run(outbox.put("c", {"n": 1}, headers=original))
+    await harness.fp.run(outbox.put("c", {"n": 1}))
     flow = (
         Flow("by-id")
         .source(OutboxChannel("c", with_id=True))
         .sink(RedisIdempotentList("out", ttl_seconds=600))
     )
 
-    async with scene.running(scene.worker(flow)):
-        await scene.until(lambda: len(listed(scene)) >= 2)
-        await scene.fp.run(outbox.put("c", {"n": 2}))
-        await scene.until(lambda: listed(scene)[-1:] == ['{"n":2}'])
-    assert listed(scene) == ['{"n":1}', '{"n":1}', '{"n":2}']
+    async with harness.running(harness.worker(flow)):
+        await harness.until(lambda: len(listed(harness)) >= 2)
+        await harness.fp.run(outbox.put("c", {"n": 2}))
+        await harness.until(lambda: listed(harness)[-1:] == ['{"n":2}'])
+    assert listed(harness) == ['{"n":1}', '{"n":1}', '{"n":2}']
 
 
-async def test_a_repeat_after_the_time_to_live_changes_nothing(scene: Scene) -> None:
+async def test_a_repeat_after_the_time_to_live_changes_nothing(harness: FlowHarness) -> None:
     """A task that is down for longer than ids are remembered: the frontier keeps the repeat out."""
     flow = (
         Flow("down")
@@ -178,22 +180,22 @@ async def test_a_repeat_after_the_time_to_live_changes_nothing(scene: Scene) -> 
         .sink(RedisIdempotentList("out", ttl_seconds=60))
     )
     with crash_at("flows.commit.before_flag"), pytest.raises(PlannedCrash):
-        await scene.run(flow)
-    client: Any = scene.redis
+        await harness.run(flow)
+    client: Any = harness.redis
     assert client.delete("fencepost:seen:{out}") == 1
 
-    await scene.run(flow)
+    await harness.run(flow)
 
-    assert listed(scene) == ["0", "1", "2", "3", "4"]
+    assert listed(harness) == ["0", "1", "2", "3", "4"]
 
 
-async def test_documents_with_an_id_and_a_value_are_documents(scene: Scene) -> None:
+async def test_documents_with_an_id_and_a_value_are_documents(harness: FlowHarness) -> None:
     """Readings of one sensor, which nobody has called the same."""
     readings = [{"id": "s1", "value": 20}, {"id": "s1", "value": 21}]
     flow = Flow("readings").source(IterableSource(readings))
-    await scene.run(flow.sink(RedisIdempotentList("out", ttl_seconds=600)))
+    await harness.run(flow.sink(RedisIdempotentList("out", ttl_seconds=600)))
 
-    assert listed(scene) == ['{"id":"s1","value":20}', '{"id":"s1","value":21}']
+    assert listed(harness) == ['{"id":"s1","value":20}', '{"id":"s1","value":21}']
 
 
 def test_a_record_comes_out_of_a_checkpoint_as_it_was() -> None:
@@ -204,11 +206,11 @@ def test_a_record_comes_out_of_a_checkpoint_as_it_was() -> None:
     assert as_record(stored, CheckpointId("r", 1, 1), 0) == IdempotentRecord("a", {"n": 1})
 
 
-async def test_markers_of_prepared_transactions_do_not_pile_up(scene: Scene) -> None:
+async def test_markers_of_prepared_transactions_do_not_pile_up(harness: FlowHarness) -> None:
     flow = Flow("marked").source(IterableSource(list(range(40))))
-    rows = PreparedRows(scene.database.admin_url, "line", ["value"])
-    await scene.run(flow.sink(rows), batch=5, records_max=5)
+    rows = TwoPhasePostgres(harness.database.admin_url, "line", ["value"])
+    await harness.run(flow.sink(rows), batch=5, records_max=5)
 
-    assert lines(scene) == 40
-    assert len(scene.rows("select number from fencepost.checkpoint where status = 'committed'")) > 1
-    assert len(scene.rows("select gid from fencepost_prepared")) == 1
+    assert lines(harness) == 40
+    assert len(harness.rows("select number from fencepost.checkpoint where status = 'committed'")) > 1
+    assert len(harness.rows("select gid from fencepost_prepared")) == 1

@@ -6,7 +6,7 @@ from typing import LiteralString
 from fencepost.flows import Flow
 from fencepost.flows.sinks.postgres import PostgresUpsert
 from fencepost.flows.sources.postgres import PostgresTable
-from tests.integration.flows.scene import Scene
+from tests.integration.flows.harness import FlowHarness
 
 HANG_UP: LiteralString = """
     select pg_terminate_backend(pid) from pg_stat_activity
@@ -21,35 +21,35 @@ def counts(groups: int | None) -> Flow:
     return keyed.count().sink(PostgresUpsert("total", ["key"], ["value"]))
 
 
-def counted(scene: Scene) -> int:
-    return int(scene.rows("select coalesce(sum(value), 0) from total")[0][0])
+def counted(harness: FlowHarness) -> int:
+    return int(harness.rows("select coalesce(sum(value), 0) from total")[0][0])
 
 
-async def test_a_flow_outlives_the_loss_of_every_connection(scene: Scene) -> None:
-    async with scene.running(scene.worker(counts(None))):
+async def test_a_flow_outlives_the_loss_of_every_connection(harness: FlowHarness) -> None:
+    async with harness.running(harness.worker(counts(None))):
         for expected in (100, 200, 300):
-            scene.rows(INSERT)
-            await scene.until(lambda expected=expected: counted(scene) >= expected - 50)  # type: ignore[misc]
-            scene.rows(HANG_UP)
-        await scene.until(lambda: counted(scene) == 300)
+            harness.rows(INSERT)
+            await harness.until(lambda expected=expected: counted(harness) >= expected - 50)  # type: ignore[misc]
+            harness.rows(HANG_UP)
+        await harness.until(lambda: counted(harness) == 300)
 
 
-async def test_workers_come_and_go_in_the_middle(scene: Scene) -> None:
+async def test_workers_come_and_go_in_the_middle(harness: FlowHarness) -> None:
     flow = counts(5)
-    async with scene.running(scene.worker(flow)):
-        scene.rows(INSERT)
-        async with scene.running(scene.worker(flow), scene.worker(flow)):
-            scene.rows(INSERT)
-            await scene.until(lambda: counted(scene) == 200)
-            scene.rows(INSERT)
-        scene.rows(INSERT)
-        await scene.until(lambda: counted(scene) == 400)
+    async with harness.running(harness.worker(flow)):
+        harness.rows(INSERT)
+        async with harness.running(harness.worker(flow), harness.worker(flow)):
+            harness.rows(INSERT)
+            await harness.until(lambda: counted(harness) == 200)
+            harness.rows(INSERT)
+        harness.rows(INSERT)
+        await harness.until(lambda: counted(harness) == 400)
 
 
-async def test_redis_loses_the_exchange_again_and_again(scene: Scene) -> None:
-    async with scene.running(scene.worker(counts(3))):
+async def test_redis_loses_the_exchange_again_and_again(harness: FlowHarness) -> None:
+    async with harness.running(harness.worker(counts(3))):
         for _ in range(3):
-            scene.rows(INSERT)
+            harness.rows(INSERT)
             await asyncio.sleep(0)
-            scene.wipe_redis()
-        await scene.until(lambda: counted(scene) == 300)
+            harness.wipe_redis()
+        await harness.until(lambda: counted(harness) == 300)

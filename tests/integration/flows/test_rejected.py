@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.crashpoints import PlannedCrash
 from fencepost.errors import Mismatch
 from fencepost.flows import (
@@ -27,16 +27,16 @@ from fencepost.flows import (
     TwoPhaseCommitSink,
     dead_letters,
 )
-from fencepost.flows.sinks.elsewhere import PostgresElsewhere
+from fencepost.flows.sinks.external_postgres import ExternalPostgres
 from fencepost.flows.sinks.files import JsonLines, ParquetFiles, arrow_library
 from fencepost.flows.sinks.http import HttpSink
 from fencepost.flows.sinks.postgres import OutboxSink, PostgresRows, PostgresUpsert
-from fencepost.flows.sinks.prepared import PreparedRows
 from fencepost.flows.sinks.redis import RedisIdempotentList, RedisSink
+from fencepost.flows.sinks.two_phase_postgres import TwoPhasePostgres
 from fencepost.testing import crash_at
 from fencepost.testing.flow_windows import windows_of
+from tests.integration.flows.harness import Command, FlowHarness
 from tests.integration.flows.http_service import Answer, serving
-from tests.integration.flows.scene import Command, Scene
 
 BAD = DeadLetters("bad")
 NUMBERS = list(range(20))
@@ -107,37 +107,39 @@ class Hooked(CheckpointAwareSink[int]):
         return [Rejection(value, "no") for value in values if value in REFUSED]
 
 
-def buried(scene: Scene) -> list[int]:
-    found = scene.rows("select preview::int from fencepost.flow_dead_letters where step = 'bad' order by id")
+def buried(harness: FlowHarness) -> list[int]:
+    found = harness.rows(
+        "select preview::int from fencepost.flow_dead_letters where step = 'bad' order by id"
+    )
     return [row[0] for row in found]
 
 
-async def sent(scene: Scene, sink: Sink, **changes: Any) -> None:
+async def sent(harness: FlowHarness, sink: Sink, **changes: Any) -> None:
     flow = Flow("rejecting", "at_least_once").source(IterableSource(NUMBERS)).sink(sink)
-    await scene.run(flow, **changes)
+    await harness.run(flow, **changes)
 
 
 async def taken_by(  # noqa: PLR0911 - One for each kind of sink.
-    scene: Scene, kind: str, folder: Path, on_reject: Any = BAD
+    harness: FlowHarness, kind: str, folder: Path, on_reject: Any = BAD
 ) -> tuple[Sink, Callable[[], list[int]]]:
     """A sink of each kind that takes all but the refused numbers, and what it has taken."""
-    url, client = scene.database.admin_url, scene.redis
+    url, client = harness.database.admin_url, harness.redis
     redis: Any = client
     if kind == "elsewhere":
-        sink: Sink = PostgresElsewhere(url, "total", ["key"], ["value"], row=row_of, on_reject=on_reject)
-        return sink, lambda: [row[0] for row in scene.rows("select value from total")]
+        sink: Sink = ExternalPostgres(url, "total", ["key"], ["value"], row=row_of, on_reject=on_reject)
+        return sink, lambda: [row[0] for row in harness.rows("select value from total")]
     if kind == "upsert":
         sink = PostgresUpsert("total", ["key"], ["value"], row=row_of, on_reject=on_reject)
-        return sink, lambda: [row[0] for row in scene.rows("select value from total")]
+        return sink, lambda: [row[0] for row in harness.rows("select value from total")]
     if kind in ("rows", "prepared"):
         given: dict[str, Any] = {"row": value_of, "on_reject": on_reject}
-        rows = PreparedRows(url, "line", ["value"], **given) if kind == "prepared" else None
+        rows = TwoPhasePostgres(url, "line", ["value"], **given) if kind == "prepared" else None
         return rows or PostgresRows("line", ["value"], **given), lambda: [
-            row[0] for row in scene.rows("select value from line")
+            row[0] for row in harness.rows("select value from line")
         ]
     if kind == "outbox":
         sink = OutboxSink("c", payload=lambda n: object() if n in REFUSED else {"n": n}, on_reject=on_reject)
-        return sink, lambda: [r[0] for r in scene.rows("select (payload->>'n')::int from fencepost.outbox")]
+        return sink, lambda: [r[0] for r in harness.rows("select (payload->>'n')::int from fencepost.outbox")]
     if kind == "files":
         return JsonLines(folder, encode=text_of, on_reject=on_reject), lambda: [
             int(line) for file in folder.glob("*.jsonl") for line in file.read_text().split()
@@ -183,29 +185,29 @@ KINDS = (*ROWS, "files", "parquet", "list", "by-id", "two-phase", "hooks", "call
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_every_sink_keeps_what_it_rejects_apart_and_goes_on(
-    scene: Scene, tmp_path: Path, kind: str
+    harness: FlowHarness, tmp_path: Path, kind: str
 ) -> None:
-    sink, taken = await taken_by(scene, kind, tmp_path)
+    sink, taken = await taken_by(harness, kind, tmp_path)
 
-    await sent(scene, sink, records_max=6, batch=6)
+    await sent(harness, sink, records_max=6, batch=6)
 
     assert Counter(taken()) == Counter(set(NUMBERS) - REFUSED)
-    assert buried(scene) == sorted(REFUSED)
+    assert buried(harness) == sorted(REFUSED)
 
 
 @pytest.mark.parametrize("kind", ["rows", "elsewhere", "prepared", "files", "list", "two-phase", "hooks"])
 async def test_a_rejected_value_is_kept_once_wherever_the_task_ends(
-    scene: Scene, tmp_path: Path, kind: str
+    harness: FlowHarness, tmp_path: Path, kind: str
 ) -> None:
-    sink, taken = await taken_by(scene, kind, tmp_path)
+    sink, taken = await taken_by(harness, kind, tmp_path)
     windows = windows_of(sink)
     for number, window in enumerate(windows):
         flow = Flow(f"ended-{number}", "at_least_once").source(IterableSource(NUMBERS)).sink(sink)
         with crash_at(window, nth=2), pytest.raises(PlannedCrash):
-            await scene.run(flow, records_max=6, batch=6)
-        await scene.run(flow, records_max=6, batch=6)
+            await harness.run(flow, records_max=6, batch=6)
+        await harness.run(flow, records_max=6, batch=6)
 
-        found = scene.rows(
+        found = harness.rows(
             "select flow, preview::int from fencepost.flow_dead_letters order by flow, preview::int"
         )
         assert [row[1] for row in found if row[0] == flow.name] == sorted(REFUSED), window
@@ -213,10 +215,10 @@ async def test_a_rejected_value_is_kept_once_wherever_the_task_ends(
 
 
 async def test_a_service_that_rejects_gets_the_others_and_the_dead_letters_have_body_and_answer(
-    scene: Scene, command: Command
+    harness: FlowHarness, command: Command
 ) -> None:
     with serving(refuse_some) as service:
-        await sent(scene, HttpSink(service.url, honours_keys=True, on_reject=BAD), records_max=6)
+        await sent(harness, HttpSink(service.url, honours_keys=True, on_reject=BAD), records_max=6)
 
     assert service.values == Counter(set(NUMBERS) - REFUSED)
     code, said = await asyncio.to_thread(command, "flows", "dead", "rejecting", "--json")
@@ -233,7 +235,7 @@ async def test_a_service_that_rejects_gets_the_others_and_the_dead_letters_have_
     "window", ["flows.commit.after_store", "flows.commit.before_flag", "flows.commit.after_flag"]
 )
 async def test_what_a_service_rejects_is_kept_once_also_if_the_task_ends_there(
-    scene: Scene, window: str
+    harness: FlowHarness, window: str
 ) -> None:
     with serving(refuse_some) as service:
 
@@ -242,38 +244,38 @@ async def test_what_a_service_rejects_is_kept_once_also_if_the_task_ends_there(
             return Flow("rejecting").source(IterableSource(NUMBERS)).sink(sink)
 
         with crash_at(window, nth=1), pytest.raises(PlannedCrash):
-            await scene.run(flow(), records_max=6, batch=6)
-        await scene.run(flow(), records_max=6, batch=6)
+            await harness.run(flow(), records_max=6, batch=6)
+        await harness.run(flow(), records_max=6, batch=6)
 
     assert service.values == Counter(set(NUMBERS) - REFUSED)
-    assert buried(scene) == sorted(REFUSED)
+    assert buried(harness) == sorted(REFUSED)
     assert {len(bodies) for bodies in service.bodies.values()} == {1}
 
 
-async def test_a_batch_is_one_request_and_a_rejected_one_is_halved(scene: Scene) -> None:
+async def test_a_batch_is_one_request_and_a_rejected_one_is_halved(harness: FlowHarness) -> None:
     with serving(refuse_some) as service:
-        await sent(scene, HttpSink(service.url, honours_keys=True, batch=10, on_reject=BAD), records_max=20)
+        await sent(harness, HttpSink(service.url, honours_keys=True, batch=10, on_reject=BAD), records_max=20)
 
     assert service.values == Counter(set(NUMBERS) - REFUSED)
-    assert buried(scene) == sorted(REFUSED)
+    assert buried(harness) == sorted(REFUSED)
     assert service.requests < len(NUMBERS)
     assert {len(bodies) for bodies in service.bodies.values()} == {1}
 
 
-async def test_a_batch_is_cut_as_it_was_by_another_version_of_the_code(scene: Scene) -> None:
+async def test_a_batch_is_cut_as_it_was_by_another_version_of_the_code(harness: FlowHarness) -> None:
     def flow(batch: int) -> Flow:
         sink = HttpSink(service.url, honours_keys=True, batch=batch)
         return Flow("cut").source(IterableSource(NUMBERS)).sink(sink)
 
     with serving(lambda key, body: Answer()) as service:
         with crash_at("flows.commit.before_flag"), pytest.raises(PlannedCrash):
-            await scene.run(flow(10), records_max=20)
-        await scene.run(flow(4), records_max=20)
+            await harness.run(flow(10), records_max=20)
+        await harness.run(flow(4), records_max=20)
 
     assert service.values == Counter(NUMBERS)
 
 
-async def test_a_service_that_takes_a_part_of_a_batch_says_which(scene: Scene) -> None:
+async def test_a_service_that_takes_a_part_of_a_batch_says_which(harness: FlowHarness) -> None:
     def partly(key: str, body: bytes) -> Answer:
         bad = {place: "no" for place, number in enumerate(json.loads(body)) if number in REFUSED}
         return Answer(207, json.dumps(bad).encode())
@@ -283,47 +285,49 @@ async def test_a_service_that_takes_a_part_of_a_batch_says_which(scene: Scene) -
 
     with serving(partly) as service:
         sink = HttpSink(service.url, honours_keys=True, batch=10, rejected_in=rejected_in, on_reject=BAD)
-        await sent(scene, sink, records_max=20)
+        await sent(harness, sink, records_max=20)
 
-    assert buried(scene) == sorted(REFUSED)
+    assert buried(harness) == sorted(REFUSED)
     assert service.requests == 2
 
 
-async def test_a_rejection_stops_the_task_before_it_and_names_the_value(scene: Scene) -> None:
+async def test_a_rejection_stops_the_task_before_it_and_names_the_value(harness: FlowHarness) -> None:
     with serving(refuse_some) as service:
         flow = Flow("stopped").source(IterableSource(NUMBERS)).sink(HttpSink(service.url, honours_keys=True))
-        worker = scene.worker(flow)
-        async with scene.running(worker):
-            await scene.until(lambda: "HttpSink rejects 3" in str(worker.errors))
+        worker = harness.worker(flow)
+        async with harness.running(worker):
+            await harness.until(lambda: "HttpSink rejects 3" in str(worker.errors))
             told = str(worker.errors)
 
         assert "no such customer" in told
         assert "on_reject=DeadLetters" in told
-        assert buried(scene) == []
+        assert buried(harness) == []
         REFUSED.clear()
         try:
-            await scene.run(flow)
+            await harness.run(flow)
         finally:
             REFUSED.update({3, 4, 11})
 
     assert service.values == Counter(NUMBERS)
 
 
-async def test_a_rejection_by_redis_stops_before_anything_is_written(scene: Scene, tmp_path: Path) -> None:
-    sink, taken = await taken_by(scene, "list", tmp_path, on_reject="stop")
+async def test_a_rejection_by_redis_stops_before_anything_is_written(
+    harness: FlowHarness, tmp_path: Path
+) -> None:
+    sink, taken = await taken_by(harness, "list", tmp_path, on_reject="stop")
     flow = Flow("stopped").source(IterableSource(NUMBERS)).sink(sink)
-    worker = scene.worker(flow)
-    async with scene.running(worker):
-        await scene.until(lambda: "RedisSink rejects 3" in str(worker.errors))
+    worker = harness.worker(flow)
+    async with harness.running(worker):
+        await harness.until(lambda: "RedisSink rejects 3" in str(worker.errors))
 
     assert taken() == []
     mended = Flow("stopped").source(IterableSource(NUMBERS)).sink(RedisSink("list", "out"))
-    await scene.run(mended)
+    await harness.run(mended)
     assert taken() == NUMBERS
 
 
 async def test_what_a_sink_rejected_comes_back_to_it_when_it_is_asked_for(
-    scene: Scene, command: Command
+    harness: FlowHarness, command: Command
 ) -> None:
     accepting = [False]
 
@@ -337,12 +341,12 @@ async def test_what_a_sink_rejected_comes_back_to_it_when_it_is_asked_for(
             kept = numbers.stateful(lambda state, n: (None, [n]))
             return kept.sink(HttpSink(service.url, honours_keys=True, on_reject=BAD))
 
-        await scene.run(flow())
-        assert sorted(buried(scene)) == sorted(REFUSED)
+        await harness.run(flow())
+        assert sorted(buried(harness)) == sorted(REFUSED)
         accepting[0] = True
         code, _ = await asyncio.to_thread(command, "flows", "replay", "again", "bad", "--all")
         assert code == ExitCode.OK
-        await scene.run(flow())
+        await harness.run(flow())
 
     assert service.values == Counter(NUMBERS)
 
@@ -360,28 +364,30 @@ def bad_row(value: Any) -> tuple[Any, ...]:
     return ("none",)
 
 
-async def test_what_cannot_come_back_is_kept_and_is_not_taken_for_asked(scene: Scene) -> None:
+async def test_what_cannot_come_back_is_kept_and_is_not_taken_for_asked(harness: FlowHarness) -> None:
     with pytest.raises(GraphRefused, match="replays=False"):
         windowed(BAD)
-    await scene.run(windowed(DeadLetters("bad", replays=False)))
+    await harness.run(windowed(DeadLetters("bad", replays=False)))
 
-    waiting = scene.rows("select count(*) from fencepost.flow_dead where step = 'bad' and replay is null")
+    waiting = harness.rows("select count(*) from fencepost.flow_dead where step = 'bad' and replay is null")
     assert waiting[0][0] > 0
     with pytest.raises(Mismatch):
-        await scene.fp.run(dead_letters.replay("kept", "bad", ids=None, limit=10, by="anna"))
+        await harness.fp.run(dead_letters.replay("kept", "bad", ids=None, limit=10, by="anna"))
     assert (
-        scene.rows("select count(*) from fencepost.flow_dead where step = 'bad' and replay is null")
+        harness.rows("select count(*) from fencepost.flow_dead where step = 'bad' and replay is null")
         == waiting
     )
 
 
-async def test_a_rejection_in_the_middle_costs_as_many_tries_as_there_are_digits(scene: Scene) -> None:
+async def test_a_rejection_in_the_middle_costs_as_many_tries_as_there_are_digits(
+    harness: FlowHarness,
+) -> None:
     """And no other error is taken for one."""
-    with scene.database.connect_admin() as admin:
+    with harness.database.connect_admin() as admin:
         admin.execute("alter table line add constraint small check (value < 1000)")
     values = [*range(500), 1000, *range(500, 999)]
     flow = Flow("many").source(IterableSource(values)).sink(PostgresRows("line", ["value"], on_reject=BAD))
-    await scene.run(flow, records_max=1_000, batch=1_000)
+    await harness.run(flow, records_max=1_000, batch=1_000)
 
-    assert buried(scene) == [1000]
-    assert scene.rows("select count(*), sum(value) from line") == [(999, sum(range(999)))]
+    assert buried(harness) == [1000]
+    assert harness.rows("select count(*), sum(value) from line") == [(999, sum(range(999)))]

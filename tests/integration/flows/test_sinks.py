@@ -15,16 +15,16 @@ from fencepost.flows import (
     IdempotentRecord,
     Sink,
 )
-from fencepost.flows.sinks.elsewhere import PostgresElsewhere
+from fencepost.flows.sinks.external_postgres import ExternalPostgres
 from fencepost.flows.sinks.files import JsonLines, ParquetFiles, arrow_library
 from fencepost.flows.sinks.http import HttpSink
 from fencepost.flows.sinks.postgres import Merge, OutboxSink, PostgresRows
-from fencepost.flows.sinks.prepared import PreparedRows
 from fencepost.flows.sinks.redis import RedisIdempotentList, RedisSink
+from fencepost.flows.sinks.two_phase_postgres import TwoPhasePostgres
 from fencepost.flows.sources.redis_streams import RedisStreamReader, RedisStreams
 from fencepost.testing.flow_sinks import SinkBroken, check_sink
 from fencepost.testing.flow_windows import PHASES
-from tests.integration.flows.scene import Scene
+from tests.integration.flows.harness import FlowHarness
 from tests.receivers import service
 
 # The windows in which a sink and its checkpoint disagree; --full takes every point.
@@ -36,57 +36,57 @@ Points = Sequence[str] | None
 Effects = Callable[[], Awaitable[Sequence[Any]]]
 
 
-def from_list(scene: Scene, key: str) -> Effects:
+def from_list(harness: FlowHarness, key: str) -> Effects:
     async def effects() -> list[int]:
-        client: Any = scene.redis
+        client: Any = harness.redis
         return [int(value) for value in client.lrange(key, 0, -1)]
 
     return effects
 
 
-async def test_rows_beside_the_frontier(scene: Scene) -> None:
+async def test_rows_beside_the_frontier(harness: FlowHarness) -> None:
     async def effects() -> list[int]:
-        return [row[0] for row in scene.rows("select value from line")]
+        return [row[0] for row in harness.rows("select value from line")]
 
-    await check_sink(scene.fp, lambda: PostgresRows("line", ["value"]), effects)
+    await check_sink(harness.fp, lambda: PostgresRows("line", ["value"]), effects)
 
 
-async def test_messages_in_the_outbox(scene: Scene) -> None:
+async def test_messages_in_the_outbox(harness: FlowHarness) -> None:
     async def effects() -> list[int]:
-        return [row[0] for row in scene.rows("select (payload->>'n')::int from fencepost.outbox")]
+        return [row[0] for row in harness.rows("select (payload->>'n')::int from fencepost.outbox")]
 
-    await check_sink(scene.fp, lambda: OutboxSink("c"), effects, value=lambda n: {"n": n})
+    await check_sink(harness.fp, lambda: OutboxSink("c"), effects, value=lambda n: {"n": n})
 
 
 @BOTH
-async def test_a_redis_list_with_its_frontier(scene: Scene, points: Points) -> None:
+async def test_a_redis_list_with_its_frontier(harness: FlowHarness, points: Points) -> None:
     await check_sink(
-        scene.fp,
+        harness.fp,
         lambda: RedisSink("list", "out"),
-        from_list(scene, "out"),
-        redis_url=scene.redis_url,
+        from_list(harness, "out"),
+        redis_url=harness.redis_url,
         points=points,
     )
 
 
 @BOTH
-async def test_a_redis_stream_with_its_frontier(scene: Scene, points: Points) -> None:
+async def test_a_redis_stream_with_its_frontier(harness: FlowHarness, points: Points) -> None:
     async def effects() -> list[int]:
-        client: Any = scene.redis
+        client: Any = harness.redis
         return [int(fields["data"]) for _, fields in client.xrange("out")]
 
     await check_sink(
-        scene.fp, lambda: RedisSink("stream", "out"), effects, redis_url=scene.redis_url, points=points
+        harness.fp, lambda: RedisSink("stream", "out"), effects, redis_url=harness.redis_url, points=points
     )
 
 
 @pytest.mark.parametrize("kind", ["hash", "set"])
 @BOTH
 async def test_a_redis_hash_and_a_redis_set_with_their_frontier(
-    scene: Scene, points: Points, kind: Literal["hash", "set"]
+    harness: FlowHarness, points: Points, kind: Literal["hash", "set"]
 ) -> None:
     """Each run has names of its own: a set and a hash show a repetition only by them."""
-    client: Any = scene.redis
+    client: Any = harness.redis
 
     async def effects() -> list[int]:
         found = client.hvals("out") if kind == "hash" else client.smembers("out")
@@ -97,14 +97,14 @@ async def test_a_redis_hash_and_a_redis_set_with_their_frontier(
 
     for point in points or PHASES:
         await check_sink(
-            scene.fp,
+            harness.fp,
             lambda: RedisSink(kind, "out"),
             effects,
             value=value(point),
-            redis_url=scene.redis_url,
+            redis_url=harness.redis_url,
             points=[point],
         )
-        with scene.database.connect_admin() as connection:
+        with harness.database.connect_admin() as connection:
             connection.execute("delete from fencepost.checkpoint")
         client.delete("fencepost:frontier:{out}")
 
@@ -113,25 +113,25 @@ async def test_a_redis_hash_and_a_redis_set_with_their_frontier(
     "sink", [RedisSink("list", "out"), RedisIdempotentList("out", ttl_seconds=600)], ids=["list", "by-id"]
 )
 async def test_a_redis_that_loses_what_it_took_gets_it_again_while_the_task_runs(
-    scene: Scene, sink: Sink
+    harness: FlowHarness, sink: Sink
 ) -> None:
-    client: Any = scene.redis
+    client: Any = harness.redis
     flow = Flow("wiped").source(RedisStreams("in")).sink(sink)
 
-    async with scene.running(scene.worker(flow)):
+    async with harness.running(harness.worker(flow)):
         for first in (0, 50):
             for n in range(first, first + 50):
                 client.xadd("in", {"data": str(n)})
-            await scene.until(
+            await harness.until(
                 lambda last=first + 50: client.lrange("out", 0, -1) == [str(n) for n in range(last)]  # type: ignore[misc]
             )
             client.delete("out", "fencepost:frontier:{out}", "fencepost:seen:{out}")
         client.xadd("in", {"data": "100"})
-        await scene.until(lambda: client.lrange("out", 0, -1) == [str(n) for n in range(101)])
+        await harness.until(lambda: client.lrange("out", 0, -1) == [str(n) for n in range(101)])
 
 
 async def test_a_script_that_also_acknowledges_what_it_took(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    harness: FlowHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def nobody(*_: Any) -> None: ...
 
@@ -139,7 +139,7 @@ async def test_a_script_that_also_acknowledges_what_it_took(
     monkeypatch.setattr(RedisStreamReader, "acknowledge", nobody)
     source = RedisStreams(["{shop}a", "{shop}b"], group="g")
     sink = RedisSink("list", "{shop}out", acknowledges=source)
-    client: Any = scene.redis
+    client: Any = harness.redis
 
     def pending() -> list[int]:
         return [client.xpending(stream, "g")["pending"] for stream in ("{shop}a", "{shop}b")]
@@ -147,16 +147,16 @@ async def test_a_script_that_also_acknowledges_what_it_took(
     for n in range(2500):
         client.xadd(f"{{shop}}{'ab'[n % 2]}", {"data": str(n)})
     flow = Flow("acknowledged").source(source).key_by(lambda value: value).stateful(_same).sink(sink)
-    async with scene.running(scene.worker(flow)):
-        await scene.until(lambda: client.llen("{shop}out") == 2500)
-        await scene.until(lambda: pending() == [0, 0])
+    async with harness.running(harness.worker(flow)):
+        await harness.until(lambda: client.llen("{shop}out") == 2500)
+        await harness.until(lambda: pending() == [0, 0])
 
 
 def _same(state: Any, value: Any) -> tuple[Any, list[Any]]:
     return None, [value]
 
 
-async def test_a_redis_list_by_event_id(scene: Scene) -> None:
+async def test_a_redis_list_by_event_id(harness: FlowHarness) -> None:
     ids = iter(range(10_000))
 
     def record(n: int) -> IdempotentRecord[int]:
@@ -165,31 +165,34 @@ async def test_a_redis_list_by_event_id(scene: Scene) -> None:
     for point in HARDEST:
         key = f"out{next(ids)}"
         await check_sink(
-            scene.fp,
+            harness.fp,
             lambda key=key: RedisIdempotentList(key, ttl_seconds=600),  # type: ignore[misc]
-            from_list(scene, key),
+            from_list(harness, key),
             value=record,
-            redis_url=scene.redis_url,
+            redis_url=harness.redis_url,
             points=[point],
         )
-        with scene.database.connect_admin() as connection:
+        with harness.database.connect_admin() as connection:
             connection.execute("delete from fencepost.checkpoint")
 
 
 @BOTH
-async def test_rows_in_another_database_by_two_phases(scene: Scene, points: Points) -> None:
+async def test_rows_in_another_database_by_two_phases(harness: FlowHarness, points: Points) -> None:
     async def effects() -> list[int]:
-        return [row[0] for row in scene.rows("select value from line")]
+        return [row[0] for row in harness.rows("select value from line")]
 
     await check_sink(
-        scene.fp, lambda: PreparedRows(scene.database.admin_url, "line", ["value"]), effects, points=points
+        harness.fp,
+        lambda: TwoPhasePostgres(harness.database.admin_url, "line", ["value"]),
+        effects,
+        points=points,
     )
 
-    assert scene.rows("select * from pg_prepared_xacts where database = current_database()") == []
+    assert harness.rows("select * from pg_prepared_xacts where database = current_database()") == []
 
 
 @BOTH
-async def test_files_that_appear_whole(scene: Scene, points: Points, tmp_path: Path) -> None:
+async def test_files_that_appear_whole(harness: FlowHarness, points: Points, tmp_path: Path) -> None:
     def lines() -> list[int]:
         return [int(line) for file in tmp_path.glob("*.jsonl") for line in file.read_text().split()]
 
@@ -199,13 +202,13 @@ async def test_files_that_appear_whole(scene: Scene, points: Points, tmp_path: P
     async def effects() -> list[int]:
         return lines()
 
-    await check_sink(scene.fp, lambda: JsonLines(tmp_path), effects, points=points)
+    await check_sink(harness.fp, lambda: JsonLines(tmp_path), effects, points=points)
 
     assert staged() == []
 
 
 @BOTH
-async def test_parquet_files_that_appear_whole(scene: Scene, points: Points, tmp_path: Path) -> None:
+async def test_parquet_files_that_appear_whole(harness: FlowHarness, points: Points, tmp_path: Path) -> None:
     def rows() -> list[int]:
         tables = [arrow_library("pyarrow.parquet").read_table(path) for path in tmp_path.glob("*.parquet")]
         return [row["n"] for table in tables for row in table.to_pylist()]
@@ -216,47 +219,47 @@ async def test_parquet_files_that_appear_whole(scene: Scene, points: Points, tmp
     def sink() -> Sink:
         return ParquetFiles(tmp_path, row=lambda n: {"n": n})
 
-    await check_sink(scene.fp, sink, effects, points=points)
+    await check_sink(harness.fp, sink, effects, points=points)
 
 
 @BOTH
-async def test_rows_in_another_database_replaced_by_key(scene: Scene, points: Points) -> None:
+async def test_rows_in_another_database_replaced_by_key(harness: FlowHarness, points: Points) -> None:
     async def effects() -> list[int]:
-        return [row[0] for row in scene.rows("select value from total")]
+        return [row[0] for row in harness.rows("select value from total")]
 
     chosen = points or PHASES
     for number, point in enumerate(chosen):
         # Each run has keys of its own: a sink that replaces by key shows a repetition only by its number.
         await check_sink(
-            scene.fp,
-            lambda: PostgresElsewhere(scene.database.admin_url, "total", ["key"], ["value"]),
+            harness.fp,
+            lambda: ExternalPostgres(harness.database.admin_url, "total", ["key"], ["value"]),
             effects,
             value=lambda n, number=number: (f"{number}-{n}", n),  # type: ignore[misc]
             points=[point],
         )
-        with scene.database.connect_admin() as connection:
+        with harness.database.connect_admin() as connection:
             connection.execute("delete from fencepost.checkpoint; delete from fencepost_frontier")
 
 
-async def test_an_older_checkpoint_does_not_replace_newer_rows_elsewhere(scene: Scene) -> None:
-    sink = PostgresElsewhere(scene.database.admin_url, "total", ["key"], ["value"])
-    await sink.open(scene.place())
+async def test_an_older_checkpoint_does_not_replace_newer_rows_elsewhere(harness: FlowHarness) -> None:
+    sink = ExternalPostgres(harness.database.admin_url, "total", ["key"], ["value"])
+    await sink.open(harness.place())
     await sink.deliver(CheckpointId("flow:x/all", 2, 8), [("a", 8)])
 
     await sink.deliver(CheckpointId("flow:x/all", 1, 7), [("a", 7)])
     await sink.deliver(CheckpointId("flow:x/all", 2, 8), [("a", 0)])
 
-    assert scene.rows("select * from total") == [("a", 8)]
+    assert harness.rows("select * from total") == [("a", 8)]
     assert await sink.position("flow:x/all") == 8
     await sink.close()
 
 
 async def test_a_worker_that_stands_still_in_its_transaction_elsewhere_holds_nobody_up(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    harness: FlowHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    url = scene.database.admin_url
-    zombie, successor = (PostgresElsewhere(url, "total", ["key"], ["value"]) for _ in range(2))
-    await zombie.open(scene.place())
+    url = harness.database.admin_url
+    zombie, successor = (ExternalPostgres(url, "total", ["key"], ["value"]) for _ in range(2))
+    await zombie.open(harness.place())
     inside = asyncio.Event()
 
     async def stand_still(*_: Any) -> None:
@@ -275,27 +278,27 @@ async def test_a_worker_that_stands_still_in_its_transaction_elsewhere_holds_nob
 
     frozen.cancel()
     await asyncio.gather(frozen, return_exceptions=True)
-    assert scene.rows("select * from total") == [("a", 1)]
+    assert harness.rows("select * from total") == [("a", 1)]
     assert await successor.position("flow:x/all") == 1
     await zombie.close()
     await successor.close()
 
 
-async def test_requests_with_idempotency_keys(scene: Scene) -> None:
+async def test_requests_with_idempotency_keys(harness: FlowHarness) -> None:
     with service() as (url, taken):
 
         async def effects() -> list[int]:
             return list(taken.values())
 
         await check_sink(
-            scene.fp,
+            harness.fp,
             lambda: HttpSink(url, honours_keys=True),
             effects,
             points=HARDEST,
         )
 
 
-async def test_the_suite_finds_a_sink_that_repeats_itself(scene: Scene) -> None:
+async def test_the_suite_finds_a_sink_that_repeats_itself(harness: FlowHarness) -> None:
     done: list[int] = []
 
     async def effects() -> list[int]:
@@ -303,7 +306,7 @@ async def test_the_suite_finds_a_sink_that_repeats_itself(scene: Scene) -> None:
 
     with pytest.raises(SinkBroken, match="doubled"):
         await check_sink(
-            scene.fp,
+            harness.fp,
             lambda: CallSink(done.extend),
             effects,
             guarantee="at_least_once",
@@ -336,13 +339,13 @@ class Remembering(CheckpointAwareSink[int]):
 
 
 @BOTH
-async def test_hooks_around_a_checkpoint(scene: Scene, points: Points) -> None:
+async def test_hooks_around_a_checkpoint(harness: FlowHarness, points: Points) -> None:
     taken: dict[str, Sequence[int]] = {}
     told: list[str] = []
 
     async def effects() -> list[int]:
         return [value for values in taken.values() for value in values]
 
-    await check_sink(scene.fp, lambda: Remembering(taken, told), effects, points=points)
+    await check_sink(harness.fp, lambda: Remembering(taken, told), effects, points=points)
 
     assert set(told) == {"start", "complete", "abort", "restore"}

@@ -13,13 +13,13 @@ from fencepost.flows import (
     StartRefused,
     TwoPhaseCommitSink,
 )
-from fencepost.flows.sinks.elsewhere import PostgresElsewhere
+from fencepost.flows.sinks.external_postgres import ExternalPostgres
 from fencepost.flows.sinks.postgres import PostgresRows
-from fencepost.flows.sinks.prepared import PreparedRows
 from fencepost.flows.sinks.redis import RedisIdempotentList, RedisSink
+from fencepost.flows.sinks.two_phase_postgres import TwoPhasePostgres
 from fencepost.flows.sources.redis_streams import RedisStreams
-from tests.integration.flows.scene import Scene
-from tests.places import server_directory
+from tests.integration.flows.harness import FlowHarness
+from tests.tmp_dirs import server_directory
 
 
 class Forgetful(TwoPhaseCommitSink[Any, Any]):
@@ -41,45 +41,45 @@ def into(sink: Sink, source: Any = None) -> Flow:
     return Flow("refused").source(source or IterableSource([1])).sink(sink)
 
 
-async def test_a_handle_that_no_checkpoint_can_hold_is_refused(scene: Scene) -> None:
+async def test_a_handle_that_no_checkpoint_can_hold_is_refused(harness: FlowHarness) -> None:
     with pytest.raises(StartRefused, match="cannot hold"):
-        await scene.run(into(Forgetful()))
+        await harness.run(into(Forgetful()))
 
 
-async def test_a_time_to_live_shorter_than_a_replay_is_refused(scene: Scene) -> None:
+async def test_a_time_to_live_shorter_than_a_replay_is_refused(harness: FlowHarness) -> None:
     with pytest.raises(StartRefused, match=r"ttl_seconds of out is 5, .* up to 11\.05 s"):
-        await scene.run(into(RedisIdempotentList("out", ttl_seconds=5)))
+        await harness.run(into(RedisIdempotentList("out", ttl_seconds=5)))
 
 
-async def test_a_source_without_a_group_cannot_be_acknowledged(scene: Scene) -> None:
+async def test_a_source_without_a_group_cannot_be_acknowledged(harness: FlowHarness) -> None:
     source = RedisStreams("{out}in")
     with pytest.raises(StartRefused, match="has no group"):
-        await scene.run(into(RedisSink("list", "out", acknowledges=source), source))
+        await harness.run(into(RedisSink("list", "out", acknowledges=source), source))
 
 
-async def test_keys_in_different_slots_are_refused(scene: Scene) -> None:
+async def test_keys_in_different_slots_are_refused(harness: FlowHarness) -> None:
     apart = RedisStreams("in", group="g")
     with pytest.raises(StartRefused, match="hash tag"):
-        await scene.run(into(RedisSink("list", "out", acknowledges=apart), apart))
+        await harness.run(into(RedisSink("list", "out", acknowledges=apart), apart))
     with pytest.raises(StartRefused, match="hash tag"):
-        await scene.run(into(RedisSink("list", "out", frontier_key="elsewhere")))
+        await harness.run(into(RedisSink("list", "out", frontier_key="elsewhere")))
 
 
-async def test_a_claim_idle_time_within_the_checkpoints_is_refused(scene: Scene) -> None:
+async def test_a_claim_idle_time_within_the_checkpoints_is_refused(harness: FlowHarness) -> None:
     source = RedisStreams("a", group="g", claim_idle_seconds=5)
     with pytest.raises(StartRefused, match=r"claim_idle_seconds of a is 5, .* up to 5\.05 s"):
-        await scene.run(into(PostgresRows("line", ["value"]), source))
+        await harness.run(into(PostgresRows("line", ["value"]), source))
 
 
-async def test_a_database_elsewhere_without_the_table_is_refused(scene: Scene) -> None:
+async def test_a_database_elsewhere_without_the_table_is_refused(harness: FlowHarness) -> None:
     with pytest.raises(StartRefused, match="no such table"):
-        await scene.run(into(PostgresElsewhere(scene.database.admin_url, "missing", ["key"], ["value"])))
+        await harness.run(into(ExternalPostgres(harness.database.admin_url, "missing", ["key"], ["value"])))
 
 
-async def test_a_server_that_prepares_nothing_is_refused(scene: Scene) -> None:
+async def test_a_server_that_prepares_nothing_is_refused(harness: FlowHarness) -> None:
     directory = server_directory()
     with (
         PostgresServer(directory, settings={"max_prepared_transactions": 0}, ephemeral=True) as server,
         pytest.raises(StartRefused, match="max_prepared_transactions"),
     ):
-        await scene.run(into(PreparedRows(server.url(), "line", ["value"])))
+        await harness.run(into(TwoPhasePostgres(server.url(), "line", ["value"])))

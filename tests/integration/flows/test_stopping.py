@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from fencepost.flows import Flow
-from fencepost.flows.forwarder import Forwarder
 from fencepost.flows.reporter import Reporter
+from fencepost.flows.shuffle_sender import ShuffleSender
 from fencepost.flows.sinks.postgres import PostgresUpsert
 from fencepost.flows.sources.redis_streams import RedisStreams
-from tests.integration.flows.scene import Scene
+from tests.integration.flows.harness import FlowHarness
 
 
 def totals() -> Flow:
@@ -33,7 +33,7 @@ class Deaf:
 
 
 async def test_a_worker_stops_whatever_became_of_its_reports(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    harness: FlowHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deaf, stop = Deaf(), asyncio.Event()
 
@@ -41,8 +41,8 @@ async def test_a_worker_stops_whatever_became_of_its_reports(
         await deaf.wait()
 
     monkeypatch.setattr(Reporter, "tick", tick)
-    running = asyncio.create_task(scene.worker(totals()).run(stop))
-    await scene.until(lambda: deaf.calls == 1)
+    running = asyncio.create_task(harness.worker(totals()).run(stop))
+    await harness.until(lambda: deaf.calls == 1)
     stop.set()
 
     ended, _ = await asyncio.wait([running], timeout=60)
@@ -52,16 +52,16 @@ async def test_a_worker_stops_whatever_became_of_its_reports(
 
 
 async def test_a_unit_that_was_lost_is_let_go_and_taken_again(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    harness: FlowHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deaf = Deaf()
 
-    async def run(_: Forwarder, stopping: asyncio.Event) -> None:
+    async def run(_: ShuffleSender, stopping: asyncio.Event) -> None:
         await deaf.wait()
         await stopping.wait()
 
-    monkeypatch.setattr(Forwarder, "run", run)
-    async with scene.running(scene.worker(totals(), drain_seconds=0.1)):
-        await scene.until(lambda: deaf.calls == 1)
-        scene.lose_units()
-        await scene.until(lambda: deaf.calls == 2)
+    monkeypatch.setattr(ShuffleSender, "run", run)
+    async with harness.running(harness.worker(totals(), drain_seconds=0.1)):
+        await harness.until(lambda: deaf.calls == 1)
+        harness.lose_units()
+        await harness.until(lambda: deaf.calls == 2)

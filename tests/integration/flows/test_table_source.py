@@ -5,7 +5,7 @@ from typing import LiteralString
 import psycopg
 
 from fencepost.flows.sources.postgres import PostgresTable, TableReader
-from tests.integration.flows.scene import Scene
+from tests.integration.flows.harness import FlowHarness
 
 INSERT: LiteralString = "insert into arrival (amount) values (%s)"
 
@@ -15,13 +15,13 @@ async def read_all(reader: TableReader, wait_seconds: float = 0) -> list[int]:
     return [row["amount"] for row in chunk.values]
 
 
-async def opened(scene: Scene) -> TableReader:
-    return await PostgresTable("arrival").open(scene.place(), "0", None)
+async def opened(harness: FlowHarness) -> TableReader:
+    return await PostgresTable("arrival").open(harness.place(), "0", None)
 
 
-async def test_a_lower_id_that_commits_later_is_waited_for(scene: Scene) -> None:
-    reader = await opened(scene)
-    with psycopg.connect(scene.database.url) as slow, psycopg.connect(scene.database.url) as fast:
+async def test_a_lower_id_that_commits_later_is_waited_for(harness: FlowHarness) -> None:
+    reader = await opened(harness)
+    with psycopg.connect(harness.database.url) as slow, psycopg.connect(harness.database.url) as fast:
         slow.execute(INSERT, (1,))
         fast.execute(INSERT, (2,))
         fast.commit()
@@ -35,9 +35,9 @@ async def test_a_lower_id_that_commits_later_is_waited_for(scene: Scene) -> None
         assert await read_all(reader, 60) == [3]
 
 
-async def test_a_writer_that_gives_up_holds_nobody_up(scene: Scene) -> None:
-    reader = await opened(scene)
-    with psycopg.connect(scene.database.url) as slow, psycopg.connect(scene.database.url) as fast:
+async def test_a_writer_that_gives_up_holds_nobody_up(harness: FlowHarness) -> None:
+    reader = await opened(harness)
+    with psycopg.connect(harness.database.url) as slow, psycopg.connect(harness.database.url) as fast:
         slow.execute(INSERT, (1,))
         fast.execute(INSERT, (2,))
         fast.commit()
@@ -47,8 +47,8 @@ async def test_a_writer_that_gives_up_holds_nobody_up(scene: Scene) -> None:
         assert await read_all(reader, 60) == [2]
 
 
-async def test_a_partition_that_is_written_directly_is_waited_for_too(scene: Scene) -> None:
-    with scene.database.connect_admin() as admin:
+async def test_a_partition_that_is_written_directly_is_waited_for_too(harness: FlowHarness) -> None:
+    with harness.database.connect_admin() as admin:
         admin.execute(
             "drop table arrival; create sequence ids;"
             "create table arrival (id bigint not null default nextval('ids'), amount int)"
@@ -56,8 +56,8 @@ async def test_a_partition_that_is_written_directly_is_waited_for_too(scene: Sce
             "create table first_arrivals partition of arrival for values from (0) to (1000);"
             "grant all on arrival, first_arrivals, ids to fencepost_app"
         )
-    reader = await opened(scene)
-    with psycopg.connect(scene.database.url) as slow, psycopg.connect(scene.database.url) as fast:
+    reader = await opened(harness)
+    with psycopg.connect(harness.database.url) as slow, psycopg.connect(harness.database.url) as fast:
         slow.execute("insert into first_arrivals (amount) values (1)")
         fast.execute(INSERT, (2,))
         fast.commit()
@@ -67,9 +67,9 @@ async def test_a_partition_that_is_written_directly_is_waited_for_too(scene: Sce
         assert await read_all(reader, 60) == [1, 2]
 
 
-async def test_no_writer_waits_for_a_reader(scene: Scene) -> None:
-    reader = await opened(scene)
-    with psycopg.connect(scene.database.url) as slow, psycopg.connect(scene.database.url) as fast:
+async def test_no_writer_waits_for_a_reader(harness: FlowHarness) -> None:
+    reader = await opened(harness)
+    with psycopg.connect(harness.database.url) as slow, psycopg.connect(harness.database.url) as fast:
         slow.execute(INSERT, (1,))
         fast.execute(INSERT, (2,))
         fast.commit()

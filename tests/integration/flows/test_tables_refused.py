@@ -8,30 +8,30 @@ from typing import Any, LiteralString
 import pytest
 
 from fencepost.flows import Flow, IterableSource, Sink, StartRefused
-from fencepost.flows.sinks.elsewhere import PostgresElsewhere
+from fencepost.flows.sinks.external_postgres import ExternalPostgres
 from fencepost.flows.sinks.files import JsonLines
 from fencepost.flows.sinks.postgres import PostgresRows, PostgresUpsert
-from fencepost.flows.sinks.prepared import PreparedRows
 from fencepost.flows.sinks.redis import RedisSink
-from tests.integration.flows.scene import Scene
+from fencepost.flows.sinks.two_phase_postgres import TwoPhasePostgres
+from tests.integration.flows.harness import FlowHarness
 
-Make = Callable[[Scene], Sink]
+Make = Callable[[FlowHarness], Sink]
 
 
-def rows(scene: Scene) -> Sink:
+def rows(harness: FlowHarness) -> Sink:
     return PostgresRows("spent", ["key", "value"])
 
 
-def upsert(scene: Scene) -> Sink:
+def upsert(harness: FlowHarness) -> Sink:
     return PostgresUpsert("spent", ["key"], ["value"])
 
 
-def elsewhere(scene: Scene) -> Sink:
-    return PostgresElsewhere(scene.database.url, "spent", ["key"], ["value"])
+def elsewhere(harness: FlowHarness) -> Sink:
+    return ExternalPostgres(harness.database.url, "spent", ["key"], ["value"])
 
 
-def prepared(scene: Scene) -> Sink:
-    return PreparedRows(scene.database.url, "spent", ["key", "value"])
+def prepared(harness: FlowHarness) -> Sink:
+    return TwoPhasePostgres(harness.database.url, "spent", ["key", "value"])
 
 
 OWN: LiteralString = """
@@ -98,90 +98,90 @@ CASES: list[tuple[str, Make, LiteralString, str]] = [
 
 @pytest.mark.parametrize(("name", "make", "made", "told"), CASES, ids=[case[0] for case in CASES])
 async def test_what_is_told_helps(
-    scene: Scene, name: str, make: Make, made: LiteralString, told: str
+    harness: FlowHarness, name: str, make: Make, made: LiteralString, told: str
 ) -> None:
     def flow() -> Flow:
-        return Flow("refused").source(IterableSource([("a", "1")])).sink(make(scene))
+        return Flow("refused").source(IterableSource([("a", "1")])).sink(make(harness))
 
-    with scene.database.connect_admin() as admin:
+    with harness.database.connect_admin() as admin:
         admin.execute(OWN)
         admin.execute(made)
     refusals: list[str] = []
     # One refusal tells one thing: a table that was just made may lack rights.
     while len(refusals) < 4:
         try:
-            await scene.run(flow())
+            await harness.run(flow())
             break
         except StartRefused as refusal:
             refusals.append(str(refusal))
         [statement] = re.findall(r"Run: (.*?;)", refusals[-1])
-        with scene.database.connect_admin() as admin:
+        with harness.database.connect_admin() as admin:
             admin.execute(statement)
 
     assert told in refusals[0]
     assert all("cannot write public.spent: " in words for words in refusals)
-    assert scene.rows("select key, value from spent") == [("a", "1")]
+    assert harness.rows("select key, value from spent") == [("a", "1")]
 
 
-async def test_a_schema_that_is_not_there_or_not_open(scene: Scene) -> None:
+async def test_a_schema_that_is_not_there_or_not_open(harness: FlowHarness) -> None:
     flow = Flow("refused").source(IterableSource([("a", 1)]))
     with pytest.raises(StartRefused, match=r'no schema shop\. Run: create schema "shop";'):
-        await scene.run(flow.sink(PostgresRows("spent", ["key"], schema="shop")))
-    with scene.database.connect_admin() as admin:
+        await harness.run(flow.sink(PostgresRows("spent", ["key"], schema="shop")))
+    with harness.database.connect_admin() as admin:
         admin.execute("create schema shop; create table shop.spent (key text)")
     with pytest.raises(StartRefused, match=r'Run: grant usage on schema "shop" to "fencepost_service"'):
-        await scene.run(flow.sink(PostgresRows("spent", ["key"], schema="shop")))
+        await harness.run(flow.sink(PostgresRows("spent", ["key"], schema="shop")))
 
 
-async def test_a_column_that_the_database_computes(scene: Scene) -> None:
-    with scene.database.connect_admin() as admin:
+async def test_a_column_that_the_database_computes(harness: FlowHarness) -> None:
+    with harness.database.connect_admin() as admin:
         admin.execute("create table spent (key int, twice int generated always as (key * 2) stored)")
         admin.execute("grant all on spent to fencepost_app")
     flow = Flow("refused").source(IterableSource([(1, 2)])).sink(PostgresRows("spent", ["key", "twice"]))
     with pytest.raises(StartRefused, match="computes its column twice itself"):
-        await scene.run(flow)
+        await harness.run(flow)
 
 
-async def test_a_trigger_may_fill_what_a_row_needs(scene: Scene) -> None:
-    with scene.database.connect_admin() as admin:
+async def test_a_trigger_may_fill_what_a_row_needs(harness: FlowHarness) -> None:
+    with harness.database.connect_admin() as admin:
         admin.execute("""
             create table spent (key text, who text not null);
             create function fill() returns trigger language plpgsql as
               $$ begin new.who := 'trigger'; return new; end $$;
             create trigger fills before insert on spent for each row execute function fill();
             grant all on spent to fencepost_app""")
-    await scene.run(Flow("filled").source(IterableSource(["a"])).sink(PostgresRows("spent", ["key"])))
+    await harness.run(Flow("filled").source(IterableSource(["a"])).sink(PostgresRows("spent", ["key"])))
 
-    assert scene.rows("select * from spent") == [("a", "trigger")]
+    assert harness.rows("select * from spent") == [("a", "trigger")]
 
 
 @pytest.mark.parametrize("make", [elsewhere, prepared])
 async def test_a_login_that_may_not_make_the_sinks_own_table_is_told_the_statement(
-    scene: Scene, make: Make
+    harness: FlowHarness, make: Make
 ) -> None:
-    with scene.database.connect_admin() as admin:
+    with harness.database.connect_admin() as admin:
         admin.execute(KEYED)
         admin.execute("grant all on spent to fencepost_app; revoke create on schema public from public")
-    flow = Flow("refused").source(IterableSource([("a", "1")])).sink(make(scene))
+    flow = Flow("refused").source(IterableSource([("a", "1")])).sink(make(harness))
     with pytest.raises(StartRefused, match=r"may not make it") as refused:
-        await scene.run(flow)
+        await harness.run(flow)
     statements: Any = str(refused.value).partition("Run as its owner: ")[2]
-    with scene.database.connect_admin() as admin:
+    with harness.database.connect_admin() as admin:
         admin.execute(statements)
 
-    await scene.run(Flow("refused").source(IterableSource([("a", "1")])).sink(make(scene)))
-    assert scene.rows("select key, value from spent") == [("a", "1")]
+    await harness.run(Flow("refused").source(IterableSource([("a", "1")])).sink(make(harness)))
+    assert harness.rows("select key, value from spent") == [("a", "1")]
 
 
-async def test_a_key_of_redis_that_holds_something_else(scene: Scene) -> None:
-    client: Any = scene.redis
+async def test_a_key_of_redis_that_holds_something_else(harness: FlowHarness) -> None:
+    client: Any = harness.redis
     client.sadd("out", "x")
     with pytest.raises(StartRefused, match=r"writes a list, and that key holds a set.*redis-cli del out"):
-        await scene.run(Flow("refused").source(IterableSource([1])).sink(RedisSink("list", "out")))
+        await harness.run(Flow("refused").source(IterableSource([1])).sink(RedisSink("list", "out")))
 
 
-async def test_a_folder_that_cannot_be_made(scene: Scene, tmp_path: Path) -> None:
+async def test_a_folder_that_cannot_be_made(harness: FlowHarness, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     sink = JsonLines(tmp_path / "file" / "out")
     with pytest.raises(StartRefused, match=r"JsonLines cannot make .*Run: mkdir -p"):
-        await scene.run(Flow("refused").source(IterableSource([1])).sink(sink))
+        await harness.run(Flow("refused").source(IterableSource([1])).sink(sink))

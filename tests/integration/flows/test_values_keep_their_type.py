@@ -25,7 +25,7 @@ from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.sinks.http import HttpSink
 from fencepost.flows.sinks.postgres import PostgresRows, PostgresUpsert
 from fencepost.testing import PlannedCrash, crash_at
-from tests.integration.flows.scene import Scene
+from tests.integration.flows.harness import FlowHarness
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ VALUES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", VALUES)
-async def test_a_staged_value_is_after_a_crash_what_it_was_before(scene: Scene, kind: str) -> None:
+async def test_a_staged_value_is_after_a_crash_what_it_was_before(harness: FlowHarness, kind: str) -> None:
     sink = Seen()
     flow = Flow("typed").source(IterableSource([VALUES[kind]])).sink(sink)
     with pytest.raises(PlannedCrash), crash_at("flows.commit.before_flag"):
-        await scene.run(flow)
-    await scene.run(flow)
+        await harness.run(flow)
+    await harness.run(flow)
 
     (number, [first]), (again, [second]) = sink.given
     assert (number, first) == (again, second)
@@ -79,7 +79,7 @@ async def test_a_staged_value_is_after_a_crash_what_it_was_before(scene: Scene, 
     assert repr(second) == repr(first)
 
 
-async def test_one_idempotency_key_carries_one_body(scene: Scene) -> None:
+async def test_one_idempotency_key_carries_one_body(harness: FlowHarness) -> None:
     """The encoder is the user's, and knows the attributes of what it was given first."""
 
     def body(result: WindowResult) -> bytes:
@@ -90,8 +90,8 @@ async def test_one_idempotency_key_carries_one_body(scene: Scene) -> None:
         timed = Flow("posted").source(IterableSource([payment(n) for n in range(40)])).event_time(_cents)
         flow = timed.key_by(lambda p: p.user).window(Tumbling(10)).collect().sink(sink)
         with pytest.raises(PlannedCrash), crash_at("flows.commit.before_flag"):
-            await scene.run(flow)
-        await scene.run(flow)
+            await harness.run(flow)
+        await harness.run(flow)
 
     assert len(bodies) == 12
     assert [len(each) for each in bodies.values()] == [1] * 12
@@ -124,7 +124,7 @@ def _cents(paid: Payment) -> float:
     return paid.cents
 
 
-async def test_failures_behind_key_groups_are_failures(scene: Scene) -> None:
+async def test_failures_behind_key_groups_are_failures(harness: FlowHarness) -> None:
     broken = Flow("grouped").source(IterableSource([payment(n) for n in range(6)])).map(_odd)
     failures = broken.errors.map(lambda failure: failure.value.cents)
     counts = broken.key_by(lambda p: p.user, groups=2).sum(lambda p: p.cents)
@@ -132,10 +132,10 @@ async def test_failures_behind_key_groups_are_failures(scene: Scene) -> None:
     flow = flow.also(failures.sink(PostgresRows("line", ["value"])))
     direct = Seen()
 
-    await scene.run(flow.also(broken.errors.sink(direct)))
+    await harness.run(flow.also(broken.errors.sink(direct)))
 
-    assert sorted(row[0] for row in scene.rows("select value from line")) == [0, 2, 4]
-    assert dict(scene.rows("select * from total")) == {"u-0": 3, "u-1": 1, "u-2": 5}
+    assert sorted(row[0] for row in harness.rows("select value from line")) == [0, 2, 4]
+    assert dict(harness.rows("select * from total")) == {"u-0": 3, "u-1": 1, "u-2": 5}
     given = [value for _, values in direct.given for value in values]
     assert all(isinstance(each, Failure) and isinstance(each.value, Payment) for each in given)
     assert sorted(each.value.cents for each in given) == [0, 2, 4]
@@ -147,7 +147,7 @@ def _odd(paid: Payment) -> Payment:
     return paid
 
 
-async def test_two_steps_with_dead_letters_before_key_groups(scene: Scene) -> None:
+async def test_two_steps_with_dead_letters_before_key_groups(harness: FlowHarness) -> None:
     fixed = [False]
 
     def read(word: bytes) -> Payment:
@@ -163,22 +163,22 @@ async def test_two_steps_with_dead_letters_before_key_groups(scene: Scene) -> No
     totals = payments.key_by(lambda p: p.user, groups=4).sum(lambda p: p.cents)
     flow = totals.sink(PostgresUpsert("total", ["key"], ["value"]))
     async with asyncio.timeout(60):
-        await scene.run(flow)
-    assert dict(scene.rows("select * from total")) == {"u-1": 5}
-    assert scene.rows("select step from fencepost.flow_dead_letters order by step") == [
+        await harness.run(flow)
+    assert dict(harness.rows("select * from total")) == {"u-1": 5}
+    assert harness.rows("select step from fencepost.flow_dead_letters order by step") == [
         ("unchecked",),
         ("unreadable",),
     ]
 
     fixed[0] = True
     for step in ("unreadable", "unchecked"):
-        await scene.fp.run(dead_letters.replay("totals", step, ids=None, limit=10, by="test"))
-    await scene.run(flow)
+        await harness.fp.run(dead_letters.replay("totals", step, ids=None, limit=10, by="test"))
+    await harness.run(flow)
 
-    assert dict(scene.rows("select * from total")) == {"u-0": 3, "u-1": 5, "u-2": 2}
+    assert dict(harness.rows("select * from total")) == {"u-0": 3, "u-1": 5, "u-2": 2}
 
 
-async def test_a_dead_letter_comes_back_as_what_it_was(scene: Scene) -> None:
+async def test_a_dead_letter_comes_back_as_what_it_was(harness: FlowHarness) -> None:
     fixed = [False]
     seen: list[Any] = []
 
@@ -191,24 +191,24 @@ async def test_a_dead_letter_comes_back_as_what_it_was(scene: Scene) -> None:
     values = list(VALUES.values())
     flow = Flow("dead").source(IterableSource(values)).map(take).dead_letters("refused")
     lines = flow.sink(PostgresRows("line", ["value"]))
-    await scene.run(lines)
+    await harness.run(lines)
     fixed[0] = True
-    await scene.fp.run(dead_letters.replay("dead", "refused", ids=None, limit=10, by="test"))
-    await scene.run(lines)
+    await harness.fp.run(dead_letters.replay("dead", "refused", ids=None, limit=10, by="test"))
+    await harness.run(lines)
 
     assert [repr(each) for each in seen] == [repr(each) for each in values]
 
 
 async def test_a_value_of_a_class_that_cannot_be_found_again_is_refused_when_it_is_stored(
-    scene: Scene,
+    harness: FlowHarness,
 ) -> None:
     @dataclass
     class Local:
         n: int
 
-    worker = scene.worker(Flow("local").source(IterableSource([Local(1)])).sink(Seen()))
-    async with scene.running(worker):
-        await scene.until(lambda: bool(worker.errors))
+    worker = harness.worker(Flow("local").source(IterableSource([Local(1)])).sink(Seen()))
+    async with harness.running(worker):
+        await harness.until(lambda: bool(worker.errors))
         [error] = worker.errors.values()
 
     assert "Local is defined inside a function" in error

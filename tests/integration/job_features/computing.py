@@ -9,8 +9,8 @@ import psycopg
 import structlog
 
 from fencepost import Fencepost, Job, PermanentError, Rate, Retry
-from fencepost.jobs.policy import Verdict
-from tests.taking_over import TAKEN_OVER
+from fencepost.jobs.retry_policy import Verdict
+from tests.takeover import TAKEN_OVER
 
 fp = Fencepost("postgresql://localhost/never-opened")
 

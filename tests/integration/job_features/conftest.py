@@ -12,8 +12,8 @@ from fencepost.embedded import Database
 from fencepost.embedded.database import SERVICE
 from fencepost.jobs.settings import JobSettings
 from fencepost.settings import Settings
-from tests.integration.job_features.eyes import Eyes
-from tests.looking import Looker
+from tests.integration.job_features.probes import Probes
+from tests.waiting_for import Waiter
 
 Working = Callable[..., AbstractAsyncContextManager[None]]
 
@@ -60,9 +60,9 @@ async def anywhere(
 
 
 @pytest.fixture
-def eyes(database: Database) -> Iterator[Eyes]:
-    with closing(Looker(database)) as looker:
-        yield Eyes(database, looker)
+def probes(database: Database) -> Iterator[Probes]:
+    with closing(Waiter(database)) as looker:
+        yield Probes(database, looker)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from fencepost.kernel import job as kernel_job
 from fencepost.kernel import queue
 from fencepost.testing import Clock
 from tests.integration.job_features.conftest import Working
-from tests.integration.job_features.eyes import Eyes
+from tests.integration.job_features.probes import Probes
 
 
 def declare(fp: Fencepost) -> Handler[[int]]:
@@ -22,17 +22,19 @@ def declare(fp: Fencepost) -> Handler[[int]]:
     return one
 
 
-async def test_a_full_queue_refuses_with_its_figures_and_writes_nothing(fp: Fencepost, eyes: Eyes) -> None:
+async def test_a_full_queue_refuses_with_its_figures_and_writes_nothing(
+    fp: Fencepost, probes: Probes
+) -> None:
     one = declare(fp)
     await fp.run(queue.bound("work", 3, "test"))
     async with fp.transaction() as tx:
         await one.submit_many(tx, [{"n": n} for n in range(3)])
     with pytest.raises(Backpressure, match="queue work has 3 waiting jobs; at most 3 may wait"):
         await fp.submit(one.submission(3))
-    assert eyes.value("select count(*) from fencepost.job") == 3
+    assert probes.value("select count(*) from fencepost.job") == 3
 
 
-async def test_many_at_once_have_room_all_or_none(fp: Fencepost, eyes: Eyes) -> None:
+async def test_many_at_once_have_room_all_or_none(fp: Fencepost, probes: Probes) -> None:
     one = declare(fp)
     await fp.run(queue.bound("work", 3, "test"))
     await fp.submit(one.submission(0))
@@ -41,7 +43,7 @@ async def test_many_at_once_have_room_all_or_none(fp: Fencepost, eyes: Eyes) -> 
     ):
         async with fp.transaction() as tx:
             await one.submit_many(tx, [{"n": n} for n in range(3)])
-    assert eyes.value("select count(*) from fencepost.job") == 1
+    assert probes.value("select count(*) from fencepost.job") == 1
     async with fp.transaction() as tx:
         assert len(await one.submit_many(tx, [{"n": n} for n in range(2)])) == 2
 
@@ -57,7 +59,7 @@ async def test_the_bound_holds_although_no_worker_counts(fp: Fencepost) -> None:
 
 
 async def test_between_counts_a_submission_reads_the_count_and_nothing_else(
-    fp: Fencepost, clock: Clock, eyes: Eyes
+    fp: Fencepost, clock: Clock, probes: Probes
 ) -> None:
     one = declare(fp)
     clock.freeze()
@@ -80,7 +82,7 @@ async def test_dispatched_jobs_wait_too(fp: Fencepost) -> None:
         await fp.submit(one.submission(3))
 
 
-async def test_whoever_can_wait_is_let_in_when_there_is_room(fp: Fencepost, eyes: Eyes) -> None:
+async def test_whoever_can_wait_is_let_in_when_there_is_room(fp: Fencepost, probes: Probes) -> None:
     one = declare(fp)
     await fp.run(queue.bound("work", 1, "test"))
     first = await fp.submit(one.submission(1))

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from fencepost.cli.app import run
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
 from fencepost.kernel import drivers, queue, schedule
 from fencepost.kernel import job as kernel_job
 from tests.integration.cli.conftest import Answer
-from tests.integration.job_features.eyes import Eyes
+from tests.integration.job_features.probes import Probes
 
 OWNER = "worker-1"
 Fencepost = Callable[..., Answer]
@@ -99,7 +99,7 @@ def test_show_tells_everything_about_one(fencepost: Fencepost, send: Send) -> No
     assert "There is no job 999999" in missing.err
 
 
-def test_cancel_says_what_came_of_each(fencepost: Fencepost, send: Send, eyes: Eyes) -> None:
+def test_cancel_says_what_came_of_each(fencepost: Fencepost, send: Send, probes: Probes) -> None:
     waiting, running = submit(send, 2)
     send(kernel_job.claim(running, OWNER))
     told = fencepost("cancel", str(waiting), str(running), "--actor", "alice")
@@ -108,22 +108,22 @@ def test_cancel_says_what_came_of_each(fencepost: Fencepost, send: Send, eyes: E
         f"job {waiting}: cancelled",
         f"job {running}: asked to stop; it ends as cancelled",
     ]
-    assert eyes.events("job", waiting) == [("cancelled", "alice")]
+    assert probes.events("job", waiting) == [("cancelled", "alice")]
     again = fencepost("cancel", str(waiting), "--json")
     assert (again.code, again.json[0]["refused"]) == (ExitCode.PROBLEM, "cancelled")
     assert fencepost("cancel", "999999").code == ExitCode.NOT_FOUND
 
 
-def test_an_actor_is_named_even_if_nobody_names_him(fencepost: Fencepost, send: Send, eyes: Eyes) -> None:
+def test_an_actor_is_named_even_if_nobody_names_him(fencepost: Fencepost, send: Send, probes: Probes) -> None:
     [job] = submit(send)
     fencepost("cancel", str(job))
-    [(_, actor)] = eyes.events("job", job)
+    [(_, actor)] = probes.events("job", job)
     assert actor is not None
     assert "@" in actor
 
 
 def test_retry_hurries_what_waits_and_revives_what_is_dead(
-    fencepost: Fencepost, send: Send, eyes: Eyes
+    fencepost: Fencepost, send: Send, probes: Probes
 ) -> None:
     delayed = send(kernel_job.submit("mail", "send", {}, delay_seconds=3600)).job_id
     [dead] = bury(send, submit(send), "ValueError: no")
@@ -135,10 +135,10 @@ def test_retry_hurries_what_waits_and_revives_what_is_dead(
         f"job {delayed}: is due now",
         f"job {dead}: runs again, its tries from the beginning",
     ]
-    assert eyes.value("select count(*) from fencepost.job_waiting where run_at <= now()") == 2
+    assert probes.value("select count(*) from fencepost.job_waiting where run_at <= now()") == 2
 
 
-def test_pause_and_resume_a_queue(fencepost: Fencepost, send: Send, eyes: Eyes) -> None:
+def test_pause_and_resume_a_queue(fencepost: Fencepost, send: Send, probes: Probes) -> None:
     submit(send)
     assert fencepost("pause", "mail", "reports", "--actor", "alice").out == (
         "queue mail: paused\nqueue reports: paused\n"
@@ -146,7 +146,7 @@ def test_pause_and_resume_a_queue(fencepost: Fencepost, send: Send, eyes: Eyes) 
     assert send(kernel_job.claim_next("mail", 1, OWNER, 10)) == []
     assert fencepost("resume", "mail", "--json").json == [{"queue": "mail", "outcome": "resumed"}]
     assert len(send(kernel_job.claim_next("mail", 1, OWNER, 10))) == 1
-    assert [event for event, _ in eyes.events("queue", "mail")] == ["paused", "resumed"]
+    assert [event for event, _ in probes.events("queue", "mail")] == ["paused", "resumed"]
 
 
 def test_dead_groups_by_cause(fencepost: Fencepost, send: Send) -> None:
@@ -163,22 +163,22 @@ def test_dead_groups_by_cause(fencepost: Fencepost, send: Send) -> None:
     assert "ValueError" not in screen
 
 
-def test_replay_by_id(fencepost: Fencepost, send: Send, eyes: Eyes) -> None:
+def test_replay_by_id(fencepost: Fencepost, send: Send, probes: Probes) -> None:
     [dead] = bury(send, submit(send), "ValueError: no")
     assert fencepost("replay", str(dead), "--actor", "alice").out == f"job {dead}: replayed\n"
-    assert eyes.events("job", dead)[-1] == ("replayed", "alice")
+    assert probes.events("job", dead)[-1] == ("replayed", "alice")
     again = fencepost("replay", str(dead))
     assert (again.code, again.out) == (ExitCode.PROBLEM, f"job {dead}: not replayed: mismatch\n")
     assert fencepost("replay", "999999").code == ExitCode.NOT_FOUND
 
 
-def test_replay_by_filter_and_again(fencepost: Fencepost, send: Send, eyes: Eyes) -> None:
+def test_replay_by_filter_and_again(fencepost: Fencepost, send: Send, probes: Probes) -> None:
     meant = bury(send, submit(send, 7), "SMTPException: refused")
     [spared] = bury(send, submit(send), "ValueError: no")
     told = fencepost("replay", "--cause", "SMTPException", "--yes", "--rate", "1000")
     assert (told.code, told.out) == (ExitCode.OK, "7 replayed\n")
-    assert {eyes.state(job) for job in meant} == {"pending"}
-    assert eyes.state(spared) == "dead"
+    assert {probes.state(job) for job in meant} == {"pending"}
+    assert probes.state(spared) == "dead"
     before = told.err.split("--before ")[1].strip().rstrip(".")
     bury(send, meant[:2], "SMTPException: again")
     answered = fencepost("replay", "--cause", "SMTPException", "--yes", "--before", before, "--json").json
@@ -188,13 +188,13 @@ def test_replay_by_filter_and_again(fencepost: Fencepost, send: Send, eyes: Eyes
     }
 
 
-def test_many_at_once_are_not_touched_without_a_yes(fencepost: Fencepost, send: Send, eyes: Eyes) -> None:
+def test_many_at_once_are_not_touched_without_a_yes(fencepost: Fencepost, send: Send, probes: Probes) -> None:
     bury(send, submit(send, 2), "ValueError: no")
     for how in ("replay", "discard"):
         told = fencepost(how, "--all")
         assert told.code == ExitCode.USAGE
         assert "2 dead letters? Add --yes" in told.err
-    assert eyes.value("select count(*) from fencepost.dead_letters") == 2
+    assert probes.value("select count(*) from fencepost.dead_letters") == 2
 
 
 @pytest.mark.parametrize("arguments", [[], ["7", "--all"], ["7", "--queue", "mail"]])
@@ -209,15 +209,15 @@ def test_a_moment_needs_its_zone(fencepost: Fencepost, moment: str) -> None:
     assert fencepost("replay", "--all", "--yes", "--before", moment).code == ExitCode.USAGE
 
 
-def test_discard_gives_them_up(fencepost: Fencepost, send: Send, eyes: Eyes) -> None:
+def test_discard_gives_them_up(fencepost: Fencepost, send: Send, probes: Probes) -> None:
     [one, *others] = bury(send, submit(send, 3), "ValueError: no")
     assert fencepost("discard", str(one)).out == f"job {one}: discarded\n"
     assert fencepost("discard", "--all", "--yes").out == "2 discarded\n"
-    assert {eyes.state(job) for job in [one, *others]} == {"cancelled"}
+    assert {probes.state(job) for job in [one, *others]} == {"cancelled"}
     assert fencepost("discard", "--all", "--yes").out == "None is dead.\n"
 
 
-def test_schedules_are_shown_paused_and_resumed(fencepost: Fencepost, send: Send, eyes: Eyes) -> None:
+def test_schedules_are_shown_paused_and_resumed(fencepost: Fencepost, send: Send, probes: Probes) -> None:
     assert "No schedules" in fencepost("schedules").out
     nightly = schedule.Declaration(
         name="nightly",
@@ -247,7 +247,7 @@ def test_schedules_are_shown_paused_and_resumed(fencepost: Fencepost, send: Send
 
 
 def test_a_viewer_may_look_and_not_decide(
-    fencepost: Fencepost, database: Database, send: Send, monkeypatch: pytest.MonkeyPatch, eyes: Eyes
+    fencepost: Fencepost, database: Database, send: Send, monkeypatch: pytest.MonkeyPatch, probes: Probes
 ) -> None:
     [job] = submit(send)
     send(queue.pause("mail", "alice"))
@@ -258,7 +258,7 @@ def test_a_viewer_may_look_and_not_decide(
     assert refused.code == ExitCode.PROBLEM
     assert "may not" in refused.err
     assert "Traceback" not in refused.err
-    assert eyes.state(job) == "pending"
+    assert probes.state(job) == "pending"
 
 
 @pytest.mark.parametrize(

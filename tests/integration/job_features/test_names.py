@@ -9,7 +9,7 @@ from fencepost import Fencepost
 from fencepost.jobs.metrics import JobMetrics
 from fencepost.kernel import job as kernel_job
 from fencepost.metrics import Metrics
-from tests.integration.job_features.eyes import Eyes
+from tests.integration.job_features.probes import Probes
 
 COLUMNS = {
     "submissions": {
@@ -56,8 +56,8 @@ SERIES = {
 
 
 @pytest.mark.parametrize("view", COLUMNS)
-async def test_a_view_has_the_columns_that_operators_know(fp: Fencepost, eyes: Eyes, view: str) -> None:
-    columns = eyes.column(
+async def test_a_view_has_the_columns_that_operators_know(fp: Fencepost, probes: Probes, view: str) -> None:
+    columns = probes.column(
         "select column_name from information_schema.columns"
         " where table_schema = 'fencepost' and table_name = %s",
         view,
@@ -65,17 +65,19 @@ async def test_a_view_has_the_columns_that_operators_know(fp: Fencepost, eyes: E
     assert COLUMNS[view] <= set(columns)
 
 
-async def test_the_views_tell_a_jobs_life(fp: Fencepost, eyes: Eyes) -> None:
+async def test_the_views_tell_a_jobs_life(fp: Fencepost, probes: Probes) -> None:
     job = await fp.run(kernel_job.submit("work", "one", {"n": 1}))
     look = "select status, state, attempt_id, lease_owner from fencepost.submissions"
-    assert eyes.rows(look) == [("pending", "queued", 0, None)]
-    assert eyes.rows("select status, payload from fencepost.outbox_events") == [("pending", {"n": 1})]
+    assert probes.rows(look) == [("pending", "queued", 0, None)]
+    assert probes.rows("select status, payload from fencepost.outbox_events") == [("pending", {"n": 1})]
     await fp.run(kernel_job.dispatched([job.job_id], ["1-0"], "life"))
-    assert eyes.rows("select status, stream_entry_id from fencepost.outbox_events") == [("delivered", "1-0")]
+    assert probes.rows("select status, stream_entry_id from fencepost.outbox_events") == [
+        ("delivered", "1-0")
+    ]
     await fp.run(kernel_job.claim(job.job_id, "w-1"))
-    assert eyes.rows(look) == [("running", "processing", 1, "w-1")]
+    assert probes.rows(look) == [("running", "processing", 1, "w-1")]
     await fp.run(kernel_job.finish(kernel_job.Finish(job.job_id, 1, "AC"), "w-1"))
-    assert eyes.rows(look) == [("AC", "done", 1, "w-1")]
+    assert probes.rows(look) == [("AC", "done", 1, "w-1")]
 
 
 def test_every_series_is_there_with_its_labels_and_none_carries_an_id() -> None:

@@ -14,8 +14,8 @@ from fencepost.kernel import job as kernel_job
 from fencepost.testing import Child, Signals
 from tests.integration.job_features import computing
 from tests.integration.job_features.conftest import Working, quick
-from tests.integration.job_features.eyes import Eyes
-from tests.taking_over import TAKEN_OVER
+from tests.integration.job_features.probes import Probes
+from tests.takeover import TAKEN_OVER
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def written_in(note: Path) -> int | None:
     return int(text) if text.isdigit() else None
 
 
-async def pid_in(note: Path, eyes: Eyes) -> int:
-    await eyes.until("the handler has begun", lambda: written_in(note) is not None, within=60)
+async def pid_in(note: Path, probes: Probes) -> int:
+    await probes.until("the handler has begun", lambda: written_in(note) is not None, within=60)
     pid = written_in(note)
     assert pid is not None
     return pid
@@ -65,7 +65,7 @@ async def test_results_come_back_and_processes_are_used_again(fp: Fencepost, wor
 
 
 async def test_a_handler_whose_time_is_over_is_killed(
-    fp: Fencepost, eyes: Eyes, working: Working, note: Path
+    fp: Fencepost, probes: Probes, working: Working, note: Path
 ) -> None:
     with Signals() as signals:
         async with working(fp):
@@ -74,32 +74,32 @@ async def test_a_handler_whose_time_is_over_is_killed(
             with pytest.raises(JobFailed, match="TimeoutError"):
                 await fp.result(job, within=60)
             await signals.wait("process.killed")
-            assert not is_alive(await pid_in(note, eyes)), "it had begun, and is gone"
+            assert not is_alive(await pid_in(note, probes)), "it had begun, and is gone"
 
 
-async def test_a_cancelled_job_is_killed(fp: Fencepost, eyes: Eyes, working: Working, note: Path) -> None:
+async def test_a_cancelled_job_is_killed(fp: Fencepost, probes: Probes, working: Working, note: Path) -> None:
     async with working(fp):
         async with fp.transaction() as tx:
             job = await computing.for_ever_without_timeout.submit(tx, note=str(note))
-        pid = await pid_in(note, eyes)
+        pid = await pid_in(note, probes)
         await fp.run(kernel_job.cancel(job.job_id, "alice"))
-        await eyes.until_state(job.job_id, "cancelled")
-        await eyes.until("its process is gone", lambda: not is_alive(pid))
+        await probes.until_state(job.job_id, "cancelled")
+        await probes.until("its process is gone", lambda: not is_alive(pid))
 
 
 async def test_a_job_whose_lease_is_lost_is_killed(
-    fp: Fencepost, eyes: Eyes, working: Working, note: Path
+    fp: Fencepost, probes: Probes, working: Working, note: Path
 ) -> None:
     async with working(fp):
         async with fp.transaction() as tx:
             await computing.for_ever_without_timeout.submit(tx, note=str(note))
-        pid = await pid_in(note, eyes)
-        eyes.plant(TAKEN_OVER)
-        await eyes.until("its process is gone", lambda: not is_alive(pid))
-        eyes.plant("delete from fencepost.job_running")
+        pid = await pid_in(note, probes)
+        probes.plant(TAKEN_OVER)
+        await probes.until("its process is gone", lambda: not is_alive(pid))
+        probes.plant("delete from fencepost.job_running")
 
 
-async def test_the_policy_sees_the_exception_itself(fp: Fencepost, eyes: Eyes, working: Working) -> None:
+async def test_the_policy_sees_the_exception_itself(fp: Fencepost, probes: Probes, working: Working) -> None:
     async with working(fp):
         async with fp.transaction() as tx:
             again = await computing.divide.submit(tx, by=0)
@@ -108,11 +108,11 @@ async def test_the_policy_sees_the_exception_itself(fp: Fencepost, eyes: Eyes, w
         with pytest.raises(JobFailed, match="PermanentError: of no use"):
             await fp.result(never, within=60)
     errors = "select detail ->> 'error' from fencepost.events where event = 'failed' order by event_id"
-    assert eyes.column(errors) == ["ZeroDivisionError: division by zero"] * 2
+    assert probes.column(errors) == ["ZeroDivisionError: division by zero"] * 2
 
 
 async def test_a_process_that_dies_is_a_failed_try_and_no_more(
-    fp: Fencepost, eyes: Eyes, working: Working
+    fp: Fencepost, probes: Probes, working: Working
 ) -> None:
     async with working(fp):
         async with fp.transaction() as tx:
@@ -127,20 +127,20 @@ async def test_a_process_that_dies_is_a_failed_try_and_no_more(
             await fp.result(leaving, within=60)
 
 
-async def test_a_process_writes_under_the_fence(fp: Fencepost, eyes: Eyes, working: Working) -> None:
-    eyes.plant("create table note (text text); grant insert, select on note to fencepost_app")
+async def test_a_process_writes_under_the_fence(fp: Fencepost, probes: Probes, working: Working) -> None:
+    probes.plant("create table note (text text); grant insert, select on note to fencepost_app")
     async with working(fp):
         async with fp.transaction() as tx:
             job = await computing.write.submit(tx, text="hello")
         assert await fp.result(job, within=60) == {"text": "hello"}
         async with fp.transaction() as tx:
-            late = await computing.zombie.submit(tx, admin_url=eyes.database.admin_url)
-        await eyes.until(
+            late = await computing.zombie.submit(tx, admin_url=probes.database.admin_url)
+        await probes.until(
             "the zombie was refused",
-            lambda: "stale_attempt" in eyes.column("select reason from fencepost.refusals"),
+            lambda: "stale_attempt" in probes.column("select reason from fencepost.refusals"),
         )
-        eyes.plant("delete from fencepost.job_running")
-    assert eyes.column("select text from note") == ["hello"]
+        probes.plant("delete from fencepost.job_running")
+    assert probes.column("select text from note") == ["hello"]
     assert late.created
 
 
@@ -170,14 +170,14 @@ def working_alone(url: str) -> None:
 
 
 async def test_a_killed_worker_takes_its_processes_along(
-    fp: Fencepost, database: Database, eyes: Eyes, note: Path
+    fp: Fencepost, database: Database, probes: Probes, note: Path
 ) -> None:
     with Child(working_alone, database.url) as worker:
         async with fp.transaction() as tx:
             await computing.for_ever_without_timeout.submit(tx, note=str(note))
-        pid = await pid_in(note, eyes)
+        pid = await pid_in(note, probes)
         worker.kill()
-        await eyes.until("its handler is gone too", lambda: not is_alive(pid))
+        await probes.until("its handler is gone too", lambda: not is_alive(pid))
 
 
 def test_what_cannot_run_in_a_process_is_refused_when_it_is_declared() -> None:

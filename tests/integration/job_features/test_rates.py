@@ -17,7 +17,7 @@ from fencepost.kernel import rate as kernel_rate
 from fencepost.kernel.rate import Limit
 from fencepost.testing import Clock
 from tests.integration.job_features.conftest import Working
-from tests.integration.job_features.eyes import Eyes
+from tests.integration.job_features.probes import Probes
 
 OWNER = "worker"
 
@@ -63,18 +63,18 @@ async def test_a_queue_starts_as_many_as_it_has_tokens_and_then_at_its_rate(
 
 
 async def test_a_job_that_finds_no_token_waits_and_its_tries_are_untouched(
-    fp: Fencepost, clock: Clock, eyes: Eyes
+    fp: Fencepost, clock: Clock, probes: Probes
 ) -> None:
     await fp.run(kernel_rate.declare({"mail": Limit(1, 1)}))
     first, second = await submit(fp, 2)
     assert await claim(fp, [first, second]) == [first]
-    [(attempt, tries, dispatched)] = eyes.rows(
+    [(attempt, tries, dispatched)] = probes.rows(
         "select attempt, tries, dispatched_at from fencepost.job_waiting where job_id = %s", second
     )
     assert (attempt, tries, dispatched) == (0, 0, None)
     clock.advance(1)
     assert await claim_next(fp) == [second]
-    assert eyes.value("select tries from fencepost.jobs where job_id = %s", second) == 1
+    assert probes.value("select tries from fencepost.jobs where job_id = %s", second) == 1
 
 
 async def test_each_key_has_a_bucket_of_its_own(fp: Fencepost, clock: Clock) -> None:
@@ -93,13 +93,13 @@ async def test_who_waits_for_a_key_does_not_hold_up_the_others(fp: Fencepost, cl
 
 
 async def test_jobs_without_a_token_take_turns_in_their_order(
-    fp: Fencepost, clock: Clock, eyes: Eyes
+    fp: Fencepost, clock: Clock, probes: Probes
 ) -> None:
     await fp.run(kernel_rate.declare({"mail": Limit(1, 1)}))
     jobs = await submit(fp, 5)
     assert await claim(fp, jobs) == jobs[:1]
     turns = "select run_at from fencepost.job_waiting order by run_at"
-    assert [(at - clock.now()).total_seconds() for at in eyes.column(turns)] == pytest.approx([1, 2, 3, 4])
+    assert [(at - clock.now()).total_seconds() for at in probes.column(turns)] == pytest.approx([1, 2, 3, 4])
     late = await submit(fp, 1)
     ran: list[int] = []
     for _ in range(5):
@@ -109,13 +109,13 @@ async def test_jobs_without_a_token_take_turns_in_their_order(
 
 
 async def test_a_turn_is_never_promised_further_ahead_than_two_minutes(
-    fp: Fencepost, clock: Clock, eyes: Eyes
+    fp: Fencepost, clock: Clock, probes: Probes
 ) -> None:
     """So that a job of an hour's line notices a rate that was raised."""
     await fp.run(kernel_rate.declare({"mail": Limit(0.01, 1)}))
     jobs = await submit(fp, 5)
     await claim(fp, jobs)
-    assert eyes.value("select max(run_at) from fencepost.job_waiting") <= clock.now() + TWO_MINUTES
+    assert probes.value("select max(run_at) from fencepost.job_waiting") <= clock.now() + TWO_MINUTES
     await fp.run(kernel_rate.declare({"mail": Limit(100, 100)}))
     clock.advance(120)
     assert await claim_next(fp) == jobs[1:]
@@ -125,7 +125,7 @@ TWO_MINUTES = timedelta(minutes=2)
 
 
 async def test_a_job_takes_a_token_of_its_queue_and_of_its_kind_or_of_neither(
-    fp: Fencepost, clock: Clock, eyes: Eyes
+    fp: Fencepost, clock: Clock, probes: Probes
 ) -> None:
     await fp.run(kernel_rate.limit_queue("work", Limit(1, 2), "test"))
     await fp.run(kernel_rate.declare({"mail": Limit(1, 1)}))
@@ -133,7 +133,7 @@ async def test_a_job_takes_a_token_of_its_queue_and_of_its_kind_or_of_neither(
     assert await claim(fp, mails) == mails[:1], "the second mail found no token of its kind"
     assert await claim(fp, prints) == prints[:1], "and took none of the queue"
     tokens = "select name, tokens from fencepost.job_bucket order by name"
-    assert eyes.rows(tokens) == [("kind:mail", 0), ("queue:work", 0)]
+    assert probes.rows(tokens) == [("kind:mail", 0), ("queue:work", 0)]
 
 
 async def test_a_claim_that_does_not_commit_takes_no_token(
@@ -180,7 +180,7 @@ async def test_a_raised_limit_counts_at_once(fp: Fencepost, clock: Clock) -> Non
     assert await claim_next(fp) == jobs[1:]
 
 
-async def test_what_the_code_no_longer_limits_is_free(database: Database, eyes: Eyes) -> None:
+async def test_what_the_code_no_longer_limits_is_free(database: Database, probes: Probes) -> None:
     before, after = Fencepost(database.url), Fencepost(database.url)
 
     @before.job("work", rate=Rate(60, per=60, burst=5))
@@ -191,9 +191,9 @@ async def test_what_the_code_no_longer_limits_is_free(database: Database, eyes: 
 
     async with before, after:
         await declare(before, before.handlers, before.schedules, "test")
-        assert eyes.rows("select name, per_second, burst from fencepost.rates") == [("kind:mail", 1, 5)]
+        assert probes.rows("select name, per_second, burst from fencepost.rates") == [("kind:mail", 1, 5)]
         await declare(after, after.handlers, after.schedules, "test")
-        assert eyes.rows("select name from fencepost.rates") == []
+        assert probes.rows("select name from fencepost.rates") == []
 
 
 @pytest.mark.parametrize("limit", [Limit(0, 1), Limit(-1, 1), Limit(1, 0.5), Limit(float("nan"), 1)])
@@ -204,7 +204,9 @@ async def test_a_rate_that_means_nothing_is_refused(fp: Fencepost, limit: Limit)
         await fp.run(kernel_rate.declare({"mail": limit}))
 
 
-async def test_full_buckets_are_forgotten_and_others_are_not(fp: Fencepost, clock: Clock, eyes: Eyes) -> None:
+async def test_full_buckets_are_forgotten_and_others_are_not(
+    fp: Fencepost, clock: Clock, probes: Probes
+) -> None:
     await fp.run(kernel_rate.declare({"mail": Limit(0.01, 1)}))
     await claim(fp, await submit(fp, 1, key="ann"))
     assert await fp.run(kernel_rate.prune(10)) == 0
@@ -214,7 +216,9 @@ async def test_full_buckets_are_forgotten_and_others_are_not(fp: Fencepost, cloc
     assert await fp.run(kernel_rate.prune(10)) == 1
 
 
-async def test_a_worker_keeps_the_rate_of_each_key(anywhere: Fencepost, eyes: Eyes, working: Working) -> None:
+async def test_a_worker_keeps_the_rate_of_each_key(
+    anywhere: Fencepost, probes: Probes, working: Working
+) -> None:
     fp = anywhere
     starts: list[tuple[float, str]] = []
 
@@ -225,16 +229,18 @@ async def test_a_worker_keeps_the_rate_of_each_key(anywhere: Fencepost, eyes: Ey
     async with working(fp):
         async with fp.transaction() as tx:
             await mail.submit_many(tx, [{"user": user} for user in "ab" for _ in range(4)])
-        await eyes.until("all have run", lambda: len(starts) == 8)
+        await probes.until("all have run", lambda: len(starts) == 8)
     assert Counter(user for _, user in starts) == {"a": 4, "b": 4}
     for user in "ab":
         times = [at for at, who in starts if who == user]
         # The claims are 0.2 s apart on the database's clock; a start follows its claim by some milliseconds.
         assert times[-1] - times[0] > 0.5
-    assert eyes.value("select max(tries) from fencepost.jobs") == 1
+    assert probes.value("select max(tries) from fencepost.jobs") == 1
 
 
-async def test_a_worker_keeps_the_rate_of_a_queue(anywhere: Fencepost, eyes: Eyes, working: Working) -> None:
+async def test_a_worker_keeps_the_rate_of_a_queue(
+    anywhere: Fencepost, probes: Probes, working: Working
+) -> None:
     fp = anywhere
     starts: list[float] = []
 
@@ -246,9 +252,9 @@ async def test_a_worker_keeps_the_rate_of_a_queue(anywhere: Fencepost, eyes: Eye
     async with working(fp):
         async with fp.transaction() as tx:
             await mail.submit_many(tx, [{"n": n} for n in range(8)])
-        await eyes.until("all have run", lambda: len(starts) == 8)
+        await probes.until("all have run", lambda: len(starts) == 8)
     assert starts[-1] - starts[0] > 0.6
-    assert eyes.value("select max(tries) from fencepost.jobs") == 1
+    assert probes.value("select max(tries) from fencepost.jobs") == 1
 
 
 FREE_OF_CHARGE = """
@@ -256,9 +262,9 @@ do $$ begin execute replace(pg_get_functiondef('fencepost._rate_take'::regproc),
 """
 
 
-async def test_a_planted_bug_takes_tokens_for_nothing(fp: Fencepost, clock: Clock, eyes: Eyes) -> None:
+async def test_a_planted_bug_takes_tokens_for_nothing(fp: Fencepost, clock: Clock, probes: Probes) -> None:
     """What the first test sees when a grant does not cost a token."""
-    eyes.plant(FREE_OF_CHARGE)
+    probes.plant(FREE_OF_CHARGE)
     await fp.run(kernel_rate.limit_queue("work", Limit(2, 3), "test"))
     jobs = await submit(fp, 10)
     assert await claim_next(fp, 3) + await claim_next(fp, 3) == jobs[:6]

@@ -9,10 +9,10 @@ import pytest
 from fencepost import Cancelled, Fencepost, Job, JobFailed, NotFound, PermanentError
 from fencepost.embedded import Database
 from fencepost.kernel import job as kernel_job
-from fencepost.kernel import outcome
+from fencepost.kernel import job_queries
 from fencepost.kernel.call import Call
 from tests.integration.job_features.conftest import Working, listening
-from tests.integration.job_features.eyes import Eyes
+from tests.integration.job_features.probes import Probes
 
 OWNER = "worker"
 SLEEPERS = "select count(*) from fencepost.sleeper where topic like 'result:%%'"
@@ -34,21 +34,21 @@ async def test_the_result_of_a_job_that_has_finished_is_there_at_once(fp: Fencep
 
 
 async def test_whoever_waits_is_told_when_the_job_ends(
-    fp: Fencepost, eyes: Eyes, monkeypatch: pytest.MonkeyPatch
+    fp: Fencepost, probes: Probes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With polling far away, only the notification can bring the answer in time."""
-    monkeypatch.setattr("fencepost.jobs.results.FIRST_POLL_SECONDS", 1000)
-    monkeypatch.setattr("fencepost.jobs.results.POLL_SECONDS_MAX", 1000)
+    monkeypatch.setattr("fencepost.jobs.job_results.FIRST_POLL_SECONDS", 1000)
+    monkeypatch.setattr("fencepost.jobs.job_results.POLL_SECONDS_MAX", 1000)
     job = await running(fp)
     waiting = [asyncio.create_task(fp.result(job.job_id, within=2000)) for _ in range(3)]
-    await eyes.until("they listen", lambda: eyes.value(SLEEPERS) == 1 and bool(eyes.rows(LISTENING)))
+    await probes.until("they listen", lambda: probes.value(SLEEPERS) == 1 and bool(probes.rows(LISTENING)))
     await end(fp, job, 7)
     assert await asyncio.wait_for(asyncio.gather(*waiting), 60) == [7, 7, 7]
-    assert eyes.value(SLEEPERS) == 0, "the job has ended, so nobody needs to be told again"
+    assert probes.value(SLEEPERS) == 0, "the job has ended, so nobody needs to be told again"
 
 
 async def test_a_job_that_ends_before_anybody_says_that_he_waits_leaves_nobody_to_be_told(
-    fp: Fencepost, eyes: Eyes, monkeypatch: pytest.MonkeyPatch
+    fp: Fencepost, probes: Probes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = await running(fp)
     run = fp.run
@@ -60,29 +60,29 @@ async def test_a_job_that_ends_before_anybody_says_that_he_waits_leaves_nobody_t
 
     monkeypatch.setattr(fp, "run", run_late)
     assert await fp.result(job.job_id, within=60) == 7
-    assert eyes.value(SLEEPERS) == 0
+    assert probes.value(SLEEPERS) == 0
 
 
 LISTENING = "select 1 from pg_stat_activity where query ilike 'listen%%'"
 
 
-async def test_a_notification_that_was_missed_costs_a_poll(fp: Fencepost, eyes: Eyes) -> None:
-    eyes.plant(
+async def test_a_notification_that_was_missed_costs_a_poll(fp: Fencepost, probes: Probes) -> None:
+    probes.plant(
         "create or replace function fencepost._result_tell(p_ids bigint[]) returns void language sql as ''"
     )
     job = await running(fp)
     waiting = asyncio.create_task(fp.result(job.job_id, within=60))
-    await eyes.until("it waits", lambda: eyes.value(SLEEPERS) == 1)
+    await probes.until("it waits", lambda: probes.value(SLEEPERS) == 1)
     await end(fp, job, 7)
     assert await waiting == 7
 
 
-async def test_a_job_that_does_not_end_in_time_goes_on(fp: Fencepost, eyes: Eyes) -> None:
+async def test_a_job_that_does_not_end_in_time_goes_on(fp: Fencepost, probes: Probes) -> None:
     job = await running(fp)
     with pytest.raises(TimeoutError, match=f"job {job.job_id} had not ended after 0.1 s; it is running"):
         await fp.result(job.job_id, within=0.1)
-    assert eyes.value(SLEEPERS) == 0
-    assert eyes.state(job.job_id) == "running"
+    assert probes.value(SLEEPERS) == 0
+    assert probes.state(job.job_id) == "running"
 
 
 async def test_a_dead_job_raises_its_error(fp: Fencepost) -> None:
@@ -123,15 +123,15 @@ async def test_a_worker_brings_results(anywhere: Fencepost, working: Working) ->
 
 
 def test_the_sync_form_waits_and_raises_alike(
-    database: Database, eyes: Eyes, monkeypatch: pytest.MonkeyPatch
+    database: Database, probes: Probes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fencepost.jobs.results.FIRST_POLL_SECONDS", 1000)
-    monkeypatch.setattr("fencepost.jobs.results.POLL_SECONDS_MAX", 1000)
+    monkeypatch.setattr("fencepost.jobs.job_results.FIRST_POLL_SECONDS", 1000)
+    monkeypatch.setattr("fencepost.jobs.job_results.POLL_SECONDS_MAX", 1000)
     client = Fencepost(database.url, settings=listening(database))
     with client.sync() as fp, ThreadPoolExecutor(1) as threads:
         job = fp.run(kernel_job.claim(fp.run(kernel_job.submit("work", "one", {})).job_id, OWNER))
         waiting = threads.submit(fp.result, job.job_id, within=2000)
-        asyncio.run(eyes.until("it listens", lambda: eyes.value(SLEEPERS) == 1))
+        asyncio.run(probes.until("it listens", lambda: probes.value(SLEEPERS) == 1))
         fp.run(kernel_job.finish(kernel_job.Finish(job.job_id, job.attempt, "ok", [1, 2]), OWNER))
         assert waiting.result(20) == [1, 2]
         with pytest.raises(NotFound):
@@ -141,9 +141,9 @@ def test_the_sync_form_waits_and_raises_alike(
             fp.result(other, within=0)
 
 
-async def test_waiters_that_were_killed_are_forgotten(fp: Fencepost, eyes: Eyes) -> None:
-    eyes.plant(
+async def test_waiters_that_were_killed_are_forgotten(fp: Fencepost, probes: Probes) -> None:
+    probes.plant(
         "insert into fencepost.sleeper values ('result:1', now() - interval '2 days'), ('job:x', now())"
     )
-    assert await fp.run(outcome.prune_waiters(86_400)) == 1
-    assert eyes.column("select topic from fencepost.sleeper") == ["job:x"]
+    assert await fp.run(job_queries.prune_waiters(86_400)) == 1
+    assert probes.column("select topic from fencepost.sleeper") == ["job:x"]

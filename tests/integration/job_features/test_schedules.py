@@ -14,7 +14,7 @@ from fencepost.kernel import queue
 from fencepost.kernel import schedule as kernel_schedule
 from fencepost.testing import Clock, PlannedCrash, Signals, crash_at
 from tests.integration.job_features.conftest import Working
-from tests.integration.job_features.eyes import Eyes
+from tests.integration.job_features.probes import Probes
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 TICKS = "select tick from fencepost.job_tick order by tick"
@@ -44,24 +44,26 @@ async def declared(fp: Fencepost) -> Scheduler:
 
 
 async def test_a_tick_submits_a_job_that_carries_its_schedule_and_its_moment(
-    fp: Fencepost, clock: Clock, eyes: Eyes
+    fp: Fencepost, clock: Clock, probes: Probes
 ) -> None:
     reporting(fp, arguments={"scope": "eu"})
     scheduler = await declared(fp)
     assert await scheduler.tick() == pytest.approx(30), "the next tick is five minutes off: look in between"
     clock.advance(299)
     assert await scheduler.tick() == pytest.approx(1)
-    assert eyes.rows(TICKS) == []
+    assert probes.rows(TICKS) == []
 
     clock.advance(1)
     await scheduler.tick()
-    [(payload, headers)] = eyes.rows("select payload, headers from fencepost.job")
+    [(payload, headers)] = probes.rows("select payload, headers from fencepost.job")
     assert payload == {"scope": "eu"}
     assert (headers["schedule"], datetime.fromisoformat(headers["tick"])) == ("report", minutes(5)[0])
     assert len(headers["trace_id"]) == 32
 
 
-async def test_many_nodes_at_once_fire_each_tick_once(database: Database, clock: Clock, eyes: Eyes) -> None:
+async def test_many_nodes_at_once_fire_each_tick_once(
+    database: Database, clock: Clock, probes: Probes
+) -> None:
     nodes = [Fencepost(database.url) for _ in range(5)]
     for node in nodes:
         reporting(node)
@@ -70,28 +72,28 @@ async def test_many_nodes_at_once_fire_each_tick_once(database: Database, clock:
     for _ in range(10):
         clock.advance(300)
         await asyncio.gather(*(scheduler.tick() for scheduler in schedulers for _ in range(3)))
-    assert eyes.column(TICKS) == minutes(*range(5, 51, 5))
-    assert eyes.value("select count(*) from fencepost.job") == 10
+    assert probes.column(TICKS) == minutes(*range(5, 51, 5))
+    assert probes.value("select count(*) from fencepost.job") == 10
     for node in nodes:
         await node.close()
 
 
 async def test_a_node_that_dies_between_the_tick_and_its_commit_leaves_it_to_another(
-    fp: Fencepost, clock: Clock, eyes: Eyes
+    fp: Fencepost, clock: Clock, probes: Probes
 ) -> None:
     reporting(fp)
     scheduler = await declared(fp)
     clock.advance(300)
     with crash_at("jobs.schedule.before_fire"), pytest.raises(PlannedCrash):
         await scheduler.tick()
-    assert eyes.rows(TICKS) == []
+    assert probes.rows(TICKS) == []
     with crash_at("jobs.schedule.after_fire"), pytest.raises(PlannedCrash):
         await scheduler.tick()
     await scheduler.tick()
-    assert eyes.column(TICKS) == minutes(5), "fired by the second, and not again by the third"
+    assert probes.column(TICKS) == minutes(5), "fired by the second, and not again by the third"
 
 
-async def test_two_proposals_for_one_tick_are_taken_once(fp: Fencepost, clock: Clock, eyes: Eyes) -> None:
+async def test_two_proposals_for_one_tick_are_taken_once(fp: Fencepost, clock: Clock, probes: Probes) -> None:
     reporting(fp)
     await declared(fp)
     clock.advance(300)
@@ -99,20 +101,20 @@ async def test_two_proposals_for_one_tick_are_taken_once(fp: Fencepost, clock: C
     fired = await fp.run(kernel_schedule.fire("report", tick, [tick], after))
     assert [one.tick for one in fired] == [tick]
     assert await fp.run(kernel_schedule.fire("report", tick, [tick], after)) == []
-    assert eyes.value("select count(*) from fencepost.job") == 1
+    assert probes.value("select count(*) from fencepost.job") == 1
 
 
 async def test_the_key_on_the_tick_holds_when_the_next_tick_is_set_back(
-    fp: Fencepost, clock: Clock, eyes: Eyes
+    fp: Fencepost, clock: Clock, probes: Probes
 ) -> None:
     reporting(fp)
     scheduler = await declared(fp)
     clock.advance(300)
     await scheduler.tick()
-    eyes.plant("update fencepost.job_schedule set next_tick = '2030-01-01 12:05+00'")
+    probes.plant("update fencepost.job_schedule set next_tick = '2030-01-01 12:05+00'")
     with pytest.raises(Exception, match="job_tick_pkey"):
         await scheduler.tick()
-    assert eyes.value("select count(*) from fencepost.job") == 1
+    assert probes.value("select count(*) from fencepost.job") == 1
 
 
 @pytest.mark.parametrize(
@@ -126,18 +128,18 @@ async def test_the_key_on_the_tick_holds_when_the_next_tick_is_set_back(
     ],
 )
 async def test_missed_ticks_are_made_up_for_as_was_said(
-    fp: Fencepost, clock: Clock, eyes: Eyes, terms: dict[str, Any], taken: list[int]
+    fp: Fencepost, clock: Clock, probes: Probes, terms: dict[str, Any], taken: list[int]
 ) -> None:
     reporting(fp, **terms)
     scheduler = await declared(fp)
     clock.advance(23 * 60)
     while await scheduler.tick() == 0:
         pass
-    assert eyes.column(TICKS) == minutes(*taken)
-    assert eyes.value("select next_tick from fencepost.schedules") == minutes(25)[0]
+    assert probes.column(TICKS) == minutes(*taken)
+    assert probes.value("select next_tick from fencepost.schedules") == minutes(25)[0]
 
 
-async def test_a_paused_schedule_lets_its_ticks_pass(fp: Fencepost, clock: Clock, eyes: Eyes) -> None:
+async def test_a_paused_schedule_lets_its_ticks_pass(fp: Fencepost, clock: Clock, probes: Probes) -> None:
     reporting(fp, missed="all")
     scheduler = await declared(fp)
     await fp.run(kernel_schedule.pause("report", "alice"))
@@ -145,19 +147,19 @@ async def test_a_paused_schedule_lets_its_ticks_pass(fp: Fencepost, clock: Clock
     await scheduler.tick()
     await fp.run(kernel_schedule.resume("report", "bob"))
     await scheduler.tick()
-    assert eyes.rows(TICKS) == []
+    assert probes.rows(TICKS) == []
     clock.advance(300)
     await scheduler.tick()
-    assert eyes.column(TICKS) == minutes(20)
-    assert eyes.events("schedule", "report") == [("paused", "alice"), ("resumed", "bob")]
+    assert probes.column(TICKS) == minutes(20)
+    assert probes.events("schedule", "report") == [("paused", "alice"), ("resumed", "bob")]
 
 
-async def test_a_pause_outlives_the_next_start(fp: Fencepost, clock: Clock, eyes: Eyes) -> None:
+async def test_a_pause_outlives_the_next_start(fp: Fencepost, clock: Clock, probes: Probes) -> None:
     reporting(fp)
     await declared(fp)
     await fp.run(kernel_schedule.pause("report", "alice"))
     await declared(fp)
-    assert eyes.value("select paused_by from fencepost.schedules") == "alice"
+    assert probes.value("select paused_by from fencepost.schedules") == "alice"
 
 
 async def test_an_unknown_schedule_cannot_be_paused(fp: Fencepost) -> None:
@@ -166,7 +168,7 @@ async def test_an_unknown_schedule_cannot_be_paused(fp: Fencepost) -> None:
 
 
 async def test_a_restart_keeps_the_next_tick_and_a_new_expression_moves_it(
-    database: Database, clock: Clock, eyes: Eyes
+    database: Database, clock: Clock, probes: Probes
 ) -> None:
     first, second, third = (Fencepost(database.url) for _ in range(3))
     for node, expression in ((first, "*/5 * * * *"), (second, "*/5 * * * *"), (third, "0 * * * *")):
@@ -180,15 +182,17 @@ async def test_a_restart_keeps_the_next_tick_and_a_new_expression_moves_it(
     await declared(first)
     clock.advance(301)
     await declared(second)
-    assert eyes.value("select next_tick from fencepost.schedules") == minutes(5)[0], "the tick is still owed"
+    assert probes.value("select next_tick from fencepost.schedules") == minutes(5)[0], (
+        "the tick is still owed"
+    )
     await declared(third)
-    assert eyes.value("select next_tick from fencepost.schedules") == minutes(60)[0]
+    assert probes.value("select next_tick from fencepost.schedules") == minutes(60)[0]
     for node in (first, second, third):
         await node.close()
 
 
 async def test_a_schedule_that_the_code_no_longer_has_is_retired(
-    database: Database, clock: Clock, eyes: Eyes
+    database: Database, clock: Clock, probes: Probes
 ) -> None:
     before, after = Fencepost(database.url), Fencepost(database.url)
     reporting(before)
@@ -203,12 +207,12 @@ async def test_a_schedule_that_the_code_no_longer_has_is_retired(
     async with before, after:
         await declared(before)
         await declared(after)
-    assert eyes.column("select name from fencepost.schedules") == ["other"], "not ours to retire"
-    assert [event for event, _ in eyes.events("schedule", "report")] == ["retired"]
+    assert probes.column("select name from fencepost.schedules") == ["other"], "not ours to retire"
+    assert [event for event, _ in probes.events("schedule", "report")] == ["retired"]
 
 
 async def test_a_full_queue_holds_its_own_schedule_back_and_no_other(
-    fp: Fencepost, clock: Clock, eyes: Eyes
+    fp: Fencepost, clock: Clock, probes: Probes
 ) -> None:
     reporting(fp)
 
@@ -222,15 +226,15 @@ async def test_a_full_queue_holds_its_own_schedule_back_and_no_other(
     await fp.run(queue.bound("other", 1, "test"))
     clock.advance(300)
     await scheduler.tick()
-    assert eyes.column("select schedule from fencepost.job_tick") == ["report"]
+    assert probes.column("select schedule from fencepost.job_tick") == ["report"]
 
     await fp.run(queue.bound("other", None, "test"))
     await scheduler.tick()
-    assert eyes.column("select schedule from fencepost.job_tick order by 1") == ["other", "report"]
+    assert probes.column("select schedule from fencepost.job_tick order by 1") == ["other", "report"]
 
 
 async def test_a_unique_job_that_still_runs_takes_the_place_of_the_next_tick(
-    fp: Fencepost, clock: Clock, eyes: Eyes
+    fp: Fencepost, clock: Clock, probes: Probes
 ) -> None:
     @fp.every(60)
     @fp.job("reports", unique="one")
@@ -240,12 +244,12 @@ async def test_a_unique_job_that_still_runs_takes_the_place_of_the_next_tick(
     for _ in range(2):
         clock.advance(60)
         await scheduler.tick()
-    first, second = eyes.column("select job_id from fencepost.job_tick order by tick")
+    first, second = probes.column("select job_id from fencepost.job_tick order by tick")
     assert first == second
 
 
 async def test_ticks_of_long_ago_are_forgotten_and_do_not_come_again(
-    fp: Fencepost, clock: Clock, eyes: Eyes
+    fp: Fencepost, clock: Clock, probes: Probes
 ) -> None:
     reporting(fp)
     scheduler = await declared(fp)
@@ -255,10 +259,10 @@ async def test_ticks_of_long_ago_are_forgotten_and_do_not_come_again(
     assert await fp.run(kernel_schedule.prune(120, 10)) == 0
     assert await fp.run(kernel_schedule.prune(30, 10)) == 1
     await scheduler.tick()
-    assert eyes.value("select count(*) from fencepost.job") == 1
+    assert probes.value("select count(*) from fencepost.job") == 1
 
 
-async def test_a_worker_fires_what_its_code_declares(fp: Fencepost, eyes: Eyes, working: Working) -> None:
+async def test_a_worker_fires_what_its_code_declares(fp: Fencepost, probes: Probes, working: Working) -> None:
     ran = asyncio.Event()
 
     @fp.every(1)
@@ -273,10 +277,10 @@ async def test_a_worker_fires_what_its_code_declares(fp: Fencepost, eyes: Eyes, 
             await asyncio.wait_for(ran.wait(), 60)
 
 
-BROKEN: list[tuple[str, Callable[[Eyes], None]]] = [
+BROKEN: list[tuple[str, Callable[[Probes], None]]] = [
     (
         "the proposal is not compared with the stored tick, and the tick has no key",
-        lambda eyes: eyes.plant(
+        lambda probes: probes.plant(
             "do $$ begin execute replace(pg_get_functiondef("
             "'fencepost.schedule_fire(text, timestamptz, timestamptz[], timestamptz)'::regprocedure),"
             " 'or v_schedule.next_tick <> p_expected', ''); end $$;"
@@ -288,14 +292,14 @@ BROKEN: list[tuple[str, Callable[[Eyes], None]]] = [
 
 @pytest.mark.parametrize("plant", [plant for _, plant in BROKEN], ids=[name for name, _ in BROKEN])
 async def test_a_planted_bug_fires_twice(
-    fp: Fencepost, clock: Clock, eyes: Eyes, plant: Callable[[Eyes], None]
+    fp: Fencepost, clock: Clock, probes: Probes, plant: Callable[[Probes], None]
 ) -> None:
     """What the tests above would see if the guard were missing."""
     reporting(fp)
     await declared(fp)
-    plant(eyes)
+    plant(probes)
     clock.advance(300)
     [tick], [after] = minutes(5), minutes(10)
     for _ in range(2):
         await fp.run(kernel_schedule.fire("report", tick, [tick], after))
-    assert eyes.value("select count(*) from fencepost.job") == 2
+    assert probes.value("select count(*) from fencepost.job") == 2

@@ -20,7 +20,7 @@ from fencepost.embedded import Database
 from fencepost.logs import configure_logging, log_context
 from fencepost.testing import Clock
 from tests.integration.job_features.conftest import Working
-from tests.integration.job_features.eyes import Eyes
+from tests.integration.job_features.probes import Probes
 
 
 class Point(BaseModel):
@@ -29,7 +29,7 @@ class Point(BaseModel):
 
 
 async def test_a_job_waits_for_its_time_on_the_databases_clock(
-    fp: Fencepost, clock: Clock, eyes: Eyes
+    fp: Fencepost, clock: Clock, probes: Probes
 ) -> None:
     @fp.job("work")
     async def one(job: Job, n: int) -> None: ...
@@ -40,7 +40,7 @@ async def test_a_job_waits_for_its_time_on_the_databases_clock(
         await one.options(run_at=moment + timedelta(hours=2)).submit(tx, n=1)
         await one.options(delay_seconds=90).submit(tx, n=2)
         await one.options(delay_seconds=30).submit_many(tx, [{"n": 3}, {"n": 4}])
-    due = eyes.rows("select payload -> 'n', run_at from fencepost.jobs order by 1")
+    due = probes.rows("select payload -> 'n', run_at from fencepost.jobs order by 1")
     assert [(n, (at - moment).total_seconds()) for n, at in due] == [(1, 7200), (2, 90), (3, 30), (4, 30)]
 
 
@@ -54,7 +54,7 @@ async def test_a_time_without_a_zone_and_two_times_at_once_are_refused(fp: Fence
         one.options(run_at=datetime.now(UTC), delay_seconds=3)
 
 
-async def test_lanes_have_names(fp: Fencepost, eyes: Eyes) -> None:
+async def test_lanes_have_names(fp: Fencepost, probes: Probes) -> None:
     @fp.job("work", lane="bulk")
     async def one(job: Job) -> None: ...
 
@@ -62,12 +62,12 @@ async def test_lanes_have_names(fp: Fencepost, eyes: Eyes) -> None:
         await one.submit(tx)
         await one.options(lane="urgent").submit(tx)
         await one.options(lane=2).submit(tx)
-    assert eyes.column("select lane from fencepost.job order by job_id") == [3, 0, 2]
+    assert probes.column("select lane from fencepost.job order by job_id") == [3, 0, 2]
     with pytest.raises(InvalidInput, match="one of urgent, normal, low, bulk"):
         one.options(lane="now")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] -- refused at both times
 
 
-async def test_a_unique_job_is_there_once(fp: Fencepost, eyes: Eyes) -> None:
+async def test_a_unique_job_is_there_once(fp: Fencepost, probes: Probes) -> None:
     @fp.job("work", unique="{album}/{page}")
     async def one(job: Job, album: int, page: int, note: str = "") -> None: ...
 
@@ -76,10 +76,10 @@ async def test_a_unique_job_is_there_once(fp: Fencepost, eyes: Eyes) -> None:
         again = await one.submit(tx, album=1, page=2, note="the note is not part of the key")
         other = await one.submit(tx, album=1, page=3)
     assert (again.job_id, again.created, other.created) == (first.job_id, False, True)
-    assert eyes.column("select unique_key from fencepost.job order by 1") == ["one:1/2", "one:1/3"]
+    assert probes.column("select unique_key from fencepost.job order by 1") == ["one:1/2", "one:1/3"]
 
 
-async def test_a_concurrency_key_lets_so_many_run(fp: Fencepost, eyes: Eyes, working: Working) -> None:
+async def test_a_concurrency_key_lets_so_many_run(fp: Fencepost, probes: Probes, working: Working) -> None:
     together, most, pair = 0, 0, asyncio.Barrier(2)
 
     @fp.job("work", concurrency_key="user:{user}", concurrency_limit=2)
@@ -97,7 +97,7 @@ async def test_a_concurrency_key_lets_so_many_run(fp: Fencepost, eyes: Eyes, wor
     assert most == 2
 
 
-async def test_thousands_are_one_statement_and_answer_in_their_order(fp: Fencepost, eyes: Eyes) -> None:
+async def test_thousands_are_one_statement_and_answer_in_their_order(fp: Fencepost, probes: Probes) -> None:
     @fp.job("work", unique="{n}")
     async def one(job: Job, n: int) -> None: ...
 
@@ -105,11 +105,11 @@ async def test_thousands_are_one_statement_and_answer_in_their_order(fp: Fencepo
         jobs = await one.submit_many(tx, ({"n": n} for n in range(5000)))
         assert await one.submit_many(tx, []) == []
     assert len({job.job_id for job in jobs}) == 5000
-    assert eyes.column("select payload -> 'n' from fencepost.job order by job_id") == list(range(5000))
-    assert len(set(eyes.column("select headers ->> 'trace_id' from fencepost.job"))) == 1
+    assert probes.column("select payload -> 'n' from fencepost.job order by job_id") == list(range(5000))
+    assert len(set(probes.column("select headers ->> 'trace_id' from fencepost.job"))) == 1
 
 
-async def test_a_row_that_does_not_fit_submits_nothing(fp: Fencepost, eyes: Eyes) -> None:
+async def test_a_row_that_does_not_fit_submits_nothing(fp: Fencepost, probes: Probes) -> None:
     @fp.job("work")
     async def one(job: Job, n: int) -> None: ...
 
@@ -121,7 +121,7 @@ async def test_a_row_that_does_not_fit_submits_nothing(fp: Fencepost, eyes: Eyes
             await one.submit_many(tx, [{}])
         with pytest.raises(InvalidInput, match="unexpected keyword argument"):
             await one.submit_many(tx, [{"n": 1, "m": 2}])
-    assert eyes.value("select count(*) from fencepost.job") == 0
+    assert probes.value("select count(*) from fencepost.job") == 0
 
 
 async def test_arguments_come_back_as_the_types_that_went_in(fp: Fencepost, working: Working) -> None:
@@ -140,7 +140,7 @@ async def test_arguments_come_back_as_the_types_that_went_in(fp: Fencepost, work
 
 
 async def test_one_trace_goes_from_the_submission_into_the_log_of_the_worker_and_on(
-    fp: Fencepost, eyes: Eyes, working: Working
+    fp: Fencepost, probes: Probes, working: Working
 ) -> None:
     @fp.job("work")
     async def first(job: Job) -> None:
@@ -158,7 +158,7 @@ async def test_one_trace_goes_from_the_submission_into_the_log_of_the_worker_and
         with log_context(trace_id="7" * 32):
             async with fp.transaction() as tx:
                 await first.submit(tx)
-        await eyes.until("both have run", lambda: eyes.value(FINISHED) == 2)
+        await probes.until("both have run", lambda: probes.value(FINISHED) == 2)
     logged = [json.loads(line) for line in lines.getvalue().splitlines()]
     ours = {entry["event"]: entry for entry in logged if entry["event"].endswith("runs")}
     assert ours["first runs"]["trace_id"] == ours["second runs"]["trace_id"] == "7" * 32
@@ -168,7 +168,7 @@ async def test_one_trace_goes_from_the_submission_into_the_log_of_the_worker_and
 FINISHED = "select count(*) from fencepost.jobs where state = 'finished'"
 
 
-async def test_headers_travel_and_a_trace_of_ones_own_is_kept(fp: Fencepost, eyes: Eyes) -> None:
+async def test_headers_travel_and_a_trace_of_ones_own_is_kept(fp: Fencepost, probes: Probes) -> None:
     @fp.job("work")
     async def one(job: Job) -> None: ...
 
@@ -176,13 +176,13 @@ async def test_headers_travel_and_a_trace_of_ones_own_is_kept(fp: Fencepost, eye
         await one.options(headers={"tenant": "acme", "trace_id": "mine"}).submit(tx)
         await one.submit(tx)
         await one.submit(tx)
-    mine, *others = eyes.column("select headers from fencepost.job order by job_id")
+    mine, *others = probes.column("select headers from fencepost.job order by job_id")
     assert mine == {"tenant": "acme", "trace_id": "mine"}
     assert len({headers["trace_id"] for headers in others}) == 2, "each without a trace begins one"
 
 
 async def test_submitting_on_any_connection_is_part_of_its_transaction(
-    database: Database, eyes: Eyes
+    database: Database, probes: Probes
 ) -> None:
     fp = Fencepost(database.url)
 
@@ -218,7 +218,7 @@ async def test_submitting_on_any_connection_is_part_of_its_transaction(
     for commit in (False, True):
         await asyncio.to_thread(sync_drivers, commit=commit)
         await async_drivers(commit=commit)
-    assert eyes.column("select payload ->> 'driver' from fencepost.job order by 1") == [
+    assert probes.column("select payload ->> 'driver' from fencepost.job order by 1") == [
         "asyncpg",
         "psycopg",
         "sqlalchemy",
@@ -227,7 +227,7 @@ async def test_submitting_on_any_connection_is_part_of_its_transaction(
 
 
 async def test_a_handlers_lease_comes_from_the_settings_unless_it_says_more(
-    database: Database, eyes: Eyes
+    database: Database, probes: Probes
 ) -> None:
     fp = Fencepost.from_env({"DATABASE_URL": database.url, "JOB_LEASE_SEC": "90"})
 
@@ -240,5 +240,5 @@ async def test_a_handlers_lease_comes_from_the_settings_unless_it_says_more(
     async with fp, fp.transaction() as tx:
         await usual.submit(tx)
         await short.submit(tx)
-    leases = eyes.column("select lease from fencepost.job order by job_id")
+    leases = probes.column("select lease from fencepost.job order by job_id")
     assert [lease.total_seconds() for lease in leases] == [90, 5]

@@ -8,10 +8,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanContext
 
-from fencepost.house import Fencepost
+from fencepost.app import Fencepost
 from fencepost.jobs.job import Job
 from fencepost.web.app import make_app
-from fencepost.web.part import Part
+from fencepost.web.http_service import HttpService
 from fencepost.web.settings import WebSettings
 from tests.integration.job_features.conftest import Working
 
@@ -46,7 +46,7 @@ def shop(fp: Fencepost) -> httpx.AsyncClient:
         async with fp.transaction() as tx:
             return {"job_id": (await first.submit(tx)).job_id}
 
-    app = make_app([Part("shop", router, lambda: fp, ())], WebSettings())
+    app = make_app([HttpService("shop", router, lambda: fp, ())], WebSettings())
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
 
 

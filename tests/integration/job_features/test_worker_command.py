@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.kernel import job as kernel_job
 from fencepost.kernel.drivers import run
-from tests.integration.job_features.eyes import Eyes
+from tests.integration.job_features.probes import Probes
 
 HAND_OVER = "from fencepost.cli.app import main; main()"
 APPLICATION = "tests.integration.job_features.shop_tasks"
@@ -82,11 +82,11 @@ def is_alive(pid: int) -> bool:
     return True
 
 
-def until(eyes: Eyes, job_id: int, state: str) -> None:
-    Deadline(60, f"job {job_id} is {state}").wait(lambda: eyes.state(job_id) == state)
+def until(probes: Probes, job_id: int, state: str) -> None:
+    Deadline(60, f"job {job_id} is {state}").wait(lambda: probes.state(job_id) == state)
 
 
-def test_a_worker_says_what_it_serves_and_runs_it(start: Start, database: Database, eyes: Eyes) -> None:
+def test_a_worker_says_what_it_serves_and_runs_it(start: Start, database: Database, probes: Probes) -> None:
     worker = start("worker", f"{APPLICATION}:fp", "--json", "--concurrency", "7")
     told = announced(worker)
     assert (told["queues"], told["kinds"], told["schedules"], told["concurrency"]) == (
@@ -96,26 +96,26 @@ def test_a_worker_says_what_it_serves_and_runs_it(start: Start, database: Databa
         7,
     )
     job = submit(database, "report", "reports", {"n": 5})
-    until(eyes, job, "finished")
-    assert eyes.value("select result from fencepost.jobs where job_id = %s", job) == 25
+    until(probes, job, "finished")
+    assert probes.value("select result from fencepost.jobs where job_id = %s", job) == 25
     code, err = end(worker)
     assert code == ExitCode.OK
     assert "Draining" in err
     assert "Traceback" not in err
 
 
-def test_only_the_queues_that_were_asked_for(start: Start, database: Database, eyes: Eyes) -> None:
+def test_only_the_queues_that_were_asked_for(start: Start, database: Database, probes: Probes) -> None:
     worker = start("worker", APPLICATION, "--queues", "mail", "--json")
     assert announced(worker)["queues"] == ["mail"]
     left = submit(database, "report", "reports", {"n": 5})
     done = submit(database, "send", "mail", {"to": "ann"})
-    until(eyes, done, "finished")
-    assert eyes.state(left) == "pending"
+    until(probes, done, "finished")
+    assert probes.state(left) == "pending"
     assert end(worker)[0] == ExitCode.OK
 
 
 def test_sigterm_lets_what_runs_end_and_takes_nothing_more(
-    start: Start, database: Database, eyes: Eyes, tmp_path: Path
+    start: Start, database: Database, probes: Probes, tmp_path: Path
 ) -> None:
     begun, may_end = tmp_path / "begun", tmp_path / "may_end"
     worker = start("worker", APPLICATION, "--json")
@@ -130,12 +130,12 @@ def test_sigterm_lets_what_runs_end_and_takes_nothing_more(
     may_end.touch()
     _, err = worker.communicate(timeout=60)
     assert (worker.returncode, "Stopped." in err) == (ExitCode.OK, True)
-    assert eyes.state(job) == "finished"
-    assert eyes.state(late) in ("pending", "dispatched")
+    assert probes.state(job) == "finished"
+    assert probes.state(late) in ("pending", "dispatched")
 
 
 def test_what_does_not_end_in_time_is_given_back_without_a_lost_try(
-    start: Start, database: Database, eyes: Eyes, tmp_path: Path
+    start: Start, database: Database, probes: Probes, tmp_path: Path
 ) -> None:
     begun = tmp_path / "begun"
     worker = start("worker", APPLICATION, "--json", JOB_DRAIN_SEC="0.1")
@@ -144,14 +144,16 @@ def test_what_does_not_end_in_time_is_given_back_without_a_lost_try(
     Deadline(60, "the handler has begun").wait(begun.exists)
     assert end(worker)[0] == ExitCode.OK
     # Pending, or driven once more by a last tick of the dispatcher.
-    assert eyes.rows("select tries, attempt from fencepost.job_waiting where job_id = %s", job) == [(0, 1)]
+    assert probes.rows("select tries, attempt from fencepost.job_waiting where job_id = %s", job) == [(0, 1)]
 
 
-def test_processes_are_started_again_and_end_together(start: Start, database: Database, eyes: Eyes) -> None:
+def test_processes_are_started_again_and_end_together(
+    start: Start, database: Database, probes: Probes
+) -> None:
     crew = start("worker", APPLICATION, "--processes", "2", "--json")
     first, second = announced(crew)["processes"]
     job = submit(database, "report", "reports", {"n": 2})
-    until(eyes, job, "finished")
+    until(probes, job, "finished")
     os.kill(first, signal.SIGKILL)
     assert crew.stderr is not None
     while "worker process ended" not in crew.stderr.readline():
@@ -160,7 +162,7 @@ def test_processes_are_started_again_and_end_together(start: Start, database: Da
         lambda: len(children_of(crew.pid)) == 2 and first not in children_of(crew.pid)
     )
     job = submit(database, "report", "reports", {"n": 3})
-    until(eyes, job, "dead")
+    until(probes, job, "dead")
     code, err = end(crew)
     assert (code, "No process is left." in err) == (ExitCode.OK, True)
     assert not is_alive(second)
@@ -212,9 +214,9 @@ def test_an_unknown_queue_is_refused(start: Start) -> None:
     assert "No handler serves post; there are mail, reports." in err
 
 
-def test_up_runs_the_jobs_of_an_application(start: Start, database: Database, eyes: Eyes) -> None:
+def test_up_runs_the_jobs_of_an_application(start: Start, database: Database, probes: Probes) -> None:
     up = start("up", "--app", APPLICATION, "--json")
     assert announced(up)["url"].startswith("http://")
     job = submit(database, "report", "reports", {"n": 4})
-    until(eyes, job, "finished")
+    until(probes, job, "finished")
     assert end(up, signal.SIGINT)[0] == ExitCode.OK

@@ -7,21 +7,21 @@ import pytest
 
 from fencepost.embedded import Database, PostgresServer, ValkeyServer
 from fencepost.kernel.migrate import migrate
-from tests.integration.jobs.scene import Scene, open_scene
-from tests.places import server_directory
+from tests.integration.jobs.harness import JobHarness, open_harness
+from tests.tmp_dirs import server_directory
 
 
 @pytest.fixture
-async def scene(database: Database, redis_url: str) -> AsyncIterator[Scene]:
-    async with open_scene(database, redis_url) as scene:
-        yield scene
+async def harness(database: Database, redis_url: str) -> AsyncIterator[JobHarness]:
+    async with open_harness(database, redis_url) as harness:
+        yield harness
 
 
 @pytest.fixture
-async def lonely_scene(database: Database) -> AsyncIterator[Scene]:
+async def lonely_harness(database: Database) -> AsyncIterator[JobHarness]:
     """Without Redis."""
-    async with open_scene(database, None) as scene:
-        yield scene
+    async with open_harness(database, None) as harness:
+        yield harness
 
 
 @pytest.fixture

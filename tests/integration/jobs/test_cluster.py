@@ -6,9 +6,9 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.jobs.job import Job
-from tests.integration.jobs.scene import open_scene, quick
+from tests.integration.jobs.harness import open_harness, quick
 from tests.matrix.cluster_node import ClusterNode
-from tests.places import server_directory
+from tests.tmp_dirs import server_directory
 
 KEY = "deepoj:jobs"
 TAGGED = "{deepoj:jobs}"
@@ -22,22 +22,22 @@ def node() -> Iterator[ClusterNode]:
 
 @pytest.mark.parametrize("key", [KEY, TAGGED])
 async def test_all_queues_and_lanes_lie_in_one_slot(database: Database, node: ClusterNode, key: str) -> None:
-    async with open_scene(database, node.url) as scene:
+    async with open_harness(database, node.url) as harness:
 
-        @scene.fp.job("default")
+        @harness.fp.job("default")
         async def one(job: Job, n: int) -> None: ...
 
-        @scene.fp.job("mail", lane="urgent")
+        @harness.fp.job("mail", lane="urgent")
         async def two(job: Job, n: int) -> None: ...
 
-        async with scene.fp.transaction() as tx:
+        async with harness.fp.transaction() as tx:
             for n in range(20):
                 await one.submit(tx, n=n)
                 await two.submit(tx, n=n)
-        async with scene.working(quick(stream_key=key)):
-            await scene.until_all_ended(within=60)
-            await scene.until_empty(within=60)
+        async with harness.working(quick(stream_key=key)):
+            await harness.until_all_ended(within=60)
+            await harness.until_empty(within=60)
 
         # They came through the streams, and not past a Redis that refused.
         for stream in (key, f"{TAGGED}:urgent:q:mail"):
-            assert scene.redis.xinfo_stream(stream)["entries-added"] == 20
+            assert harness.redis.xinfo_stream(stream)["entries-added"] == 20

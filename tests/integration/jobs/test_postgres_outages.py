@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pytest
 
-from fencepost.drive.stream import Entry
 from fencepost.embedded import Database
-from fencepost.jobs.intake import Intake, Taken
+from fencepost.jobs.fetcher import Fetched, Fetcher
 from fencepost.jobs.job import Job
+from fencepost.redis_streams.stream import StreamEntry
 from fencepost.testing import Proxy, Signals
-from tests.integration.jobs.scene import Scene, open_scene, quick
+from tests.integration.jobs.harness import JobHarness, open_harness, quick
 
 BATCH = 2
 
@@ -18,10 +18,10 @@ BATCH = 2
 async def test_a_restart_in_the_middle_loses_and_doubles_nothing(
     own_database: Database, redis_url: str
 ) -> None:
-    async with open_scene(own_database, redis_url) as scene:
+    async with open_harness(own_database, redis_url) as harness:
         calls = 0
 
-        @scene.fp.job("default", kind="own", lease=5)
+        @harness.fp.job("default", kind="own", lease=5)
         async def own(job: Job, n: int) -> None:
             nonlocal calls
             calls += 1
@@ -30,26 +30,28 @@ async def test_a_restart_in_the_middle_loses_and_doubles_nothing(
                     "insert into effect (job_id, attempt) values (%s, %s)", (job.id, job.attempt)
                 )
 
-        @scene.fp.job("default", kind="bare", lease=5)
+        @harness.fp.job("default", kind="bare", lease=5)
         async def bare(job: Job, n: int) -> int:
             nonlocal calls
             calls += 1
             return n
 
-        async with scene.fp.transaction() as tx:
+        async with harness.fp.transaction() as tx:
             for n in range(150):
                 await own.submit(tx, n=n)
                 await bare.submit(tx, n=n)
-        async with scene.working(quick(concurrency=10, lease_seconds=5)):
-            await scene.until("some have run", lambda: calls > 40)
+        async with harness.working(quick(concurrency=10, lease_seconds=5)):
+            await harness.until("some have run", lambda: calls > 40)
             await asyncio.to_thread(own_database.server.kill)
             await asyncio.to_thread(own_database.server.start)
-            await scene.until_all_ended(within=60)
-            assert scene.metric("worker_active_jobs") <= 10
-        assert scene.rows("select count(*), count(distinct job_id) from effect") == [(150, 150)]
-        assert scene.rows("select state, count(*) from fencepost.jobs group by state") == [("finished", 300)]
+            await harness.until_all_ended(within=60)
+            assert harness.metric("worker_active_jobs") <= 10
+        assert harness.rows("select count(*), count(distinct job_id) from effect") == [(150, 150)]
+        assert harness.rows("select state, count(*) from fencepost.jobs group by state") == [
+            ("finished", 300)
+        ]
         # The effect was written by the attempt that finished.
-        assert not scene.rows(
+        assert not harness.rows(
             "select job_id from effect e join fencepost.jobs j using (job_id) where j.attempt <> e.attempt"
         )
 
@@ -57,40 +59,42 @@ async def test_a_restart_in_the_middle_loses_and_doubles_nothing(
 async def test_a_finish_whose_reply_was_lost_is_settled_and_not_repeated(database: Database) -> None:
     # Without Redis, and after the first sweep, nobody else commits.
     with Proxy.for_postgres(database.url) as proxy, Signals() as signals:
-        async with open_scene(database, None, through=proxy.url) as scene:
+        async with open_harness(database, None, through=proxy.url) as harness:
 
-            @scene.fp.job("default", lease=5)
+            @harness.fp.job("default", lease=5)
             async def own(job: Job) -> None:
                 async with job.finish() as tx:
                     await tx.execute("insert into effect (job_id) values (%s)", (job.id,))
                     proxy.lose_commit_reply()
 
-            async with scene.working(quick(sweep_interval_seconds=60)):
+            async with harness.working(quick(sweep_interval_seconds=60)):
                 await signals.wait("sweep.ticked")
-                async with scene.fp.transaction() as tx:
+                async with harness.fp.transaction() as tx:
                     submitted = await own.submit(tx)
-                seen = await scene.until_state(submitted.job_id, "finished")
-                await scene.until("it is settled", lambda: scene.metric("worker_active_jobs") == 0)
+                seen = await harness.until_state(submitted.job_id, "finished")
+                await harness.until("it is settled", lambda: harness.metric("worker_active_jobs") == 0)
             assert seen.attempt == 1
-            assert scene.value("select count(*) from effect") == 1
+            assert harness.value("select count(*) from effect") == 1
             # The handler heard of no success, and the truth told that there was one.
-            assert scene.metric("worker_finalize_rejected_total", reason="already_finished") == 1
+            assert harness.metric("worker_finalize_rejected_total", reason="already_finished") == 1
 
 
 async def test_entries_that_were_read_while_a_claim_failed_are_claimed_too(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    harness: JobHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Left pending, they would wait for the reclaimer, who leaves them alone here."""
-    read, claim = Intake.read, Intake._claim  # pyright: ignore[reportPrivateUsage]
+    read, claim = Fetcher.read, Fetcher._claim  # pyright: ignore[reportPrivateUsage]
     read_again, claims = asyncio.Event(), 0
 
-    async def reading(self: Intake, free: int, held: Callable[[], Iterable[Entry]]) -> list[Entry]:
+    async def reading(
+        self: Fetcher, free: int, held: Callable[[], Iterable[StreamEntry]]
+    ) -> list[StreamEntry]:
         entries = await read(self, free, held)
         if claims and entries:
             read_again.set()
         return entries
 
-    async def claiming(self: Intake, entries: Sequence[Entry]) -> Taken:
+    async def claiming(self: Fetcher, entries: Sequence[StreamEntry]) -> Fetched:
         nonlocal claims
         # Only whole batches are claimed beside the next read.
         claims += len(entries) == BATCH
@@ -100,18 +104,18 @@ async def test_entries_that_were_read_while_a_claim_failed_are_claimed_too(
             raise OSError("the database is away for a moment")
         return await claim(self, entries)
 
-    def reading_on(_self: Intake) -> None:
+    def reading_on(_self: Fetcher) -> None:
         """Who draws what the streams do not hold yet has nothing to read."""
 
-    monkeypatch.setattr(Intake, "read", reading)
-    monkeypatch.setattr(Intake, "_claim", claiming)
-    monkeypatch.setattr(Intake, "draw_on", reading_on)
+    monkeypatch.setattr(Fetcher, "read", reading)
+    monkeypatch.setattr(Fetcher, "_claim", claiming)
+    monkeypatch.setattr(Fetcher, "draw_on", reading_on)
 
-    @scene.fp.job("default", lease=5)
+    @harness.fp.job("default", lease=5)
     async def nothing(job: Job) -> None: ...
 
-    async with scene.fp.transaction() as tx:
+    async with harness.fp.transaction() as tx:
         await nothing.submit_many(tx, ({} for _ in range(40)))
-    async with scene.working(quick(batch=BATCH, reclaim_grace_seconds=600)):
-        await scene.until_all_ended()
+    async with harness.working(quick(batch=BATCH, reclaim_grace_seconds=600)):
+        await harness.until_all_ended()
     assert read_again.is_set()

@@ -7,106 +7,108 @@ from datetime import timedelta
 from functools import partial
 
 from fencepost.jobs.job import Job
-from fencepost.jobs.policy import Bury, PermanentError, Retry, exponential
+from fencepost.jobs.retry_policy import Bury, PermanentError, Retry, exponential
 from fencepost.testing import Clock, Signals
-from tests.integration.jobs.scene import Scene, quick
+from tests.integration.jobs.harness import JobHarness, quick
 
 
-async def test_a_job_that_fails_is_tried_again_after_its_delay(scene: Scene, clock: Clock) -> None:
+async def test_a_job_that_fails_is_tried_again_after_its_delay(harness: JobHarness, clock: Clock) -> None:
     tries: list[int] = []
 
-    @scene.fp.job("default", retry=exponential(first_seconds=600, jitter=0))
+    @harness.fp.job("default", retry=exponential(first_seconds=600, jitter=0))
     async def stumble(job: Job) -> str:
         tries.append(job.tries)
         if job.tries < 3:
             raise ValueError(f"try {job.tries}")
         return "at last"
 
-    async with scene.fp.transaction() as tx:
+    async with harness.fp.transaction() as tx:
         submitted = await stumble.submit(tx)
-    async with scene.working():
+    async with harness.working():
         for delay_seconds in (600, 1200):
-            seen = await scene.until_state(submitted.job_id, "pending")
-            await scene.until("it failed", lambda: scene.job(submitted.job_id).error is not None)
-            [(run_at,)] = scene.rows(
+            seen = await harness.until_state(submitted.job_id, "pending")
+            await harness.until("it failed", lambda: harness.job(submitted.job_id).error is not None)
+            [(run_at,)] = harness.rows(
                 "select run_at from fencepost.jobs where job_id = %s", (submitted.job_id,)
             )
             assert run_at - clock.now() <= timedelta(seconds=delay_seconds)
             assert run_at - clock.now() > timedelta(seconds=delay_seconds - 60)
             again = tries[-1] + 1
             clock.advance(delay_seconds + 1)
-            await scene.until("it is tried again", partial(tries.__contains__, again))
-        seen = await scene.until_state(submitted.job_id, "finished")
+            await harness.until("it is tried again", partial(tries.__contains__, again))
+        seen = await harness.until_state(submitted.job_id, "finished")
     assert (tries, seen.result, seen.attempt, seen.tries) == ([1, 2, 3], "at last", 3, 3)
 
 
-async def test_an_old_entry_does_not_cut_the_delay_short(scene: Scene) -> None:
+async def test_an_old_entry_does_not_cut_the_delay_short(harness: JobHarness) -> None:
     tries: list[int] = []
 
-    @scene.fp.job("default", retry=lambda _tries, _error: Retry(3600))
+    @harness.fp.job("default", retry=lambda _tries, _error: Retry(3600))
     async def fail(job: Job) -> None:
         tries.append(job.tries)
         raise ValueError
 
-    async with scene.fp.transaction() as tx:
+    async with harness.fp.transaction() as tx:
         submitted = await fail.submit(tx)
-    async with scene.working():
-        await scene.until("it failed", lambda: scene.job(submitted.job_id).error is not None)
-        scene.redis.xadd(
+    async with harness.working():
+        await harness.until("it failed", lambda: harness.job(submitted.job_id).error is not None)
+        harness.redis.xadd(
             "deepoj:jobs",
             {"job_id": submitted.job_id, "enqueue_ts": 1, "payload_ref": "x", "priority": 1},
         )
-        await scene.until_empty()
+        await harness.until_empty()
     assert tries == [1]
 
 
-async def test_past_its_tries_a_job_is_dead_with_its_cause_and_history(scene: Scene) -> None:
-    @scene.fp.job("default", attempts=3, retry=lambda _tries, _error: Retry(0))
+async def test_past_its_tries_a_job_is_dead_with_its_cause_and_history(harness: JobHarness) -> None:
+    @harness.fp.job("default", attempts=3, retry=lambda _tries, _error: Retry(0))
     async def fail(job: Job) -> None:
         raise ValueError(f"no {job.tries}")
 
-    async with scene.fp.transaction() as tx:
+    async with harness.fp.transaction() as tx:
         submitted = await fail.submit(tx)
-    async with scene.working():
-        seen = await scene.until_state(submitted.job_id, "dead")
-        await scene.until_empty()
+    async with harness.working():
+        seen = await harness.until_state(submitted.job_id, "dead")
+        await harness.until_empty()
     assert (seen.final_status, seen.error, seen.tries) == ("failed", "ValueError: no 3", 3)
-    assert scene.events(submitted.job_id).count("failed") == 3
+    assert harness.events(submitted.job_id).count("failed") == 3
 
 
-async def test_what_cannot_succeed_is_dead_at_once(scene: Scene) -> None:
-    @scene.fp.job("default", kind="permanent")
+async def test_what_cannot_succeed_is_dead_at_once(harness: JobHarness) -> None:
+    @harness.fp.job("default", kind="permanent")
     async def permanent(job: Job) -> None:
         raise PermanentError("gone for good")
 
-    @scene.fp.job("default", kind="by policy", retry=lambda _tries, error: Bury())
+    @harness.fp.job("default", kind="by policy", retry=lambda _tries, error: Bury())
     async def by_policy(job: Job) -> None:
         raise KeyError("x")
 
-    async with scene.fp.transaction() as tx:
+    async with harness.fp.transaction() as tx:
         both = [(await handler.submit(tx)).job_id for handler in (permanent, by_policy)]
-    async with scene.working():
+    async with harness.working():
         for job_id in both:
-            assert (await scene.until_state(job_id, "dead")).tries == 1
+            assert (await harness.until_state(job_id, "dead")).tries == 1
 
 
-async def test_a_handler_past_its_time_is_stopped_and_tried_again(scene: Scene) -> None:
-    @scene.fp.job("default", attempts=2, timeout=0.05, retry=lambda _tries, _error: Retry(0))
+async def test_a_handler_past_its_time_is_stopped_and_tried_again(harness: JobHarness) -> None:
+    @harness.fp.job("default", attempts=2, timeout=0.05, retry=lambda _tries, _error: Retry(0))
     async def slow(job: Job) -> None:
         await asyncio.Event().wait()
 
-    async with scene.fp.transaction() as tx:
+    async with harness.fp.transaction() as tx:
         submitted = await slow.submit(tx)
-    async with scene.working():
-        seen = await scene.until_state(submitted.job_id, "dead")
+    async with harness.working():
+        seen = await harness.until_state(submitted.job_id, "dead")
     assert (seen.tries, seen.error) == (2, "TimeoutError: ")
 
 
-async def test_a_thread_that_outlives_its_time_keeps_its_place_and_writes_nothing(scene: Scene) -> None:
+async def test_a_thread_that_outlives_its_time_keeps_its_place_and_writes_nothing(
+    harness: JobHarness,
+) -> None:
     refusals: list[str] = []
     let_go, wrote = threading.Event(), threading.Event()
 
-    @scene.fp.job("default", attempts=1, timeout=0.1)
+    @harness.fp.job("default", attempts=1, timeout=0.1)
     def stuck(job: Job) -> None:
         let_go.wait(60)
         try:
@@ -117,28 +119,28 @@ async def test_a_thread_that_outlives_its_time_keeps_its_place_and_writes_nothin
         finally:
             wrote.set()
 
-    @scene.fp.job("default")
+    @harness.fp.job("default")
     async def other(job: Job) -> None: ...
 
-    async with scene.fp.transaction() as tx:
+    async with harness.fp.transaction() as tx:
         submitted = await stuck.submit(tx)
-    async with scene.working(quick(concurrency=1)):
-        await scene.until_state(submitted.job_id, "dead")
-        async with scene.fp.transaction() as tx:
+    async with harness.working(quick(concurrency=1)):
+        await harness.until_state(submitted.job_id, "dead")
+        async with harness.fp.transaction() as tx:
             next_one = await other.submit(tx)
         # One place, and a thread that nobody can end is on it.
         with Signals() as signals:
             await signals.wait("reclaim.ticked", count=3)
-        assert scene.job(next_one.job_id).state in ("pending", "dispatched")
+        assert harness.job(next_one.job_id).state in ("pending", "dispatched")
         let_go.set()
-        await scene.until_state(next_one.job_id, "finished")
+        await harness.until_state(next_one.job_id, "finished")
     assert wrote.wait(60)
     assert refusals == ["AlreadyFinished"]
-    assert scene.value("select count(*) from effect") == 0
+    assert harness.value("select count(*) from effect") == 0
 
 
-async def test_a_poison_entry_is_recorded_and_then_acknowledged(scene: Scene) -> None:
-    @scene.fp.job("default")
+async def test_a_poison_entry_is_recorded_and_then_acknowledged(harness: JobHarness) -> None:
+    @harness.fp.job("default")
     async def nothing(job: Job) -> None: ...
 
     whole = {"job_id": "1", "enqueue_ts": 1, "payload_ref": "x", "priority": 1}
@@ -150,10 +152,10 @@ async def test_a_poison_entry_is_recorded_and_then_acknowledged(scene: Scene) ->
         ({**whole, "job_id": "9" * 30}, "invalid_field"),
         ({**whole, "job_id": b"\xff\x00"}, "invalid_field"),
     ]
-    ids = [scene.redis.xadd("deepoj:jobs", fields) for fields, _ in poison]
-    async with scene.working():
-        await scene.until_empty()
-    events = scene.rows(
+    ids = [harness.redis.xadd("deepoj:jobs", fields) for fields, _ in poison]
+    async with harness.working():
+        await harness.until_empty()
+    events = harness.rows(
         "select subject, event, detail ->> 'reason' from fencepost.events"
         " where noun = 'stream' order by event_id"
     )
@@ -161,62 +163,62 @@ async def test_a_poison_entry_is_recorded_and_then_acknowledged(scene: Scene) ->
         (f"deepoj:jobs#{entry_id}", "poison", reason)
         for entry_id, (_, reason) in zip(ids, poison, strict=True)
     ]
-    assert scene.metric("worker_claim_total", status="poison", reason="missing_field") == 2
-    assert scene.metric("worker_claim_total", status="poison", reason="invalid_field") == 4
+    assert harness.metric("worker_claim_total", status="poison", reason="missing_field") == 2
+    assert harness.metric("worker_claim_total", status="poison", reason="invalid_field") == 4
 
 
-async def test_an_entry_of_a_job_that_is_not_there_is_acknowledged(scene: Scene) -> None:
-    @scene.fp.job("default")
+async def test_an_entry_of_a_job_that_is_not_there_is_acknowledged(harness: JobHarness) -> None:
+    @harness.fp.job("default")
     async def nothing(job: Job) -> None: ...
 
-    scene.redis.xadd("deepoj:jobs", {"job_id": 999, "enqueue_ts": 1, "payload_ref": "x", "priority": 1})
-    async with scene.working():
-        await scene.until_empty()
-    assert scene.refusals() == [("not_found", "None")]
-    assert scene.metric("worker_claim_total", status="refused", reason="db_claim_reject") == 1
+    harness.redis.xadd("deepoj:jobs", {"job_id": 999, "enqueue_ts": 1, "payload_ref": "x", "priority": 1})
+    async with harness.working():
+        await harness.until_empty()
+    assert harness.refusals() == [("not_found", "None")]
+    assert harness.metric("worker_claim_total", status="refused", reason="db_claim_reject") == 1
 
 
-async def test_a_payload_that_no_longer_fits_is_a_dead_letter(scene: Scene) -> None:
-    @scene.fp.job("default")
+async def test_a_payload_that_no_longer_fits_is_a_dead_letter(harness: JobHarness) -> None:
+    @harness.fp.job("default")
     async def typed(job: Job, x: int) -> None: ...
 
-    with scene.database.connect() as old_version:
+    with harness.database.connect() as old_version:
         row = old_version.execute(
             "select job_id from fencepost.job_submit('default', 'typed', %s)", (json.dumps({"y": 1}),)
         ).fetchone()
     assert row is not None
-    async with scene.working():
-        seen = await scene.until_state(row[0], "dead")
+    async with harness.working():
+        seen = await harness.until_state(row[0], "dead")
     assert (seen.error or "").startswith("payload_missing_or_invalid")
-    assert scene.metric("worker_claim_total", status="poison", reason="payload_missing_or_invalid") == 1
+    assert harness.metric("worker_claim_total", status="poison", reason="payload_missing_or_invalid") == 1
 
 
-async def test_a_result_that_is_too_large_harms_nobody_else(scene: Scene) -> None:
-    @scene.fp.job("default")
+async def test_a_result_that_is_too_large_harms_nobody_else(harness: JobHarness) -> None:
+    @harness.fp.job("default")
     async def answer(job: Job, size: int) -> str:
         return "".join(chr(0x4E00 + n % 20_000) for n in range(size))
 
-    async with scene.fp.transaction() as tx:
+    async with harness.fp.transaction() as tx:
         jobs = [(await answer.submit(tx, size=size)).job_id for size in (1, 200_000, 2)]
-    async with scene.working():
-        await scene.until_all_ended()
-    assert [scene.job(job_id).state for job_id in jobs] == ["finished", "dead", "finished"]
-    assert "result has" in (scene.job(jobs[1]).error or "")
+    async with harness.working():
+        await harness.until_all_ended()
+    assert [harness.job(job_id).state for job_id in jobs] == ["finished", "dead", "finished"]
+    assert "result has" in (harness.job(jobs[1]).error or "")
 
 
-async def test_a_job_that_kills_its_workers_ends_too(scene: Scene, clock: Clock) -> None:
+async def test_a_job_that_kills_its_workers_ends_too(harness: JobHarness, clock: Clock) -> None:
     """Its tries are counted at the claim: nobody lives to report the failure."""
 
-    @scene.fp.job("default", attempts=3, lease=60)
+    @harness.fp.job("default", attempts=3, lease=60)
     async def never_runs(job: Job) -> None: ...
 
-    async with scene.fp.transaction() as tx:
+    async with harness.fp.transaction() as tx:
         submitted = await never_runs.submit(tx)
     for n in range(3):
-        with scene.database.connect() as victim:
+        with harness.database.connect() as victim:
             claimed = "select attempt from fencepost.job_claim(%s, %s)"
             assert victim.execute(claimed, (submitted.job_id, f"victim-{n}")).fetchone() == (n + 1,)
             clock.advance(61)
             victim.execute("select * from fencepost.job_reclaim(10)")
-    seen = scene.job(submitted.job_id)
+    seen = harness.job(submitted.job_id)
     assert (seen.state, seen.final_status, seen.tries) == ("dead", "worker_lost", 3)

@@ -6,7 +6,7 @@ import pytest
 
 from fencepost.cli.app import run
 from fencepost.embedded import Database
-from tests.integration.judge.office import Command
+from tests.integration.judge.judge_env import Command
 
 
 @pytest.fixture

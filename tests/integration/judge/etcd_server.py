@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.integration.judge.hired_server import hired_server
+from tests.integration.judge.server_process import hired_server
 from tests.matrix.ports import free_port
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 
 from fencepost.judge.store import Keys
-from tests.integration.judge.hired_server import hired_server
+from tests.integration.judge.server_process import hired_server
 from tests.matrix.ports import free_port
 
 PROGRAM = Path(sys.executable).parent / "weed"

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from fencepost.connecting import CallLost
 from fencepost.embedded import Database
-from fencepost.judge.role import Role
+from fencepost.judge.role import JudgeRole
 from fencepost.judge.store import Store, StoreUnavailable
-from tests.integration.judge.office import PROGRAM, Office, open_office
+from fencepost.pool import CallLost
+from tests.integration.judge.judge_env import PROGRAM, JudgeEnv, open_office
 from tests.integration.judge.test_secrets import package
 
 ADDRESS = "10.1.2.3"
@@ -23,11 +23,11 @@ def cut_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Store, "get", get)
 
 
-async def answers(office: Office, who: str) -> list[str]:
+async def answers(office: JudgeEnv, who: str) -> list[str]:
     """What a problem with samples looks like to somebody, to a program and at a browser."""
     told = await office.ask(who, "GET", "/problems/guess")
     async with office.browser(who) as browser:
-        page = await browser.get("/court/problems/guess")
+        page = await browser.get("/judge/problems/guess")
     assert (told.status_code, page.status_code) == (503, 503)
     assert told.json()["code"] == "unavailable"
     return [told.text, page.text]
@@ -37,8 +37,8 @@ async def test_a_store_that_is_away_does_not_tell_a_contestant_where_it_is(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_office(database, tmp_path) as office:
-        await office.add("con", Role.CONTESTANT)
-        await office.add("jo", Role.JURY)
+        await office.add("con", JudgeRole.CONTESTANT)
+        await office.add("jo", JudgeRole.JURY)
         await office.judging.import_problem(package(tmp_path / "guess", interactive=False))
         cut_store(monkeypatch)
         hidden, open_ = await answers(office, "con"), await answers(office, "jo")
@@ -54,7 +54,7 @@ async def test_a_database_that_is_away_does_not_either(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_office(database, tmp_path) as office:
-        await office.add("con", Role.CONTESTANT)
+        await office.add("con", JudgeRole.CONTESTANT)
         fine = office.fp.transaction
 
         def cut(*given: Any, **options: Any) -> Any:
@@ -63,7 +63,7 @@ async def test_a_database_that_is_away_does_not_either(
         async with office.browser("con") as browser:
             monkeypatch.setattr(office.fp, "transaction", cut)
             told = await office.ask("con", "POST", "/submit", json=PROGRAM)
-            page = await browser.send("/court/submissions", **PROGRAM)
+            page = await browser.send("/judge/submissions", **PROGRAM)
             monkeypatch.setattr(office.fp, "transaction", fine)
 
     assert (told.status_code, told.json()["code"]) == (503, "indeterminate")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.judge.sandbox import program
+from fencepost.judge.sandbox import box_binary
 from fencepost.judge.sandbox.agent import Agent
 from fencepost.judge.sandbox.box_process import start_box
-from tests.integration.judge.stage import Stage
+from tests.integration.judge.env import JudgingEnv
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 
@@ -31,7 +31,7 @@ async def let_it_begin() -> None:
 
 async def test_an_agent_whose_start_is_cancelled_leaves_no_cgroup(tmp_path: Path) -> None:
     before = cgroups()
-    agent = Agent(program.find(), Stage(tmp_path).site)
+    agent = Agent(box_binary.find(), JudgingEnv(tmp_path).site)
     starting = asyncio.create_task(agent.start())
     await let_it_begin()
     made = cgroups() - before

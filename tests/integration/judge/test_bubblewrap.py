@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from fencepost.judge.protocol import Verdict
-from fencepost.judge.sandbox import bubblewrap, program
-from fencepost.judge.sandbox.order import Limits
+from fencepost.judge.sandbox import box_binary, bubblewrap
 from fencepost.judge.sandbox.probing import probe_machine
-from tests.integration.judge.court import open_court
+from fencepost.judge.sandbox.run_spec import Limits
+from tests.integration.judge.env import JudgingEnv
+from tests.integration.judge.hostile_programs import compile_zoo, expectations, names
+from tests.integration.judge.judge_site import open_judge_site
 from tests.integration.judge.programs import BROKEN, HUNGRY, SUMS
-from tests.integration.judge.stage import Stage
 from tests.integration.judge.waiting import until
-from tests.integration.judge.zoo import compile_zoo, expectations, names
 
 pytestmark = pytest.mark.skipif(
     shutil.which("cc") is None, reason="the hostile programs need a C compiler: install gcc"
@@ -99,10 +99,10 @@ def zoo(place: Path) -> Path:
 
 
 @pytest.fixture
-def stage(place: Path, zoo: Path) -> Iterator[Stage]:
+def stage(place: Path, zoo: Path) -> Iterator[JudgingEnv]:
     folder = Path(tempfile.mkdtemp(dir=place))
     folder.chmod(0o755)
-    stage = Stage(folder)
+    stage = JudgingEnv(folder)
     shutil.copy(zoo, stage.workspace / "app/zoo")
     yield stage
     shutil.rmtree(folder)
@@ -110,7 +110,7 @@ def stage(place: Path, zoo: Path) -> Iterator[Stage]:
 
 @pytest.mark.parametrize("everything", [False, pytest.param(True, marks=pytest.mark.full)])
 async def test_hostile_programs_stay_inside_and_get_their_verdicts(
-    stage: Stage, bwrap: Path, everything: bool
+    stage: JudgingEnv, bwrap: Path, everything: bool
 ) -> None:
     expected = expectations(stage.workspace / "app/zoo")
     places = asyncio.Semaphore(2)
@@ -135,7 +135,7 @@ async def test_hostile_programs_stay_inside_and_get_their_verdicts(
     assert stage.counted("judge_sandbox_retries_total") == 0
 
 
-async def test_a_run_that_is_cancelled_is_ended(stage: Stage, bwrap: Path) -> None:
+async def test_a_run_that_is_cancelled_is_ended(stage: JudgingEnv, bwrap: Path) -> None:
     async with stage.boxes(slots=1, bubblewrap=bwrap) as boxes:
         long = Limits(cpu_ms=60_000, wall_ms=60_000)
         run = asyncio.create_task(stage.run(boxes, ["/app/zoo", "time_sleep"], limits=long))
@@ -148,7 +148,7 @@ async def test_a_run_that_is_cancelled_is_ended(stage: Stage, bwrap: Path) -> No
     assert (again.outcome.verdict, again.outcome.exit_code) == (Verdict.RE, 3)
 
 
-async def test_what_a_validator_left_is_there_in_the_next_pass(stage: Stage, bwrap: Path) -> None:
+async def test_what_a_validator_left_is_there_in_the_next_pass(stage: JudgingEnv, bwrap: Path) -> None:
     """Its own to read and to change, and it comes out again; a link in it leads nowhere."""
     shutil.copy("/bin/cat", stage.workspace / "app/cat")
     left = stage.workspace / "left"
@@ -167,7 +167,7 @@ async def test_what_a_validator_left_is_there_in_the_next_pass(stage: Stage, bwr
     assert linked.outcome.verdict is Verdict.SE
 
 
-async def test_a_bubblewrap_that_fails_is_the_sandboxs_fault(stage: Stage) -> None:
+async def test_a_bubblewrap_that_fails_is_the_sandboxs_fault(stage: JudgingEnv) -> None:
     broken = stage.folder / "broken"
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
@@ -181,9 +181,9 @@ def test_without_a_compiler_the_report_says_what_is_used_and_that_it_is_weaker(
     bwrap: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> Path:
-        raise program.CannotCompile("There is no C compiler.")
+        raise box_binary.CannotCompile("There is no C compiler.")
 
-    monkeypatch.setattr(program, "find", refuse)
+    monkeypatch.setattr(box_binary, "find", refuse)
     monkeypatch.setenv("PATH", str(bwrap.parent))
     there = probe_machine()
     monkeypatch.setenv("PATH", "/nowhere")
@@ -200,20 +200,20 @@ async def test_a_submission_is_judged_in_bubblewrap(
     place: Path, bwrap: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> Path:
-        raise program.CannotCompile("There is no C compiler.")
+        raise box_binary.CannotCompile("There is no C compiler.")
 
-    monkeypatch.setattr(program, "find", refuse)
+    monkeypatch.setattr(box_binary, "find", refuse)
     folder = place / "court"
     folder.mkdir(mode=0o755)
     files = {"1.in": "1 2\n", "1.ans": "3\n"}
-    async with open_court(folder, bubblewrap=bwrap) as court:
-        problem = court.problem(files)
-        right = await court.sentence(problem, "c", SUMS["c"])
-        wrong = await court.sentence(problem, "c", '#include <stdio.h>\nint main(void){puts("4");}')
-        broken = await court.sentence(problem, "c", BROKEN["c"])
-        hungry = await court.sentence(problem, "c", HUNGRY["c"])
+    async with open_judge_site(folder, bubblewrap=bwrap) as judge_site:
+        problem = judge_site.problem(files)
+        right = await judge_site.sentence(problem, "c", SUMS["c"])
+        wrong = await judge_site.sentence(problem, "c", '#include <stdio.h>\nint main(void){puts("4");}')
+        broken = await judge_site.sentence(problem, "c", BROKEN["c"])
+        hungry = await judge_site.sentence(problem, "c", HUNGRY["c"])
         left = [*(folder / "workspace").glob("*/apps/*"), *(folder / "workspace").glob("*/out-*")]
-        reached = [all(map(bubblewrap.reaches, one.toolchain)) for one in court.judge.languages.values()]
+        reached = [all(map(bubblewrap.reaches, one.toolchain)) for one in judge_site.judge.languages.values()]
 
     assert [one.verdict for one in (right, wrong, broken, hungry)] == ["AC", "WA", "CE", "MLE"], hungry
     assert all(reached)

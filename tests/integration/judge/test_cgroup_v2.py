@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fencepost.judge.protocol import Verdict
-from fencepost.judge.sandbox import program
-from tests.integration.judge.stage import QUICK, Stage
+from fencepost.judge.sandbox import box_binary
+from tests.integration.judge.env import QUICK, JudgingEnv
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 NEW = {
@@ -64,8 +64,8 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Paper:
     folder = tmp_path_factory.mktemp("paper")
     paper = Paper(folder / "tree", folder / "fencepost-box-paper")
     calls = ",".join(f"--wrap={name}" for name in ("lines_open", "mkdir", "rmdir"))
-    flags = [*program.FLAGS, f'-DTREE="{paper.tree}"', f"-I{program.SOURCES}", f"-Wl,{calls}"]
-    sources = [*program.SOURCES.glob("*.c"), Path(__file__).parent / "paper_kernel.c"]
+    flags = [*box_binary.FLAGS, f'-DTREE="{paper.tree}"', f"-I{box_binary.SOURCES}", f"-Wl,{calls}"]
+    sources = [*box_binary.SOURCES.glob("*.c"), Path(__file__).parent / "paper_kernel.c"]
     subprocess.run(["cc", *flags, "-o", paper.box, *sources], check=True)
     return paper
 
@@ -77,15 +77,15 @@ def paper(compiled: Paper) -> Iterator[Paper]:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    stage = Stage(tmp_path)
+def stage(tmp_path: Path) -> JudgingEnv:
+    stage = JudgingEnv(tmp_path)
     shutil.copy("/bin/true", stage.workspace / "app/true")
     return stage
 
 
 @pytest.mark.parametrize("agents", [True, False])
 async def test_limits_are_written_figures_are_read_and_the_group_is_removed(
-    stage: Stage, paper: Paper, agents: bool
+    stage: JudgingEnv, paper: Paper, agents: bool
 ) -> None:
     paper.lay()
     async with stage.boxes(slots=1, agents=agents, box_program=paper.box) as boxes:
@@ -106,7 +106,7 @@ async def test_limits_are_written_figures_are_read_and_the_group_is_removed(
 
 
 async def test_without_a_peak_the_largest_process_is_told_and_never_nothing(
-    stage: Stage, paper: Paper
+    stage: JudgingEnv, paper: Paper
 ) -> None:
     paper.lay()
     (paper.tree / "new/memory.peak").unlink()

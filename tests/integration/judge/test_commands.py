@@ -9,7 +9,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from fencepost.embedded import Database
-from tests.integration.judge.office import Command, problem_folder
+from tests.integration.judge.judge_env import Command, problem_folder
 
 CONTEST = """
 title: Autumn

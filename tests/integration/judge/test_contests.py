@@ -9,15 +9,15 @@ from pydantic import ValidationError
 
 from fencepost.embedded import Database
 from fencepost.judge.contest_api import ContestRequest
-from fencepost.judge.role import Role
+from fencepost.judge.role import JudgeRole
 from fencepost.testing import Clock
-from tests.integration.judge.office import PROGRAM, Office, open_office
+from tests.integration.judge.judge_env import PROGRAM, JudgeEnv, open_office
 from tests.integration.judge.test_rejudging import judged
 
 
-async def opened(office: Office, clock: Clock, **changes: Any) -> None:
+async def opened(office: JudgeEnv, clock: Clock, **changes: Any) -> None:
     """A contest from the first to the fifth hour from now, frozen for its last one."""
-    for name, role in (("con", Role.CONTESTANT), ("cat", Role.CONTESTANT), ("jo", Role.JURY)):
+    for name, role in (("con", JudgeRole.CONTESTANT), ("cat", JudgeRole.CONTESTANT), ("jo", JudgeRole.JURY)):
         await office.add(name, role)
     start = clock.now() + timedelta(hours=1)
     body = {
@@ -27,7 +27,7 @@ async def opened(office: Office, clock: Clock, **changes: Any) -> None:
         "ends_at": (start + timedelta(hours=4)).isoformat(),
         "problems": {"A": "echo"},
     } | changes
-    answer = await office.ask("jo", "PUT", "/judge/contests/autumn", json=body)
+    answer = await office.ask("jo", "PUT", "/judge/api/contests/autumn", json=body)
     assert answer.status_code == 204, answer.text
 
 
@@ -38,7 +38,7 @@ async def test_a_problem_is_not_there_for_contestants_before_its_contest_begins(
         listed = (await office.ask(who, "GET", "/problems")).json()
         one = await office.ask(who, "GET", "/problems/echo")
         sent = await office.ask(who, "POST", "/submit", json=PROGRAM)
-        contest = (await office.ask(who, "GET", "/judge/contests/autumn")).json()
+        contest = (await office.ask(who, "GET", "/judge/api/contests/autumn")).json()
         return [len(listed), one.status_code, sent.status_code, len(contest["problems"])]
 
     async with open_office(database, tmp_path) as office:
@@ -59,14 +59,14 @@ async def test_a_submission_counts_within_the_contest_by_who_takes_part_and_the_
         return answer.status_code, answer.json().get("job_id", answer.json().get("field"))
 
     async def board(who: str) -> list[tuple[str, int, int, int]]:
-        lines = (await office.ask(who, "GET", "/judge/contests/autumn/scoreboard")).json()["lines"]
+        lines = (await office.ask(who, "GET", "/judge/api/contests/autumn/scoreboard")).json()["lines"]
         return [(one["name"], one["solved"], one["penalty"], one["cells"]["A"]["pending"]) for one in lines]
 
     async with open_office(database, tmp_path) as office:
         await opened(office, clock)
         for who in ("con", "cat"):
-            await office.ask(who, "POST", "/judge/contests/autumn/contestants", json={})
-        forged = await office.ask("con", "POST", "/judge/contests/autumn/contestants", json={"name": "x"})
+            await office.ask(who, "POST", "/judge/api/contests/autumn/contestants", json={})
+        forged = await office.ask("con", "POST", "/judge/api/contests/autumn/contestants", json={"name": "x"})
         clock.advance(3600 + 600)
         stranger = await submit("jo")
         _, early = await submit("con")
@@ -75,11 +75,13 @@ async def test_a_submission_counts_within_the_contest_by_who_takes_part_and_the_
         _, late = await submit("con")
         await judged(office, database, late, "AC")
         frozen, jury = await board("cat"), await board("jo")
-        too_soon = await office.ask("jo", "POST", "/judge/contests/autumn/unfreeze")
+        too_soon = await office.ask("jo", "POST", "/judge/api/contests/autumn/unfreeze")
         clock.advance(3600)
         over = await submit("con")
-        joined = await office.ask("jo", "POST", "/judge/contests/autumn/contestants", json={"name": "dan"})
-        lifted = await office.ask("jo", "POST", "/judge/contests/autumn/unfreeze")
+        joined = await office.ask(
+            "jo", "POST", "/judge/api/contests/autumn/contestants", json={"name": "dan"}
+        )
+        lifted = await office.ask("jo", "POST", "/judge/api/contests/autumn/unfreeze")
         final = await board("cat")
 
     assert (stranger, over, forged.status_code) == ((400, "contest"), (400, "contest"), 403)
@@ -91,7 +93,7 @@ async def test_a_submission_counts_within_the_contest_by_who_takes_part_and_the_
 async def test_a_question_is_answered_once_and_seen_by_whom_it_concerns(
     database: Database, tmp_path: Path, clock: Clock
 ) -> None:
-    place = "/judge/contests/autumn/clarifications"
+    place = "/judge/api/contests/autumn/clarifications"
 
     async def seen(who: str) -> list[tuple[str, str | None]]:
         return [(one["question"], one["answer"]) for one in (await office.ask(who, "GET", place)).json()]
@@ -100,7 +102,7 @@ async def test_a_question_is_answered_once_and_seen_by_whom_it_concerns(
         await opened(office, clock)
         stranger = await office.ask("con", "POST", place, json={"text": "When?"})
         for who in ("con", "cat"):
-            await office.ask(who, "POST", "/judge/contests/autumn/contestants", json={})
+            await office.ask(who, "POST", "/judge/api/contests/autumn/contestants", json={})
         asked = [
             (await office.ask("con", "POST", place, json=body)).json().get("clarification_id")
             for body in ({"text": "When?"}, {"text": "Why?", "label": "A"}, {"text": "?", "label": "Z"})
@@ -110,7 +112,7 @@ async def test_a_question_is_answered_once_and_seen_by_whom_it_concerns(
             for text in ("Now.", "Never.")
         ]
         await office.ask("jo", "POST", f"{place}/{asked[1]}/answer", json={"text": "So.", "to_all": True})
-        await office.ask("jo", "POST", "/judge/contests/autumn/announcements", json={"text": "Lunch."})
+        await office.ask("jo", "POST", "/judge/api/contests/autumn/announcements", json={"text": "Lunch."})
         got = {who: await seen(who) for who in ("con", "cat", "jo")}
 
     told = [("Why?", "So."), ("", "Lunch.")]

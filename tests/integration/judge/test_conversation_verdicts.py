@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.judge.judging import JudgeFault
-from tests.integration.judge.court import Court, open_court
+from tests.integration.judge.judge_site import JudgeSite, open_judge_site
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc"),
@@ -114,9 +114,9 @@ def package(validator: str, text: str, count: int) -> dict[str, str]:
     return files
 
 
-async def verdicts(court: Court, validator: str, source: str, count: int) -> Counter[str]:
-    problem = court.problem(package(validator, VALIDATORS[validator], count))
-    got = await court.sentence(problem, "c", source)
+async def verdicts(judge_site: JudgeSite, validator: str, source: str, count: int) -> Counter[str]:
+    problem = judge_site.problem(package(validator, VALIDATORS[validator], count))
+    got = await judge_site.sentence(problem, "c", source)
     assert got.verdict != "CE", got.message
     return Counter(case.verdict for case in got.cases)
 
@@ -128,8 +128,8 @@ async def test_a_conversation_has_one_verdict_however_often_it_is_repeated(
     tmp_path: Path, name: str, validator: str, repetitions: int
 ) -> None:
     source, verdict = PROGRAMS[name]
-    async with open_court(tmp_path) as court:
-        assert await verdicts(court, validator, source, repetitions) == {verdict: repetitions}
+    async with open_judge_site(tmp_path) as judge_site:
+        assert await verdicts(judge_site, validator, source, repetitions) == {verdict: repetitions}
 
 
 @pytest.mark.timeout(3600)
@@ -140,8 +140,10 @@ async def test_a_conversation_has_one_verdict_however_often_it_is_repeated(
 @pytest.mark.usefixtures("busy")
 async def test_a_busy_machine_changes_none_of_them(tmp_path: Path, validator: str, repetitions: int) -> None:
     names = ("crashes in the middle", "leaves early", "is wrong and crashes", "is right and goes on talking")
-    async with open_court(tmp_path) as court:
-        got = {name: await verdicts(court, validator, PROGRAMS[name][0], repetitions // 3) for name in names}
+    async with open_judge_site(tmp_path) as judge_site:
+        got = {
+            name: await verdicts(judge_site, validator, PROGRAMS[name][0], repetitions // 3) for name in names
+        }
 
     assert got == {name: {PROGRAMS[name][1]: repetitions // 3} for name in names}
 
@@ -170,8 +172,8 @@ async def test_a_fault_of_the_validator_is_told_apart_from_a_partner_that_left(
     tmp_path: Path, name: str, repetitions: int
 ) -> None:
     validator, text, source = BROKEN[name]
-    async with open_court(tmp_path) as court:
-        problem = court.problem(package(validator, text, 1))
+    async with open_judge_site(tmp_path) as judge_site:
+        problem = judge_site.problem(package(validator, text, 1))
         for _ in range(repetitions // 4):
             with pytest.raises(JudgeFault, match="validator"):
-                await court.sentence(problem, "c", source)
+                await judge_site.sentence(problem, "c", source)

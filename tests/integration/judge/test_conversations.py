@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fencepost.judge.judging import Judgement
-from tests.integration.judge.court import open_court
-from tests.integration.judge.stage import Stage
+from tests.integration.judge.env import JudgingEnv
+from tests.integration.judge.judge_site import open_judge_site
 from tests.integration.judge.waiting import until
 
 pytestmark = pytest.mark.xdist_group("judge_conversations")
@@ -88,9 +88,9 @@ def package(kinds: str, validator: str, name: str, **more: str) -> dict[str, str
 
 
 async def sentences(tmp_path: Path, files: dict[str, str], *programs: str) -> list[Judgement]:
-    async with open_court(tmp_path) as court:
-        problem = court.problem(files)
-        return [await court.sentence(problem, "python", program) for program in programs]
+    async with open_judge_site(tmp_path) as judge_site:
+        problem = judge_site.problem(files)
+        return [await judge_site.sentence(problem, "python", program) for program in programs]
 
 
 async def test_a_validator_finds_in_the_next_pass_what_it_left_in_the_last(tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ async def test_who_is_told_that_he_is_wrong_and_goes_on_for_ever_is_wrong(tmp_pa
 
 async def test_a_pair_that_stops_waiting_gives_its_box_back(tmp_path: Path) -> None:
     """One box was taken already, and the other one never came."""
-    stage = Stage(tmp_path)
+    stage = JudgingEnv(tmp_path)
     async with stage.boxes(slots=2) as boxes:
         idle = boxes._idle  # pyright: ignore[reportPrivateUsage]
         taken = await idle.get()

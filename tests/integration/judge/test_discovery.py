@@ -11,12 +11,20 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from fencepost.app import Fencepost
 from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, NotOwner, ServerUnavailable
-from fencepost.house import Fencepost
 from fencepost.judge import discovery_kernel
-from fencepost.judge.discovery import Card, Directory, Load, Presence, Seat, SeatLost, Worker
-from fencepost.judge.discovery_etcd import PREFIX, EtcdDirectory, EtcdPlace
+from fencepost.judge.discovery import (
+    Directory,
+    JudgePresence,
+    ListedWorker,
+    Load,
+    Registration,
+    RegistrationLost,
+    WorkerInfo,
+)
+from fencepost.judge.discovery_etcd import PREFIX, EtcdAddress, EtcdDirectory
 from fencepost.judge.discovery_kernel import KernelDirectory
 from fencepost.metrics import Metrics
 from fencepost.testing import Clock
@@ -24,7 +32,7 @@ from tests.integration.judge.etcd_server import EtcdServer, etcd_server, find_et
 from tests.matrix.ports import free_port
 
 LEASE_SECONDS = 30
-CARD = Card(
+CARD = WorkerInfo(
     owner="worker@here:7:aa",
     host="here",
     version="1.0",
@@ -34,7 +42,7 @@ CARD = Card(
     sandbox="box, cgroup v2",
     degraded=["one thing"],
 )
-Expire = Callable[[Seat], None]
+Expire = Callable[[Registration], None]
 
 
 @dataclass(frozen=True)
@@ -82,14 +90,14 @@ async def _etcd_office(request: pytest.FixtureRequest) -> AsyncGenerator[Office]
     server: EtcdServer = request.getfixturevalue("etcd")
     _empty(server)
 
-    def expire(seat: Seat) -> None:
+    def expire(seat: Registration) -> None:
         server.ask("/v3/lease/revoke", {"ID": str(seat.token)})
 
-    async with EtcdDirectory(EtcdPlace.read(server.url), lease_seconds=LEASE_SECONDS) as directory:
+    async with EtcdDirectory(EtcdAddress.read(server.url), lease_seconds=LEASE_SECONDS) as directory:
         yield Office(directory, expire)
 
 
-async def _alive(directory: Directory) -> list[Worker]:
+async def _alive(directory: Directory) -> list[ListedWorker]:
     return [one for one in await directory.workers() if one.state == "alive"]
 
 
@@ -111,7 +119,7 @@ async def test_who_goes_silent_is_not_alive_and_enters_again(office: Office) -> 
     seat = await office.directory.enter(CARD)
     office.expire(seat)
     gone = await _alive(office.directory)
-    with pytest.raises(SeatLost):
+    with pytest.raises(RegistrationLost):
         await office.directory.beat(seat, Load())
     again = await office.directory.enter(CARD)
     await office.directory.beat(again, Load(busy=1))
@@ -134,18 +142,18 @@ async def test_several_are_listed_and_one_that_left_can_leave_again_harmlessly(o
 
 async def test_a_presence_stays_listed_through_a_lost_lease_and_leaves_at_the_end(office: Office) -> None:
     listed = Metrics().gauge("judge_worker_listed", "x")
-    seats: list[Seat] = []
+    seats: list[Registration] = []
 
     class Watched:
         """The directory, with an ear at the door."""
 
-        async def enter(self, card: Card) -> Seat:
+        async def enter(self, card: WorkerInfo) -> Registration:
             seats.append(await office.directory.enter(card))
             return seats[-1]
 
         beat, leave, workers = office.directory.beat, office.directory.leave, office.directory.workers
 
-    presence = Presence(Watched(), CARD, lambda: Load(busy=2), listed, lease_seconds=LEASE_SECONDS)
+    presence = JudgePresence(Watched(), CARD, lambda: Load(busy=2), listed, lease_seconds=LEASE_SECONDS)
     waits = [await presence.tick()]
     office.expire(seats[0])
     waits += [await presence.tick(), await presence.tick()]
@@ -171,7 +179,7 @@ async def test_a_place_is_used_again_and_a_late_beat_of_its_last_owner_changes_n
     clock.advance(2)
     listed = {one.owner: one.state for one in await directory.workers()}
     third = await directory.enter(replace(CARD, owner="new"))
-    with pytest.raises(SeatLost):
+    with pytest.raises(RegistrationLost):
         await directory.beat(first, Load(busy=4))
     with pytest.raises(NotOwner):
         await directory.leave(first)
@@ -240,7 +248,7 @@ async def test_etcd_is_reached_past_a_dead_endpoint_and_what_is_no_worker_is_pas
     }
     for name, value in strange.items():
         etcd.ask("/v3/kv/put", {"key": _coded(PREFIX + name), "value": _coded(value)})
-    place = EtcdPlace.read(f"etcd://127.0.0.1:{free_port()},127.0.0.1:{etcd.port}")
+    place = EtcdAddress.read(f"etcd://127.0.0.1:{free_port()},127.0.0.1:{etcd.port}")
     async with EtcdDirectory(place, lease_seconds=LEASE_SECONDS) as directory:
         seat = await directory.enter(CARD)
         owners = [one.owner for one in await directory.workers()]
@@ -251,7 +259,9 @@ async def test_etcd_is_reached_past_a_dead_endpoint_and_what_is_no_worker_is_pas
 
 
 async def test_an_etcd_that_is_away_is_said_and_not_waited_for() -> None:
-    async with EtcdDirectory(EtcdPlace.read(f"etcd://127.0.0.1:{free_port()}"), lease_seconds=5) as directory:
+    async with EtcdDirectory(
+        EtcdAddress.read(f"etcd://127.0.0.1:{free_port()}"), lease_seconds=5
+    ) as directory:
         with pytest.raises(ServerUnavailable, match="etcd cannot be reached"):
             await directory.enter(CARD)
 
@@ -259,7 +269,7 @@ async def test_an_etcd_that_is_away_is_said_and_not_waited_for() -> None:
 @pytest.mark.parametrize("url", ["http://x", "etcd://", "etcd://h/path", "etcd:///x"])
 def test_a_wrong_address_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match="etcd://host:port"):
-        EtcdPlace.read(url)
+        EtcdAddress.read(url)
 
 
 async def test_a_user_of_etcd_logs_in_and_again_when_his_pass_is_over(tmp_path: Path) -> None:
@@ -270,8 +280,8 @@ async def test_a_user_of_etcd_logs_in_and_again_when_his_pass_is_over(tmp_path: 
         server.ask("/v3/auth/role/add", {"name": "root"})
         server.ask("/v3/auth/user/grant", {"user": "root", "role": "root"})
         server.ask("/v3/auth/enable", {})
-        right = EtcdPlace.read(f"etcd://root:p%40ss%2Fword@127.0.0.1:{server.port}")
-        wrong = EtcdPlace.read(f"etcd://root:guess@127.0.0.1:{server.port}")
+        right = EtcdAddress.read(f"etcd://root:p%40ss%2Fword@127.0.0.1:{server.port}")
+        wrong = EtcdAddress.read(f"etcd://root:guess@127.0.0.1:{server.port}")
         async with EtcdDirectory(wrong, lease_seconds=LEASE_SECONDS) as directory:
             with pytest.raises(ServerUnavailable, match="does not let root in"):
                 await directory.enter(CARD)

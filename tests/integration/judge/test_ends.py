@@ -14,21 +14,21 @@ from psycopg.types.json import Jsonb
 from fencepost.embedded import Database
 from fencepost.errors import InvalidInput
 from fencepost.jobs.settings import JobSettings
-from fencepost.judge import records, rejudging
+from fencepost.judge import judge_calls, rejudging
 from fencepost.judge.judging import Judgement
 from fencepost.judge.rejudging import Filter
-from fencepost.judge.role import OPERATOR, Role
+from fencepost.judge.role import OPERATOR, JudgeRole
 from fencepost.judge.service import FINAL_STATUS, QUEUE, Judging
-from fencepost.judge.viewing import as_json
+from fencepost.judge.visibility import as_json
 from fencepost.testing import Clock, at_crash_point
-from tests.integration.judge.office import PROGRAM, Office, open_office
+from tests.integration.judge.judge_env import PROGRAM, JudgeEnv, open_office
 from tests.integration.judge.waiting import found
 
 OWNER = "judge/boot-1"
 BRISK = JobSettings(poll_seconds=0.05, sweep_interval_seconds=0.1, heartbeat_seconds=1)
 
 
-async def submitted(office: Office, author: str = "ann") -> int:
+async def submitted(office: JudgeEnv, author: str = "ann") -> int:
     return await office.judging.submit("echo", "python", {"main.py": PROGRAM["code"]}, author=author)
 
 
@@ -46,7 +46,7 @@ def buried(database: Database, job_id: int) -> None:
     )
 
 
-async def told(office: Office, job_id: int) -> dict[str, Any]:
+async def told(office: JudgeEnv, job_id: int) -> dict[str, Any]:
     document = as_json(await office.judging.standing(job_id), OPERATOR)
     return {name: document[name] for name in ("status", "final_status", "attempt_id", "result")}
 
@@ -55,7 +55,7 @@ async def test_a_submission_that_ended_without_a_verdict_reads_the_same_after_pr
     database: Database, tmp_path: Path, clock: Clock
 ) -> None:
     async with open_office(database, tmp_path) as office:
-        await office.add("ann", Role.CONTESTANT)
+        await office.add("ann", JudgeRole.CONTESTANT)
         cancelled, discarded, dead = [await submitted(office) for _ in range(3)]
         operator(database, ("select fencepost.job_cancel(%s, 'jo')", (cancelled,)))
         buried(database, discarded)
@@ -67,8 +67,8 @@ async def test_a_submission_that_ended_without_a_verdict_reads_the_same_after_pr
         after = [await told(office, one) for one in (cancelled, discarded, dead)]
         listed = (await office.ask("ann", "GET", "/submissions")).json()
         async with office.browser("ann") as browser:
-            page = (await browser.get("/court/submissions")).text
-            alone = (await browser.get(f"/court/submissions/{cancelled}")).text
+            page = (await browser.get("/judge/submissions")).text
+            alone = (await browser.get(f"/judge/submissions/{cancelled}")).text
 
     assert [(one["status"], one["final_status"]) for one in before] == [
         ("CANCELLED", "cancelled"),
@@ -103,7 +103,7 @@ async def test_a_submission_that_is_replayed_and_pruned_reads_by_its_last_end(
 def finished(database: Database, job_id: int, verdict: str) -> None:
     """As a worker does: the verdict and the finish, in one commit."""
     status = FINAL_STATUS.get(verdict, verdict)
-    put = records.put_result(job_id, 1, OWNER, Judgement(verdict=verdict))
+    put = judge_calls.put_result(job_id, 1, OWNER, Judgement(verdict=verdict))
     operator(database, ("select * from fencepost.job_claim(%s, %s)", (job_id, OWNER)))
     with database.connect() as connection, connection.transaction():
         connection.execute(put.sql, put.arguments)
@@ -113,7 +113,7 @@ def finished(database: Database, job_id: int, verdict: str) -> None:
         )
 
 
-async def rejudged(office: Office, database: Database, job_id: int, verdict: str) -> int:
+async def rejudged(office: JudgeEnv, database: Database, job_id: int, verdict: str) -> int:
     opened = await office.judging.rejudge(Filter(submissions=[job_id]), reason="test 7 was wrong", actor="jo")
     (line,) = await office.fp.run(rejudging.changes(opened.generation, changed=False))
     finished(database, line.job_id, verdict)
@@ -169,7 +169,7 @@ async def test_the_judges_own_failure_changes_no_final_status(database: Database
 
 
 @asynccontextmanager
-async def worked(office: Office, judging: Judging, verdict: str) -> AsyncGenerator[None]:
+async def worked(office: JudgeEnv, judging: Judging, verdict: str) -> AsyncGenerator[None]:
     """A worker whose judge says this of everything."""
 
     async def judge(*given: Any, **options: Any) -> Judgement:
@@ -202,7 +202,7 @@ async def test_a_first_result_that_comes_too_late_says_what_stands(
                 look = office.fp.run
                 await found(
                     "the late job has ended",
-                    lambda: look(records.get_standings([job_id])),
+                    lambda: look(judge_calls.get_standings([job_id])),
                     lambda seen: seen[0].job.get("state") == "finished",
                 )
         after = await told(office, job_id)
@@ -228,14 +228,17 @@ async def test_an_empty_program_is_refused(
     database: Database, tmp_path: Path, sources: dict[str, str]
 ) -> None:
     async with open_office(database, tmp_path) as office:
-        await office.add("ann", Role.CONTESTANT)
+        await office.add("ann", JudgeRole.CONTESTANT)
         with pytest.raises(InvalidInput, match="empty"):
             await office.judging.submit("echo", "python", sources, author="ann")
         body = {"problem_id": "echo", "language": "python", "sources": sources}
         answers = [
             await office.ask("ann", "POST", "/submit", json=body),
             await office.ask(
-                "ann", "POST", "/judge/trials", json={"language": "python", "sources": sources, "input": ""}
+                "ann",
+                "POST",
+                "/judge/api/custom-runs",
+                json={"language": "python", "sources": sources, "input": ""},
             ),
         ]
 

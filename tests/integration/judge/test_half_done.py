@@ -10,7 +10,7 @@ import pytest
 from fencepost.embedded import Database
 from fencepost.judge.rejudging import Filter
 from fencepost.testing import at_crash_point
-from tests.integration.judge.office import PROGRAM, Office, open_office
+from tests.integration.judge.judge_env import PROGRAM, JudgeEnv, open_office
 
 
 class Died(Exception):
@@ -26,7 +26,7 @@ def dying_at(point: str) -> Generator[None]:
         yield
 
 
-async def submit(office: Office) -> int:
+async def submit(office: JudgeEnv) -> int:
     sources = {"main.py": PROGRAM["code"]}
     return await office.judging.submit("echo", "python", sources, author="ann", key="key-1")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from fencepost.judge.sandbox.probing import probe_machine
-from tests.integration.judge.stage import QUICK, Ran, Stage, mounts
+from tests.integration.judge.env import QUICK, JudgingEnv, Ran, mounts
+from tests.integration.judge.hostile_programs import Expected, compile_zoo, expectations, names
 from tests.integration.judge.waiting import until
-from tests.integration.judge.zoo import Expected, compile_zoo, expectations, names
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc"),
@@ -70,7 +70,7 @@ def _visited(chosen: list[str], *, agents: bool) -> Iterator[Visit]:
 
 
 async def _visit(folder: Path, chosen: list[str], *, agents: bool) -> Visit:
-    stage = Stage(folder)
+    stage = JudgingEnv(folder)
     compile_zoo(stage.workspace / "app/zoo")
     before = mounts()
     places = asyncio.Semaphore(2)

@@ -17,8 +17,8 @@ import pytest
 from fencepost.embedded import Database
 from fencepost.judge import service
 from fencepost.judge.packages.reading import ReadProblem, read_problem
-from fencepost.judge.role import Role
-from tests.integration.judge.office import PROGRAM, open_office
+from fencepost.judge.role import JudgeRole
+from tests.integration.judge.judge_env import PROGRAM, open_office
 from tests.integration.judge.waiting import until
 from tests.unit.judge.test_packages import LEGACY
 from tests.unit.test_strict_yaml import alias_bomb, merge_bomb
@@ -42,7 +42,7 @@ async def test_a_bomb_is_answered_and_nobody_waits_for_it(
     database: Database, tmp_path: Path, bomb: str
 ) -> None:
     async with open_office(database, tmp_path) as office, asyncio.timeout(30):
-        await office.add("jo", Role.JURY)
+        await office.add("jo", JudgeRole.JURY)
         body = zipped(LEGACY | {"problem.yaml": f"name: x\n{bomb}\n"})
         answered = await office.ask("jo", "PUT", "/problems/bomb", content=body)
 
@@ -61,7 +61,7 @@ async def test_imports_that_hang_delay_no_page_and_are_bounded(
         return read_problem(*given, **named)
 
     async with open_office(database, tmp_path) as office, asyncio.timeout(120), AsyncExitStack() as stack:
-        await office.add("jo", Role.JURY)
+        await office.add("jo", JudgeRole.JURY)
         browser = await stack.enter_async_context(office.browser("jo"))
         # As many threads as a machine with few cores has for everything.
         loop = asyncio.get_running_loop()
@@ -74,7 +74,7 @@ async def test_imports_that_hang_delay_no_page_and_are_bounded(
             ]
             await until("all imports are under way", lambda: office.judging.imports == service.IMPORTS_MAX)
             refused = await office.ask("jo", "PUT", "/problems/more", content=body)
-            page = await asyncio.wait_for(browser.get("/court/problems/echo"), 20)
+            page = await asyncio.wait_for(browser.get("/judge/problems/echo"), 20)
         finally:
             go_on.set()
         answers = await asyncio.gather(*asked)
@@ -100,7 +100,7 @@ async def test_json_without_a_floor_is_refused_as_what_it_is(
     database: Database, tmp_path: Path, body: str
 ) -> None:
     async with open_office(database, tmp_path) as office, asyncio.timeout(30):
-        await office.add("con", Role.CONTESTANT)
+        await office.add("con", JudgeRole.CONTESTANT)
         answered = await office.ask(
             "con", "POST", "/submit", content=body.encode(), headers={"Content-Type": "application/json"}
         )
@@ -130,13 +130,13 @@ async def test_a_limit_that_is_not_given_is_inferred_and_kept_with_what_was_meas
     database: Database, tmp_path: Path
 ) -> None:
     async with open_office(database, tmp_path) as office:
-        await office.add("jo", Role.JURY)
-        await office.add("con", Role.CONTESTANT)
+        await office.add("jo", JudgeRole.JURY)
+        await office.add("con", JudgeRole.CONTESTANT)
         put = await office.ask("jo", "PUT", "/problems/untimed", content=zipped(UNTIMED), timeout=120)
         seen = (await office.ask("jo", "GET", "/problems/untimed")).json()
         hidden = (await office.ask("con", "GET", "/problems/untimed")).json()
         async with office.browser("jo") as jo:
-            page = (await jo.get("/court/problems/untimed")).text
+            page = (await jo.get("/judge/problems/untimed")).text
 
     assert put.status_code == 200, put.text
     timing = seen["timing"]
@@ -160,7 +160,7 @@ async def test_a_solution_that_should_be_too_slow_and_is_not_leaves_no_limit(
 ) -> None:
     quick = {"submissions/time_limit_exceeded/slower.py": "print(input())\n"}
     async with open_office(database, tmp_path) as office:
-        await office.add("jo", Role.JURY)
+        await office.add("jo", JudgeRole.JURY)
         new = await office.ask("jo", "PUT", "/problems/p", content=zipped(UNTIMED | quick), timeout=120)
         old_files = UNTIMED | quick | {"problem.yaml": "name: Old\n"}
         old = await office.ask("jo", "PUT", "/problems/p", content=zipped(old_files), timeout=120)
@@ -178,7 +178,7 @@ async def test_without_solutions_the_import_asks_for_a_limit_and_takes_it(
 ) -> None:
     bare = {name: text for name, text in UNTIMED.items() if not name.startswith("submissions/")}
     async with open_office(database, tmp_path) as office:
-        await office.add("jo", Role.JURY)
+        await office.add("jo", JudgeRole.JURY)
         asked = await office.ask("jo", "PUT", "/problems/p", content=zipped(bare))
         given = await office.ask("jo", "PUT", "/problems/p?time_limit=2.5", content=zipped(bare))
         seen = (await office.ask("jo", "GET", "/problems/p")).json()
@@ -197,8 +197,8 @@ LIMITED = LEGACY | {
 
 async def test_languages_code_limit_and_attachments_of_a_problem(database: Database, tmp_path: Path) -> None:
     async with open_office(database, tmp_path) as office:
-        await office.add("jo", Role.JURY)
-        await office.add("con", Role.CONTESTANT)
+        await office.add("jo", JudgeRole.JURY)
+        await office.add("con", JudgeRole.CONTESTANT)
         assert (await office.ask("jo", "PUT", "/problems/p", content=zipped(LIMITED))).status_code == 200
         program = {"problem_id": "p", "language": "python", "code": "print(1)"}
         right = await office.ask("con", "POST", "/submit", json=program)
@@ -210,8 +210,8 @@ async def test_languages_code_limit_and_attachments_of_a_problem(database: Datab
         large = LIMITED | {"problem.yaml": LIMITED["problem.yaml"].replace("code: 1", "code: 1000")}
         refused = await office.ask("jo", "PUT", "/problems/q", content=zipped(large))
         async with office.browser("con") as con:
-            page = await con.get("/court/problems/p")
-            shown = await con.get("/court/problems/p/attachments/tool%20kit.py")
+            page = await con.get("/judge/problems/p")
+            shown = await con.get("/judge/problems/p/attachments/tool%20kit.py")
 
     assert right.status_code == 202, right.text
     assert (other.status_code, other.json()["field"]) == (400, "language")

@@ -13,7 +13,7 @@ from fencepost.judge.judging import Judge, JudgeFault
 from fencepost.judge.language import read_specs
 from fencepost.judge.packages.reading import read_problem
 from fencepost.judge.verification import verify
-from tests.integration.judge.court import SAMPLES, open_court
+from tests.integration.judge.judge_site import SAMPLES, open_judge_site
 from tests.integration.judge.programs import BROKEN, FAILING, HUNGRY, SUMS
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
@@ -36,13 +36,13 @@ LANGUAGES = sorted(spec.name for spec in read_specs())
 async def test_a_right_program_is_accepted_in_every_language_of_this_machine(
     tmp_path: Path, language: str
 ) -> None:
-    async with open_court(tmp_path) as court:
-        problem = court.problem(SUM)
-        if language not in court.judge.languages:
+    async with open_judge_site(tmp_path) as judge_site:
+        problem = judge_site.problem(SUM)
+        if language not in judge_site.judge.languages:
             # Known, and rightly not offered here.
             assert language in SUMS
             return
-        got = await court.sentence(problem, language, SUMS[language])
+        got = await judge_site.sentence(problem, language, SUMS[language])
 
     assert (got.verdict, [case.verdict for case in got.cases]) == ("AC", ["AC", "AC"]), got
     assert got.mem_kb > 0
@@ -59,9 +59,11 @@ async def test_tests_of_one_submission_run_beside_each_other_where_they_may(
         return await one_case(*given)
 
     monkeypatch.setattr(Judge, "_case", case_of_two)
-    async with open_court(tmp_path, parallel_tests=2) as court, asyncio.timeout(60):
-        problem = court.problem({**SUM, "3.in": "1 1\n", "3.ans": "2\n", "4.in": "2 2\n", "4.ans": "5\n"})
-        got = await court.sentence(problem, "c", SUMS["c"])
+    async with open_judge_site(tmp_path, parallel_tests=2) as judge_site, asyncio.timeout(60):
+        problem = judge_site.problem(
+            {**SUM, "3.in": "1 1\n", "3.ans": "2\n", "4.in": "2 2\n", "4.ans": "5\n"}
+        )
+        got = await judge_site.sentence(problem, "c", SUMS["c"])
 
     assert (got.verdict, [case.verdict for case in got.cases]) == ("WA", ["AC", "AC", "AC", "WA"]), got
 
@@ -71,13 +73,13 @@ async def test_tests_of_one_submission_run_beside_each_other_where_they_may(
     [name if name in ("c", "python") else pytest.param(name, marks=pytest.mark.full) for name in LANGUAGES],
 )
 async def test_wrong_programs_get_what_they_should_in_every_language(tmp_path: Path, language: str) -> None:
-    async with open_court(tmp_path) as court:
-        problem = court.problem(SUM)
-        if language not in court.judge.languages:
+    async with open_judge_site(tmp_path) as judge_site:
+        problem = judge_site.problem(SUM)
+        if language not in judge_site.judge.languages:
             return
-        broken = await court.sentence(problem, language, BROKEN[language])
-        failing = await court.sentence(problem, language, FAILING[language])
-        hungry = await court.sentence(problem, language, HUNGRY[language])
+        broken = await judge_site.sentence(problem, language, BROKEN[language])
+        failing = await judge_site.sentence(problem, language, FAILING[language])
+        hungry = await judge_site.sentence(problem, language, HUNGRY[language])
 
     assert (broken.verdict, failing.verdict, hungry.verdict) == ("CE", "RE", "MLE"), hungry
     assert "/app" not in broken.message
@@ -105,10 +107,10 @@ async def test_wrong_programs_get_what_they_should_in_every_language(tmp_path: P
 async def test_a_hostile_compilation_is_a_compile_error_and_nothing_is_left(
     tmp_path: Path, language: str, source: str
 ) -> None:
-    async with open_court(tmp_path) as court:
-        if language not in court.judge.languages:
+    async with open_judge_site(tmp_path) as judge_site:
+        if language not in judge_site.judge.languages:
             return
-        got = await court.sentence(court.problem(SUM), language, source)
+        got = await judge_site.sentence(judge_site.problem(SUM), language, source)
         left = list((tmp_path / "workspace").glob("*/apps/*"))
 
     assert got.verdict == "CE", got
@@ -121,8 +123,8 @@ async def test_the_assembler_cannot_pull_in_a_file_of_the_host(tmp_path: Path) -
     secret = tmp_path / "secret"
     secret.write_text("launch code")
     source = f'__asm__(".incbin \\"{secret}\\"");int main(void){{}}'
-    async with open_court(tmp_path) as court:
-        got = await court.sentence(court.problem(SUM), "c", source)
+    async with open_judge_site(tmp_path) as judge_site:
+        got = await judge_site.sentence(judge_site.problem(SUM), "c", source)
 
     assert got.verdict == "CE"
     assert "launch" not in got.message
@@ -130,9 +132,9 @@ async def test_the_assembler_cannot_pull_in_a_file_of_the_host(tmp_path: Path) -
 
 async def test_flags_and_presentation_errors(tmp_path: Path) -> None:
     files = SUM | {"problem.yaml": "flags: [presentation_errors]\n"}
-    async with open_court(tmp_path) as court:
-        got = await court.sentence(
-            court.problem(files), "python", "print(sum(map(int, input().split())), '\\n')\n"
+    async with open_judge_site(tmp_path) as judge_site:
+        got = await judge_site.sentence(
+            judge_site.problem(files), "python", "print(sum(map(int, input().split())), '\\n')\n"
         )
 
     assert got.verdict == "PE"
@@ -158,8 +160,8 @@ int main(int c, char **v) {
 )
 async def test_a_testlib_checker_decides(tmp_path: Path, output: str, verdict: str, message: str) -> None:
     files = {"1.in": "1 2\n", "1.ans": "3\n", "check.c": CHECKER, "problem.yaml": "checker: check.c\n"}
-    async with open_court(tmp_path) as court:
-        got = await court.sentence(court.problem(files), "python", f"print({output!r})\n")
+    async with open_judge_site(tmp_path) as judge_site:
+        got = await judge_site.sentence(judge_site.problem(files), "python", f"print({output!r})\n")
 
     assert (got.verdict, got.message) == (verdict, message)
 
@@ -189,13 +191,13 @@ def multipass(passes: int) -> dict[str, str]:
 
 
 async def test_a_program_is_run_again_on_what_the_validator_hands_over(tmp_path: Path) -> None:
-    async with open_court(tmp_path) as court:
-        problem = court.problem(multipass(3))
-        right = await court.sentence(problem, "python", "print(int(input()) * 2)\n")
-        wrong = await court.sentence(problem, "python", "print(min(int(input()) * 2, 4))\n")
-        too_few = court.problem(multipass(2))
+    async with open_judge_site(tmp_path) as judge_site:
+        problem = judge_site.problem(multipass(3))
+        right = await judge_site.sentence(problem, "python", "print(int(input()) * 2)\n")
+        wrong = await judge_site.sentence(problem, "python", "print(min(int(input()) * 2, 4))\n")
+        too_few = judge_site.problem(multipass(2))
         with pytest.raises(JudgeFault, match="more passes"):
-            await court.sentence(too_few, "python", "print(int(input()) * 2)\n")
+            await judge_site.sentence(too_few, "python", "print(int(input()) * 2)\n")
 
     assert (right.verdict, wrong.verdict, wrong.message) == ("AC", "WA", "4 is not twice 4")
 
@@ -207,27 +209,27 @@ async def test_a_validator_that_crashes_is_the_judges_fault_and_not_the_submissi
         "check.c": "int main(void){*(volatile int*)8=1;}",
         "problem.yaml": "checker: check.c\n",
     }
-    async with open_court(tmp_path) as court:
+    async with open_judge_site(tmp_path) as judge_site:
         with pytest.raises(JudgeFault, match="validator"):
-            await court.sentence(court.problem(files), "python", "print(1)\n")
+            await judge_site.sentence(judge_site.problem(files), "python", "print(1)\n")
 
 
 async def test_data_that_is_gone_is_the_judges_fault(tmp_path: Path) -> None:
-    async with open_court(tmp_path) as court:
-        problem = court.problem(SUM)
-        shutil.rmtree(court.store.place)
+    async with open_judge_site(tmp_path) as judge_site:
+        problem = judge_site.problem(SUM)
+        shutil.rmtree(judge_site.store.place)
         with pytest.raises(JudgeFault, match="data"):
-            await court.sentence(problem, "python", SUMS["python"])
+            await judge_site.sentence(problem, "python", SUMS["python"])
 
 
 async def test_a_broken_box_is_the_judges_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "box"
     script.write_text("#!/bin/sh\nexit 1\n")
     script.chmod(0o755)
-    monkeypatch.setattr("fencepost.judge.sandbox.program.find", lambda: script)
-    async with open_court(tmp_path / "court") as court:
+    monkeypatch.setattr("fencepost.judge.sandbox.box_binary.find", lambda: script)
+    async with open_judge_site(tmp_path / "court") as judge_site:
         with pytest.raises(JudgeFault, match="protocol"):
-            await court.sentence(court.problem(SUM), "python", SUMS["python"])
+            await judge_site.sentence(judge_site.problem(SUM), "python", SUMS["python"])
 
 
 async def test_progress_is_told_test_by_test(tmp_path: Path) -> None:
@@ -236,9 +238,9 @@ async def test_progress_is_told_test_by_test(tmp_path: Path) -> None:
     async def watch(results: Sequence[CaseResult], count: int) -> None:
         seen.append((len(results), count))
 
-    async with open_court(tmp_path) as court:
-        await court.judge.judge(
-            court.problem(SUM), "python", {"main.py": SUMS["python"].encode()}, progress=watch
+    async with open_judge_site(tmp_path) as judge_site:
+        await judge_site.judge.judge(
+            judge_site.problem(SUM), "python", {"main.py": SUMS["python"].encode()}, progress=watch
         )
 
     assert seen == [(1, 2), (2, 2)]
@@ -250,12 +252,12 @@ async def test_the_samples_keep_their_word(
 ) -> None:
     """Without --full only what takes no time limit to find out."""
     slow = ("time_limit_exceeded/", "partially_accepted/")
-    async with open_court(tmp_path) as court:
-        read = read_problem(SAMPLES / sample, court.store)
+    async with open_judge_site(tmp_path) as judge_site:
+        read = read_problem(SAMPLES / sample, judge_site.store)
         if not request.config.getoption("--full"):
             quick = tuple(one for one in read.submissions if not one.name.startswith(slow))
             read = type(read)(read.problem, quick)
-        verified = [one async for one in verify(court.judge, read)]
+        verified = [one async for one in verify(judge_site.judge, read)]
 
     assert len(verified) >= 3
     assert [
@@ -264,8 +266,8 @@ async def test_the_samples_keep_their_word(
 
 
 async def test_nothing_is_left_in_the_workspace(tmp_path: Path) -> None:
-    async with open_court(tmp_path) as court:
-        await court.sentence(court.problem(SUM), "python", SUMS["python"])
+    async with open_judge_site(tmp_path) as judge_site:
+        await judge_site.sentence(judge_site.problem(SUM), "python", SUMS["python"])
         apps = list((tmp_path / "workspace").glob("*/apps/*"))
 
     assert apps == []

@@ -11,7 +11,7 @@ from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, NotFound
 from fencepost.kernel.call import Call, nothing
 from fencepost.kernel.drivers import run
-from tests.integration.judge.office import PROGRAM, Office, open_office
+from tests.integration.judge.judge_env import PROGRAM, JudgeEnv, open_office
 
 PUT: LiteralString = """
     select fencepost.judge_contest_put(%s::text, 'Cup', 'icpc', fencepost.clock() - interval '1 hour', null,
@@ -38,7 +38,7 @@ def call(database: Database, statement: LiteralString, values: Sequence[Any]) ->
         run(connection, Call(statement, tuple(values), nothing))
 
 
-async def submit(office: Office, contest: str | None = None) -> int:
+async def submit(office: JudgeEnv, contest: str | None = None) -> int:
     sources = {"main.py": PROGRAM["code"]}
     return await office.judging.submit("echo", "python", sources, author="ann", contest=contest)
 

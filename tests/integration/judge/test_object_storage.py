@@ -9,11 +9,11 @@ import httpx
 import pytest
 from obstore.store import ObjectStore
 
-from fencepost.judge.chambers import open_store
 from fencepost.judge.judging import JudgeFault
+from fencepost.judge.runtime import open_store
 from fencepost.judge.settings import JudgeSettings
 from fencepost.judge.store import CorruptData, Keys, Store, StoreUnavailable, open_objects
-from tests.integration.judge.court import open_court
+from tests.integration.judge.judge_site import open_judge_site
 from tests.integration.judge.programs import SUMS
 from tests.integration.judge.s3_server import ACCESS, BUCKET, FORBIDDEN, PROGRAM, SECRET, S3Server, s3_server
 
@@ -74,13 +74,13 @@ async def test_a_judge_works_from_a_bucket_and_blames_itself_when_it_is_gone(
         s3_access_key=ACCESS,
         s3_secret_key=SECRET,
     )
-    async with open_court(tmp_path / "court", open_store(settings)) as court:
-        known, new = court.problem(SUM), court.problem(SUM | {"1.in": "2 1\n"})
-        before = await court.sentence(known, "python", SUMS["python"])
+    async with open_judge_site(tmp_path / "court", open_store(settings)) as judge_site:
+        known, new = judge_site.problem(SUM), judge_site.problem(SUM | {"1.in": "2 1\n"})
+        before = await judge_site.sentence(known, "python", SUMS["python"])
         server.stop()
-        after = await court.sentence(known, "python", SUMS["python"])
+        after = await judge_site.sentence(known, "python", SUMS["python"])
         with pytest.raises(JudgeFault, match="data: JUDGE_STORE"):
-            await court.sentence(new, "python", SUMS["python"])
+            await judge_site.sentence(new, "python", SUMS["python"])
 
     # What is at hand is judged on; what is not is nobody's wrong answer.
     assert (before.verdict, after.verdict) == ("AC", "AC")

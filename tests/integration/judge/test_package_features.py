@@ -9,7 +9,7 @@ from fencepost.judge.judging import DataAway, JudgeFault, Judgement
 from fencepost.judge.packages.reading import read_problem
 from fencepost.judge.store import Store, StoreUnavailable
 from fencepost.judge.verification import check_data, verify
-from tests.integration.judge.court import Court, open_court
+from tests.integration.judge.judge_site import JudgeSite, open_judge_site
 from tests.unit.judge.test_packages import write
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
@@ -26,14 +26,16 @@ def own_names(*names: str) -> dict[str, str]:
     }
 
 
-async def judged(court: Court, files: dict[str, str], source: str, language: str = "python") -> Judgement:
+async def judged(
+    judge_site: JudgeSite, files: dict[str, str], source: str, language: str = "python"
+) -> Judgement:
     name = {"python": "main.py", "c": "main.c", "cpp": "main.cpp"}[language]
-    return await court.judge.judge(court.problem(files), language, {name: source.encode()})
+    return await judge_site.judge.judge(judge_site.problem(files), language, {name: source.encode()})
 
 
-async def verified(court: Court, folder: Path, files: dict[str, str]) -> dict[str, bool | None]:
-    read = read_problem(write(folder, files), court.store)
-    return {one.submission.name: one.kept async for one in verify(court.judge, read)}
+async def verified(judge_site: JudgeSite, folder: Path, files: dict[str, str]) -> dict[str, bool | None]:
+    read = read_problem(write(folder, files), judge_site.store)
+    return {one.submission.name: one.kept async for one in verify(judge_site.judge, read)}
 
 
 async def test_included_files_are_compiled_with_every_program_and_overwrite_its_own(tmp_path: Path) -> None:
@@ -47,10 +49,10 @@ async def test_included_files_are_compiled_with_every_program_and_overwrite_its_
         "data/secret/1.ans": "42\n",
     }
     source = '#include "answer.h"\nint solve(void){return ANSWER;}\n'
-    async with open_court(tmp_path) as court:
-        problem = court.problem(files)
-        right = await court.judge.judge(problem, "c", {"main.c": source.encode()})
-        cheat = await court.judge.judge(
+    async with open_judge_site(tmp_path) as judge_site:
+        problem = judge_site.problem(files)
+        right = await judge_site.judge.judge(problem, "c", {"main.c": source.encode()})
+        cheat = await judge_site.judge.judge(
             problem, "c", {"main.c": source.encode(), "answer.h": b"#define ANSWER 1\n"}
         )
 
@@ -67,10 +69,10 @@ async def test_an_included_main_file_begins_and_included_data_lie_where_the_prog
         "data/secret/1.in": "",
         "data/secret/1.ans": "from a file\n",
     }
-    async with open_court(tmp_path) as court:
-        driven = await judged(court, files, "print('mine')\n")
+    async with open_judge_site(tmp_path) as judge_site:
+        driven = await judged(judge_site, files, "print('mine')\n")
         compiled = await judged(
-            court,
+            judge_site,
             files,
             '#include <stdio.h>\nint main(void){int c;FILE*f=fopen("words.txt","r");'
             "while((c=getc(f))>=0)putchar(c);}\n",
@@ -87,8 +89,8 @@ async def test_files_of_a_test_lie_where_the_program_runs(tmp_path: Path) -> Non
         "data/secret/1.files/given.txt": "1\n",
         "data/secret/2.files/given.txt": "2\n",
     }
-    async with open_court(tmp_path) as court:
-        got = await judged(court, files, "print(open('given.txt').read())\n")
+    async with open_judge_site(tmp_path) as judge_site:
+        got = await judged(judge_site, files, "print(open('given.txt').read())\n")
 
     assert got.verdict == "AC", got
 
@@ -112,10 +114,10 @@ async def test_a_grader_of_the_package_decides_about_verdict_and_score(tmp_path:
         "data/secret/testdata.yaml": "grading: custom\ngrader_flags: percent\nrange: 0 100\n",
         "graders/percent.py": GRADER,
     }
-    async with open_court(tmp_path) as court:
-        whole = await judged(court, files, ECHO)
-        part = await judged(court, files, THREE)
-        nothing = await judged(court, files, "print('no')\n")
+    async with open_judge_site(tmp_path) as judge_site:
+        whole = await judged(judge_site, files, ECHO)
+        part = await judged(judge_site, files, THREE)
+        nothing = await judged(judge_site, files, "print('no')\n")
 
     assert (whole.verdict, whole.score) == ("AC", 100)
     assert (part.verdict, part.score, part.points) == ("PA", 75, {"data": 75})
@@ -125,9 +127,9 @@ async def test_a_grader_of_the_package_decides_about_verdict_and_score(tmp_path:
 @pytest.mark.parametrize("said", ["print('AC')", "print('OK 5')", "print('AC nan')", "raise SystemExit(3)"])
 async def test_a_grader_that_fails_is_the_judges_fault(tmp_path: Path, said: str) -> None:
     files = SCORED | {"data/secret/testdata.yaml": "grading: custom\n", "graders/g.py": f"{said}\n"}
-    async with open_court(tmp_path) as court:
+    async with open_judge_site(tmp_path) as judge_site:
         with pytest.raises(JudgeFault, match="grader"):
-            await judged(court, files, ECHO)
+            await judged(judge_site, files, ECHO)
 
 
 @pytest.mark.parametrize(
@@ -144,8 +146,8 @@ async def test_a_grader_that_fails_is_the_judges_fault(tmp_path: Path, said: str
 async def test_modes_of_the_default_grader_count(
     tmp_path: Path, described: str, verdict: str, score: float
 ) -> None:
-    async with open_court(tmp_path) as court:
-        got = await judged(court, SCORED | {"data/secret/testdata.yaml": described}, THREE)
+    async with open_judge_site(tmp_path) as judge_site:
+        got = await judged(judge_site, SCORED | {"data/secret/testdata.yaml": described}, THREE)
 
     assert (got.verdict, got.score) == (verdict, score)
 
@@ -157,11 +159,13 @@ async def test_in_the_old_format_a_rejected_test_ends_its_group_unless_it_says_o
     tmp_path: Path,
 ) -> None:
     files = {"problem.yaml": OLD, **own_names("secret/a", "secret/b", "secret/c")}
-    async with open_court(tmp_path, parallel_tests=1) as court:
-        stopped = await judged(court, files, LATE)
-        went_on = await judged(court, files | {"data/testdata.yaml": "on_reject: continue\n"}, LATE)
+    async with open_judge_site(tmp_path, parallel_tests=1) as judge_site:
+        stopped = await judged(judge_site, files, LATE)
+        went_on = await judged(judge_site, files | {"data/testdata.yaml": "on_reject: continue\n"}, LATE)
         first = await judged(
-            court, files | {"data/testdata.yaml": "on_reject: continue\ngrader_flags: first_error\n"}, LATE
+            judge_site,
+            files | {"data/testdata.yaml": "on_reject: continue\ngrader_flags: first_error\n"},
+            LATE,
         )
 
     assert (stopped.verdict, [case.verdict for case in stopped.cases]) == ("WA", ["WA", "SK", "SK"])
@@ -181,8 +185,8 @@ async def test_every_validator_of_several_must_be_content(tmp_path: Path) -> Non
         "output_validators/even.py": validator("int(said) % 2 == 0"),
         "output_validators/small/small.py": validator("int(said) < 10"),
     }
-    async with open_court(tmp_path) as court:
-        both, odd, large = [await judged(court, files, f"print({one})\n") for one in (4, 5, 12)]
+    async with open_judge_site(tmp_path) as judge_site:
+        both, odd, large = [await judged(judge_site, files, f"print({one})\n") for one in (4, 5, 12)]
 
     assert [one.verdict for one in (both, odd, large)] == ["AC", "WA", "WA"]
 
@@ -195,8 +199,8 @@ async def test_a_group_may_ask_one_of_several_validators_by_its_name(tmp_path: P
         "output_validators/even.py": validator("int(said) % 2 == 0 and sys.argv[4:] == ['x']"),
         "output_validators/small.py": validator("int(said) < 10"),
     }
-    async with open_court(tmp_path) as court:
-        large, odd = [await judged(court, files, f"print({one})\n") for one in (12, 5)]
+    async with open_judge_site(tmp_path) as judge_site:
+        large, odd = [await judged(judge_site, files, f"print({one})\n") for one in (12, 5)]
 
     assert [one.verdict for one in (large, odd)] == ["AC", "WA"]
 
@@ -210,8 +214,8 @@ async def test_a_validator_is_built_and_run_by_its_scripts(tmp_path: Path) -> No
         "output_validators/v/check.txt.c": "#include <stdio.h>\n"
         'int main(int c,char**v){int n;return scanf("%d",&n)==1&&n==7?42:43;}\n',
     }
-    async with open_court(tmp_path) as court:
-        right, wrong = [await judged(court, files, f"print({one})\n") for one in (7, 8)]
+    async with open_judge_site(tmp_path) as judge_site:
+        right, wrong = [await judged(judge_site, files, f"print({one})\n") for one in (7, 8)]
 
     assert (right.verdict, wrong.verdict) == ("AC", "WA")
 
@@ -223,8 +227,8 @@ async def test_a_validator_may_be_a_folder_of_python_files(tmp_path: Path) -> No
         "output_validator/__init__.py": "",
         "output_validator/__main__.py": validator("said == '7'"),
     }
-    async with open_court(tmp_path) as court:
-        right, wrong = [await judged(court, files, f"print({one})\n") for one in (7, 8)]
+    async with open_judge_site(tmp_path) as judge_site:
+        right, wrong = [await judged(judge_site, files, f"print({one})\n") for one in (7, 8)]
 
     assert (right.verdict, wrong.verdict) == ("AC", "WA")
 
@@ -240,9 +244,9 @@ async def test_constants_stand_in_validators_and_groups_and_solutions(tmp_path: 
         "submissions/accepted/a.py": "print({{most}})\n",
         "submissions/wrong_answer/input.py": "print(input())\n",
     }
-    async with open_court(tmp_path) as court:
-        kept = await verified(court, tmp_path / "p", files)
-        statement = court.problem(files).statement
+    async with open_judge_site(tmp_path) as judge_site:
+        kept = await verified(judge_site, tmp_path / "p", files)
+        statement = judge_site.problem(files).statement
 
     assert kept == {"accepted/a.py": True, "wrong_answer/input.py": True}
     assert statement == "At most 7, no, {{unknown}}.\n"
@@ -281,8 +285,8 @@ async def test_what_is_said_of_the_jurys_submissions_is_asked_of_each_test(tmp_p
         "submissions/mixed/begins/second.py": ECHO,
         "submissions/time_limit_exceeded/crashes.py": "raise SystemExit(1)\n",
     }
-    async with open_court(tmp_path) as court:
-        kept = await verified(court, tmp_path / "p", files)
+    async with open_judge_site(tmp_path) as judge_site:
+        kept = await verified(judge_site, tmp_path / "p", files)
 
     assert kept == {
         "accepted/odd.txt.py": True,
@@ -303,10 +307,10 @@ async def test_a_compiler_and_a_validator_have_what_the_package_guarantees_them(
         "output_validators/v.py": hungry,
     }
     more = files["problem.yaml"].replace("{memory", "{validation_memory: 2048, memory")
-    async with open_court(tmp_path) as court:
+    async with open_judge_site(tmp_path) as judge_site:
         with pytest.raises(JudgeFault, match="validator"):
-            await judged(court, files, ECHO)
-        got = await judged(court, files | {"problem.yaml": more}, ECHO)
+            await judged(judge_site, files, ECHO)
+        got = await judged(judge_site, files | {"problem.yaml": more}, ECHO)
 
     assert got.verdict == "AC"
 
@@ -328,9 +332,9 @@ async def test_a_packages_data_are_checked_by_its_own_validators(tmp_path: Path)
         "data/invalid_input/4.in": "4\n",
         "data/invalid_input/9.in": "9\n",
     }
-    async with open_court(tmp_path) as court:
-        read = read_problem(write(tmp_path / "p", files), court.store)
-        found = {one.name: (one.kept, one.why) async for one in check_data(court.judge, read)}
+    async with open_judge_site(tmp_path) as judge_site:
+        read = read_problem(write(tmp_path / "p", files), judge_site.store)
+        found = {one.name: (one.kept, one.why) async for one in check_data(judge_site.judge, read)}
 
     assert [case.name for case in read.problem.data.all_cases()] == ["secret/11", "secret/3", "secret/7"]
     assert found.pop("format.ctd") == (None, "it is for a tool that is not here")
@@ -361,12 +365,12 @@ async def test_included_files_that_cannot_be_reached_are_waited_for_as_tests_are
     def away(store: Store, digest: str) -> bytes:
         raise StoreUnavailable("The store is away.")
 
-    async with open_court(tmp_path) as court:
-        problem = court.problem(files)
+    async with open_judge_site(tmp_path) as judge_site:
+        problem = judge_site.problem(files)
         monkeypatch.setattr(Store, "get", away)
         with pytest.raises(DataAway):
-            await court.sentence(problem, "python", "from lib import x\nprint(x)\n")
+            await judge_site.sentence(problem, "python", "from lib import x\nprint(x)\n")
         monkeypatch.undo()
-        got = await court.sentence(problem, "python", "from lib import x\nprint(x)\n")
+        got = await judge_site.sentence(problem, "python", "from lib import x\nprint(x)\n")
 
     assert got.verdict == "AC", got

@@ -13,22 +13,22 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.errors import NotFound
-from fencepost.judge import people, records, sessions
+from fencepost.judge import accounts, judge_calls, sessions
 from fencepost.judge.grading import CaseResult
 from fencepost.judge.judging import Judgement
 from fencepost.judge.pages import submissions
-from fencepost.judge.role import Role
+from fencepost.judge.role import JudgeRole
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 from fencepost.testing import Clock
-from tests.integration.judge.office import PROGRAM, Browser, Office, open_office
+from tests.integration.judge.judge_env import PROGRAM, Browser, JudgeEnv, open_office
 
 OWNER = "judge/boot-1"
 PASSWORD = "correct horse battery"
 
 
-async def people_of(office: Office) -> None:
-    for name, role in (("con", Role.CONTESTANT), ("cat", Role.CONTESTANT), ("jo", Role.JURY)):
+async def people_of(office: JudgeEnv) -> None:
+    for name, role in (("con", JudgeRole.CONTESTANT), ("cat", JudgeRole.CONTESTANT), ("jo", JudgeRole.JURY)):
         await office.add(name, role)
 
 
@@ -44,11 +44,11 @@ def place_of(answer: httpx.Response) -> str:
     return answer.headers["location"]
 
 
-async def judged(office: Office, database: Database, job_id: int, judgement: Judgement) -> None:
+async def judged(office: JudgeEnv, database: Database, job_id: int, judgement: Judgement) -> None:
     """As a worker would."""
     with database.connect() as connection:
         connection.execute("select * from fencepost.job_claim(%s, %s)", (job_id, OWNER))
-    await office.fp.run(records.put_result(job_id, 1, OWNER, judgement))
+    await office.fp.run(judge_calls.put_result(job_id, 1, OWNER, judgement))
 
 
 async def test_a_problem_is_read_and_a_program_sent_once_however_often_the_button_is_clicked(
@@ -57,23 +57,23 @@ async def test_a_problem_is_read_and_a_program_sent_once_however_often_the_butto
     async with open_office(database, tmp_path) as office:
         await people_of(office)
         async with office.browser("con") as con:
-            listed = await con.get("/court")
-            page = await con.get("/court/problems/echo")
+            listed = await con.get("/judge")
+            page = await con.get("/judge/problems/echo")
             form = {name: hidden_field(page, name) for name in ("problem_id", "contest", "key")}
             program = {"language": "python", "code": "print(\r\n  input())"}
             places = [
-                place_of(await con.send("/court/submissions", **form, **program, input="")) for _ in "12"
+                place_of(await con.send("/judge/submissions", **form, **program, input="")) for _ in "12"
             ]
             changed = {**form, **program, "code": "print(7)"}
-            places.append(place_of(await con.send("/court/submissions", **changed)))
+            places.append(place_of(await con.send("/judge/submissions", **changed)))
             monkeypatch.setattr(submissions, "STREAM_SECONDS", 0.01)
             stream = await con.get(f"{places[0]}/events")
             shown = await con.get(places[0])
-            history = await con.get("/court/submissions")
-            again = await con.get(f"/court/problems/echo?from={places[0].rpartition('/')[2]}")
-            unknown = [await con.get(path) for path in ("/court/problems/nothing", "/court/submissions/999")]
+            history = await con.get("/judge/submissions")
+            again = await con.get(f"/judge/problems/echo?from={places[0].rpartition('/')[2]}")
+            unknown = [await con.get(path) for path in ("/judge/problems/nothing", "/judge/submissions/999")]
 
-    assert "/court/problems/echo" in listed.text
+    assert "/judge/problems/echo" in listed.text
     assert "all or nothing" in page.text
     assert places[0] == places[1] != places[2]
     assert stream.status_code == 200, "and it has ended, though nothing is judged"
@@ -91,10 +91,10 @@ async def test_what_is_refused_comes_back_with_its_reason_and_its_program(
     async with open_office(database, tmp_path, submit_burst=1, submits_per_minute=0.001) as office:
         await people_of(office)
         async with office.browser("con") as con:
-            wrong = await con.send("/court/submissions", problem_id="echo", language="cobol", code="MOVE 1")
-            first = await con.send("/court/submissions", **PROGRAM)
-            fast = await con.send("/court/submissions", **PROGRAM)
-            trial = await con.send("/court/trials", **PROGRAM, input="7")
+            wrong = await con.send("/judge/submissions", problem_id="echo", language="cobol", code="MOVE 1")
+            first = await con.send("/judge/submissions", **PROGRAM)
+            fast = await con.send("/judge/submissions", **PROGRAM)
+            trial = await con.send("/judge/custom-runs", **PROGRAM, input="7")
 
     assert (wrong.status_code, first.status_code, fast.status_code, trial.status_code) == (400, 303, 429, 429)
     assert "MOVE 1</textarea>" in wrong.text
@@ -110,7 +110,7 @@ async def test_a_trial_shows_its_outcome_with_the_program_still_at_hand(
     async with open_office(database, tmp_path) as office:
         await people_of(office)
         async with office.browser("con") as con, office.browser("cat") as cat:
-            place = place_of(await con.send("/court/trials", **PROGRAM, input="1\r\n2"))
+            place = place_of(await con.send("/judge/custom-runs", **PROGRAM, input="1\r\n2"))
             job_id = int(place.rpartition("/")[2].partition("?")[0])
             waiting = await con.get(place)
             kept = await office.judging.trials.get(job_id)
@@ -133,11 +133,11 @@ async def test_verdict_times_and_memory_are_shown_and_no_answer(database: Databa
         verdict = Judgement(verdict="WA", time_ms=1234, mem_kb=2048, cases=cases)
         await judged(office, database, job_id, verdict)
         async with office.browser("jo") as jo:
-            whole = (await jo.get(f"/court/submissions/{job_id}")).text
+            whole = (await jo.get(f"/judge/submissions/{job_id}")).text
         async with office.browser("con") as con, office.browser("cat") as cat:
-            shown = (await con.get(f"/court/submissions/{job_id}")).text
-            stream = await con.get(f"/court/submissions/{job_id}/events")
-            others = [await cat.get(f"/court/submissions/{job_id}{end}") for end in ("", "/events")]
+            shown = (await con.get(f"/judge/submissions/{job_id}")).text
+            stream = await con.get(f"/judge/submissions/{job_id}/events")
+            others = [await cat.get(f"/judge/submissions/{job_id}{end}") for end in ("", "/events")]
 
     for words in ("wrong answer", "1,234 ms", "2.0 MiB", "line 1 differs"):
         assert words in shown
@@ -157,14 +157,14 @@ async def test_all_who_watch_are_told_by_one_look_and_who_leaves_takes_it_from_n
             await office.judging.submit("echo", "python", {"main.py": "1"}, author="con") for _ in range(3)
         ]
         looks: list[Sequence[int]] = []
-        look = records.get_standings
+        look = judge_calls.get_standings
 
-        def counted(job_ids: Sequence[int]) -> Call[list[records.Standing]]:
+        def counted(job_ids: Sequence[int]) -> Call[list[judge_calls.SubmissionStanding]]:
             looks.append(job_ids)
             return look(job_ids)
 
-        monkeypatch.setattr(records, "get_standings", counted)
-        together = office.judging.onlookers
+        monkeypatch.setattr(judge_calls, "get_standings", counted)
+        together = office.judging.submission_watch
         leaver = asyncio.create_task(together.next(watched[0]))
         staying = [asyncio.create_task(together.next(job_id)) for job_id in (*watched, *watched)]
         unknown = asyncio.create_task(together.next(10**9))
@@ -184,23 +184,23 @@ async def test_a_jury_looks_judges_again_and_decides(database: Database, tmp_pat
         job_id = await office.judging.submit("echo", "python", {"main.py": "1"}, author="con")
         await judged(office, database, job_id, Judgement(verdict="WA"))
         async with office.browser("jo") as jo:
-            everybody = await jo.get("/court/submissions")
-            preview = await jo.get("/court/rejudge?problem_id=echo&author=&reason=test+7")
-            nothing = await jo.get("/court/rejudge?reason=test+7")
+            everybody = await jo.get("/judge/submissions")
+            preview = await jo.get("/judge/rejudge?problem_id=echo&author=&reason=test+7")
+            nothing = await jo.get("/judge/rejudge?reason=test+7")
             places = [
-                place_of(await jo.send("/court/rejudgings", problem_id="echo", reason="test 7")) for _ in "12"
+                place_of(await jo.send("/judge/rejudgings", problem_id="echo", reason="test 7")) for _ in "12"
             ]
             early = await jo.send(f"{places[0]}/apply")
             waiting = await jo.get(places[0])
             await judged(office, database, job_id + 1, Judgement(verdict="AC"))
             compared = await jo.get(places[0])
             after = [
-                await jo.get(place_of(await jo.send(f"{place}/{deed}")))
-                for place, deed in zip(places, ("apply", "drop"), strict=True)
+                await jo.get(place_of(await jo.send(f"{place}/{audit_entry}")))
+                for place, audit_entry in zip(places, ("apply", "drop"), strict=True)
             ]
         standing = await office.judging.standing(job_id)
 
-    assert f"/court/submissions/{job_id}" in everybody.text
+    assert f"/judge/submissions/{job_id}" in everybody.text
     assert "1 submission is meant" in preview.text
     assert (nothing.status_code, early.status_code) == (400, 409)
     assert "0 of 1 judged" in waiting.text
@@ -216,7 +216,7 @@ async def test_a_jury_looks_judges_again_and_decides(database: Database, tmp_pat
 async def test_a_contest_is_made_joined_frozen_and_thawed(
     database: Database, tmp_path: Path, clock: Clock
 ) -> None:
-    at = "/court/contests/autumn"
+    at = "/judge/contests/autumn"
     async with open_office(database, tmp_path) as office:
         await people_of(office)
         form = {
@@ -229,22 +229,22 @@ async def test_a_contest_is_made_joined_frozen_and_thawed(
         for hours, name in ((1, "starts_at"), (3, "freeze_at"), (4, "ends_at")):
             form[name] = (clock.now() + _hours(hours)).strftime("%Y-%m-%dT%H:%M")
         async with office.browser("jo") as jo, office.browser("con") as con:
-            made = place_of(await jo.send("/court/contest", **form))
+            made = place_of(await jo.send("/judge/contest", **form))
             before = [await who.get(at) for who in (con, jo)]
-            hidden = await con.get("/court/problems/echo")
+            hidden = await con.get("/judge/problems/echo")
             clock.advance(3601 + 60)
             joined = place_of(await con.send(f"{at}/join"))
-            sent = place_of(await con.send("/court/submissions", **PROGRAM, contest="autumn"))
+            sent = place_of(await con.send("/judge/submissions", **PROGRAM, contest="autumn"))
             await judged(office, database, _id(sent), Judgement(verdict="WA"))
             clock.advance(7200)
-            late = place_of(await con.send("/court/submissions", **PROGRAM, contest="autumn"))
+            late = place_of(await con.send("/judge/submissions", **PROGRAM, contest="autumn"))
             await judged(office, database, _id(late), Judgement(verdict="AC"))
             boards = [await who.get(f"{at}/scoreboard") for who in (con, jo)]
             early = await jo.send(f"{at}/unfreeze")
             clock.advance(3600)
             thawed = place_of(await jo.send(f"{at}/unfreeze"))
             final = await con.get(thawed)
-            changed = await jo.get("/court/contest?contest=autumn")
+            changed = await jo.get("/judge/contest?contest=autumn")
 
     assert (made, joined) == (at, at)
     assert ["They are shown when it begins" in page.text for page in before] == [True, False]
@@ -259,7 +259,7 @@ async def test_a_contest_is_made_joined_frozen_and_thawed(
 async def test_a_question_is_asked_answered_and_told_to_all(
     database: Database, tmp_path: Path, clock: Clock
 ) -> None:
-    at = "/court/contests/autumn"
+    at = "/judge/contests/autumn"
     async with open_office(database, tmp_path) as office:
         await people_of(office)
         async with office.browser("jo") as jo, office.browser("con") as con, office.browser("cat") as cat:
@@ -267,7 +267,7 @@ async def test_a_question_is_asked_answered_and_told_to_all(
             form = {"contest": "autumn", "title": "Autumn", "problems": "A echo"}
             form |= {"starts_at": now.strftime("%Y-%m-%dT%H:%M"), "scoring": "ioi"}
             form |= {"ends_at": (now + _hours(2)).strftime("%Y-%m-%dT%H:%M"), "freeze_at": ""}
-            place_of(await jo.send("/court/contest", **form))
+            place_of(await jo.send("/judge/contest", **form))
             for who in (con, cat):
                 place_of(await who.send(f"{at}/join"))
             place_of(await con.send(f"{at}/clarifications", label="A", text="Is 0 even?"))
@@ -295,7 +295,7 @@ def package(members: dict[str, str]) -> bytes:
 async def send_package(browser: Browser, content: bytes, **fields: str) -> httpx.Response:
     fields["form_token"] = fields.get("form_token") or await browser.form_token()
     files = {"package": ("Two Sums.zip", content, "application/zip")}
-    return await browser.client.post("/court/import", data=fields, files=files)
+    return await browser.client.post("/judge/import", data=fields, files=files)
 
 
 async def test_a_package_is_imported_from_a_zip_and_a_hostile_one_is_refused_by_its_member(
@@ -310,11 +310,11 @@ async def test_a_package_is_imported_from_a_zip_and_a_hostile_one_is_refused_by_
             page = await jo.get(made)
             evil = await send_package(jo, package({"1.in": "", "../../evil": "x"}))
             noise = await send_package(jo, b"no zip at all")
-            without = await jo.send("/court/import", slug="")
+            without = await jo.send("/judge/import", slug="")
             forged = await send_package(jo, good, form_token="made up", slug="forged")
-            unchanged = await jo.get("/court/problems/forged")
+            unchanged = await jo.get("/judge/problems/forged")
 
-    assert (made, named) == ("/court/problems/two-sums", "/court/problems/sums")
+    assert (made, named) == ("/judge/problems/two-sums", "/judge/problems/sums")
     assert "version 1" in page.text
     assert (evil.status_code, noise.status_code, without.status_code) == (400, 400, 400)
     assert "../../evil" in evil.text
@@ -324,19 +324,19 @@ async def test_a_package_is_imported_from_a_zip_and_a_hostile_one_is_refused_by_
 async def test_the_operator_is_asked_nothing_until_there_is_a_user(
     database: Database, tmp_path: Path
 ) -> None:
-    async with open_office(database, tmp_path, house_token=None) as office, office.browser() as operator:
-        before = [await operator.get(path) for path in ("/court", "/court/users", "/court/workers")]
-        sent = place_of(await operator.send("/court/submissions", **PROGRAM))
-        place_of(await operator.send("/court/users", name="ada", role="admin", password=PASSWORD))
-        after = await operator.get("/court/users")
+    async with open_office(database, tmp_path, app_token=None) as office, office.browser() as operator:
+        before = [await operator.get(path) for path in ("/judge", "/judge/users", "/judge/workers")]
+        sent = place_of(await operator.send("/judge/submissions", **PROGRAM))
+        place_of(await operator.send("/judge/users", name="ada", role="admin", password=PASSWORD))
+        after = await operator.get("/judge/users")
         wrong = await operator.log_in("ada", "not this one at all")
         place_of(await operator.log_in("ada", PASSWORD))
-        inside = await operator.get("/court/users")
+        inside = await operator.get("/judge/users")
         own = await operator.get(sent)
 
     assert [page.status_code for page in before] == [200, 200, 200]
     assert "make it an admin with a password" in before[1].text
-    assert place_of(after) == "/court/login?next=%2Fcourt%2Fusers"
+    assert place_of(after) == "/judge/login?next=%2Fcourt%2Fusers"
     assert (wrong.status_code, inside.status_code, own.status_code) == (403, 200, 200)
 
 
@@ -346,14 +346,14 @@ async def test_who_changes_the_password_stays_and_his_other_sessions_end(
     async with open_office(database, tmp_path) as office:
         await people_of(office)
         async with office.browser("con") as here, office.browser("con") as there:
-            wrong = await here.send("/court/account/password", old="guess", password=PASSWORD)
-            short = await here.send("/court/account/password", old=office.tokens["con"], password="short")
-            place_of(await here.send("/court/account/password", old=office.tokens["con"], password=PASSWORD))
-            stays, gone = await here.get("/court"), await there.get("/court")
+            wrong = await here.send("/judge/account/password", old="guess", password=PASSWORD)
+            short = await here.send("/judge/account/password", old=office.tokens["con"], password="short")
+            place_of(await here.send("/judge/account/password", old=office.tokens["con"], password=PASSWORD))
+            stays, gone = await here.get("/judge"), await there.get("/judge")
             place_of(await there.log_in("con", PASSWORD))
             with database.connect() as connection:
-                run(connection, people.disable_user("con", "jo"))
-            locked = [await one.get("/court") for one in (here, there)]
+                run(connection, accounts.disable_user("con", "jo"))
+            locked = [await one.get("/judge") for one in (here, there)]
             refused = await there.log_in("con", PASSWORD)
 
     assert (wrong.status_code, short.status_code) == (400, 400)
@@ -373,9 +373,9 @@ async def test_a_stranger_who_guesses_locks_nobody_out_who_is_in_or_was(
                     run(connection, sessions.begin_login("con", "192.0.2.1", window_seconds=900))
                 connection.commit()
             refused = await stranger.log_in("con", office.tokens["con"])
-            place_of(await here.send("/court/account/password", old=office.tokens["con"], password=PASSWORD))
-            wrong = [await here.send("/court/account/password", old="guess", password="x") for _ in range(4)]
-            place_of(await here.send("/court/logout"))
+            place_of(await here.send("/judge/account/password", old=office.tokens["con"], password=PASSWORD))
+            wrong = [await here.send("/judge/account/password", old="guess", password="x") for _ in range(4)]
+            place_of(await here.send("/judge/logout"))
             place_of(await here.log_in("con", PASSWORD))
 
     assert refused.status_code == 429
@@ -386,7 +386,7 @@ async def test_one_user_has_so_many_streams_open(database: Database, tmp_path: P
     async with open_office(database, tmp_path) as office:
         await people_of(office)
         async with office.browser("con") as con:
-            place = place_of(await con.send("/court/submissions", **PROGRAM))
+            place = place_of(await con.send("/judge/submissions", **PROGRAM))
             ends = [
                 office.judging.streams.begin("con") for _ in range(office.judging.settings.streams_per_user)
             ]
@@ -405,20 +405,20 @@ async def test_one_user_has_so_many_streams_open(database: Database, tmp_path: P
 async def test_an_admin_makes_and_revokes_tokens_and_locks_out(database: Database, tmp_path: Path) -> None:
     async with open_office(database, tmp_path) as office:
         await people_of(office)
-        await office.add("ada", Role.ADMIN)
+        await office.add("ada", JudgeRole.ADMIN)
         async with office.browser("ada") as ada:
-            made = await ada.send("/court/users/con/tokens", label="laptop", days="2")
+            made = await ada.send("/judge/users/con/tokens", label="laptop", days="2")
             found = re.search(r"fpj_[\w-]+", made.text)
             assert found is not None
-            works = await office.ask(found[0], "GET", "/judge/me")
-            page = await ada.get("/court/users/con")
-            revoke = re.findall(r'action="(/court/tokens/\d+/revoke)"', page.text)
+            works = await office.ask(found[0], "GET", "/judge/api/me")
+            page = await ada.get("/judge/users/con")
+            revoke = re.findall(r'action="(/judge/tokens/\d+/revoke)"', page.text)
             for place in revoke:
                 place_of(await ada.send(place))
-            over = await office.ask(found[0], "GET", "/judge/me")
-            place_of(await ada.send("/court/users/cat/lock"))
-            itself = await ada.send("/court/users/ada/lock")
-            listed = await ada.get("/court/users")
+            over = await office.ask(found[0], "GET", "/judge/api/me")
+            place_of(await ada.send("/judge/users/cat/lock"))
+            itself = await ada.send("/judge/users/ada/lock")
+            listed = await ada.get("/judge/users")
 
     assert (works.json()["name"], over.status_code) == ("con", 401)
     assert found[0] not in page.text

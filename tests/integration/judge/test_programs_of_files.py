@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.judge.court import open_court
+from tests.integration.judge.judge_site import open_judge_site
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 
@@ -30,11 +30,11 @@ MAIN = f"public static void main(String[] x) {{ {READS} }}"
 async def test_java_finds_the_class_to_begin_with(
     tmp_path: Path, sources: dict[str, str], verdict: str
 ) -> None:
-    async with open_court(tmp_path) as court:
-        if "java" not in court.judge.languages:
+    async with open_judge_site(tmp_path) as judge_site:
+        if "java" not in judge_site.judge.languages:
             pytest.skip("there is no Java here: install a JDK (Debian: default-jdk-headless)")
-        got = await court.judge.judge(
-            court.problem(SUM), "java", {name: text.encode() for name, text in sources.items()}
+        got = await judge_site.judge.judge(
+            judge_site.problem(SUM), "java", {name: text.encode() for name, text in sources.items()}
         )
 
     assert got.verdict == verdict, got
@@ -48,11 +48,11 @@ async def test_java_begins_with_the_class_or_the_file_that_its_author_names(
     sources = {"a.java": "package p; public class Main { public static void main(String[] x) {} }"}
     second = "Right.java" if entry == "Right.java" else "b.java"
     sources[second] = f"package p; public class Right {{ {MAIN} }}"
-    async with open_court(tmp_path) as court:
-        if "java" not in court.judge.languages:
+    async with open_judge_site(tmp_path) as judge_site:
+        if "java" not in judge_site.judge.languages:
             pytest.skip("there is no Java here: install a JDK (Debian: default-jdk-headless)")
         files = {name: text.encode() for name, text in sources.items()}
-        got = await court.judge.judge(court.problem(SUM), "java", files, entry=entry)
+        got = await judge_site.judge.judge(judge_site.problem(SUM), "java", files, entry=entry)
 
     assert got.verdict == "AC", got
 
@@ -62,12 +62,12 @@ async def test_kotlin_finds_the_class_to_begin_with(tmp_path: Path) -> None:
     """Two files with a main each leave the compiler without an opinion."""
     reads = "val (a, b) = readLine()!!.split(' ').map { it.toInt() }; println(a + b)"
     sources = {"main.kt": f"fun main() {{ {reads} }}", "other.kt": "object O { fun main() {} }"}
-    async with open_court(tmp_path) as court:
-        if "kotlin" not in court.judge.languages:
+    async with open_judge_site(tmp_path) as judge_site:
+        if "kotlin" not in judge_site.judge.languages:
             # Known, and rightly not offered here.
             return
-        got = await court.judge.judge(
-            court.problem(SUM), "kotlin", {name: text.encode() for name, text in sources.items()}
+        got = await judge_site.judge.judge(
+            judge_site.problem(SUM), "kotlin", {name: text.encode() for name, text in sources.items()}
         )
 
     assert got.verdict == "AC", got
@@ -76,8 +76,8 @@ async def test_kotlin_finds_the_class_to_begin_with(tmp_path: Path) -> None:
 async def test_a_python_program_imports_its_own_modules(tmp_path: Path) -> None:
     sources = {"adding.py": b"def add(a, b): return a + b\n", "solve.py": b"from adding import add\n"}
     sources["solve.py"] += b"print(add(*map(int, input().split())))\n"
-    async with open_court(tmp_path) as court:
-        got = await court.judge.judge(court.problem(SUM), "python", sources)
+    async with open_judge_site(tmp_path) as judge_site:
+        got = await judge_site.judge.judge(judge_site.problem(SUM), "python", sources)
 
     assert got.verdict == "AC", got
 
@@ -87,8 +87,8 @@ async def test_a_python_program_still_sees_nothing_of_the_judges_surroundings(tm
     source = (
         b"import site, sys\nprint(3 if sys.flags.ignore_environment and not site.ENABLE_USER_SITE else 4)\n"
     )
-    async with open_court(tmp_path) as court:
-        got = await court.judge.judge(court.problem(SUM), "python", {"main.py": source})
+    async with open_judge_site(tmp_path) as judge_site:
+        got = await judge_site.judge.judge(judge_site.problem(SUM), "python", {"main.py": source})
 
     assert got.verdict == "AC", got
 
@@ -102,8 +102,8 @@ async def test_a_python_validator_imports_its_own_modules(tmp_path: Path) -> Non
         "data/secret/1.in": "\n",
         "data/secret/1.ans": "\n",
     }
-    async with open_court(tmp_path) as court:
-        problem = court.problem(files)
-        got = [await court.sentence(problem, "python", f"print({word!r})\n") for word in ("yes", "no")]
+    async with open_judge_site(tmp_path) as judge_site:
+        problem = judge_site.problem(files)
+        got = [await judge_site.sentence(problem, "python", f"print({word!r})\n") for word in ("yes", "no")]
 
     assert [one.verdict for one in got] == ["AC", "WA"]

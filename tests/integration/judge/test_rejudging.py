@@ -9,17 +9,17 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.errors import AlreadyFinished, InFlight, NotFound, StaleAttempt
-from fencepost.judge import records, rejudging
+from fencepost.judge import judge_calls, rejudging
 from fencepost.judge.judging import Judgement
 from fencepost.judge.rejudging import Filter
-from fencepost.judge.role import Role
-from tests.integration.judge.office import PROGRAM, Office, open_office
+from fencepost.judge.role import JudgeRole
+from tests.integration.judge.judge_env import PROGRAM, JudgeEnv, open_office
 
 FUNCTIONS = Path(__file__).parents[3] / "src/fencepost/judge/functions"
 OWNER = "judge/boot-1"
 
 
-async def submitted(office: Office, author: str = "ann") -> int:
+async def submitted(office: JudgeEnv, author: str = "ann") -> int:
     return await office.judging.submit("echo", "python", {"main.py": PROGRAM["code"]}, author=author)
 
 
@@ -30,25 +30,25 @@ def claimed(database: Database, job_id: int) -> int:
     return job_id
 
 
-async def judged(office: Office, database: Database, job_id: int, verdict: str) -> bool:
+async def judged(office: JudgeEnv, database: Database, job_id: int, verdict: str) -> bool:
     """As a worker would; whether the verdict was kept."""
     claimed(database, job_id)
     return await late(office, job_id, verdict)
 
 
-async def late(office: Office, job_id: int, verdict: str) -> bool:
+async def late(office: JudgeEnv, job_id: int, verdict: str) -> bool:
     """The result of a worker that holds the job already."""
-    return await office.fp.run(records.put_result(job_id, 1, OWNER, Judgement(verdict=verdict)))
+    return await office.fp.run(judge_calls.put_result(job_id, 1, OWNER, Judgement(verdict=verdict)))
 
 
-async def again(office: Office, **chosen: Any) -> tuple[int, dict[int, int]]:
+async def again(office: JudgeEnv, **chosen: Any) -> tuple[int, dict[int, int]]:
     """A generation, and the job of each submission in it."""
     opened = await office.judging.rejudge(Filter(**chosen), reason="test 7 was wrong", actor="jo")
     lines = await office.fp.run(rejudging.changes(opened.generation, changed=False))
     return opened.generation, {one.submission_id: one.job_id for one in lines}
 
 
-async def standing(office: Office, job_id: int) -> tuple[str, int]:
+async def standing(office: JudgeEnv, job_id: int) -> tuple[str, int]:
     result = (await office.judging.standing(job_id)).result
     return result["verdict"], result["generation"]
 
@@ -57,14 +57,14 @@ async def test_what_stands_goes_on_standing_until_a_whole_generation_is_applied(
     database: Database, tmp_path: Path
 ) -> None:
     async with open_office(database, tmp_path) as office:
-        await office.add("jo", Role.JURY)
+        await office.add("jo", JudgeRole.JURY)
         ids = [await submitted(office) for _ in range(3)]
         for job_id, verdict in zip(ids, ("WA", "AC", "AC"), strict=True):
             await judged(office, database, job_id, verdict)
         asked = await office.ask(
-            "jo", "POST", "/judge/rejudgings", json={"problem_id": "echo", "reason": "test 7 was wrong"}
+            "jo", "POST", "/judge/api/rejudgings", json={"problem_id": "echo", "reason": "test 7 was wrong"}
         )
-        place = f"/judge/rejudgings/{asked.json()['generation']}"
+        place = f"/judge/api/rejudgings/{asked.json()['generation']}"
         lines = (await office.ask("jo", "GET", f"{place}?everything=true")).json()["changes"]
         early = await office.ask("jo", "POST", f"{place}/apply")
         for line, verdict in zip(lines, ("AC", "AC", "SE"), strict=True):
@@ -108,7 +108,7 @@ async def test_a_filter_chooses_and_the_jobs_wait_behind_everything_else(
         with pytest.raises(NotFound):
             await again(office, problem="echo", language="c")
         nothing = await office.ask(
-            "the-token-of-the-house", "POST", "/judge/rejudgings", json={"reason": "x"}
+            "the-token-of-the-house", "POST", "/judge/api/rejudgings", json={"reason": "x"}
         )
     with psycopg.connect(database.admin_url) as connection:
         lanes = connection.execute("select lane, count(*) from fencepost.job_waiting group by 1 order by 1")
@@ -127,13 +127,13 @@ async def test_a_rejudging_goes_by_the_newest_version_of_the_problem(
         (tmp_path / "echo/1.ans").write_text("2\n")
         await office.judging.import_problem(tmp_path / "echo")
         _, jobs = await again(office, submissions=[job_id])
-        (old,), (new,) = [await office.fp.run(records.get_docket(one)) for one in (job_id, jobs[job_id])]
+        (old,), (new,) = [await office.fp.run(judge_calls.get_task(one)) for one in (job_id, jobs[job_id])]
 
     assert old.problem != new.problem
     assert office.judging.store.get(next(new.problem.data.all_cases()).answer) == b"2\n"
 
 
-async def an_older_generation_is_applied_after_a_newer_one(office: Office, database: Database) -> None:
+async def an_older_generation_is_applied_after_a_newer_one(office: JudgeEnv, database: Database) -> None:
     job_id = await submitted(office)
     older, older_jobs = await again(office, submissions=[job_id])
     newer, newer_jobs = await again(office, submissions=[job_id])
@@ -147,7 +147,7 @@ async def an_older_generation_is_applied_after_a_newer_one(office: Office, datab
     assert await standing(office, job_id) == ("AC", newer)
 
 
-async def a_submissions_own_result_comes_after_a_generation(office: Office, database: Database) -> None:
+async def a_submissions_own_result_comes_after_a_generation(office: JudgeEnv, database: Database) -> None:
     job_id = claimed(database, await submitted(office))
     generation, jobs = await again(office, submissions=[job_id])
     await judged(office, database, jobs[job_id], "AC")
@@ -157,28 +157,28 @@ async def a_submissions_own_result_comes_after_a_generation(office: Office, data
     assert await standing(office, job_id) == ("AC", generation)
 
 
-async def a_result_comes_after_its_generation_was_dropped(office: Office, database: Database) -> None:
+async def a_result_comes_after_its_generation_was_dropped(office: JudgeEnv, database: Database) -> None:
     job_id = await submitted(office)
     generation, jobs = await again(office, submissions=[job_id])
     rejudged = claimed(database, jobs[job_id])
     await office.fp.run(rejudging.drop(generation, "jo"))
 
     assert not await late(office, rejudged, "WA")
-    assert await office.fp.run(records.get_docket(rejudged)) == []
+    assert await office.fp.run(judge_calls.get_task(rejudged)) == []
     (line,) = await office.fp.run(rejudging.changes(generation, changed=False))
     assert not line.judged
     with pytest.raises(AlreadyFinished):
         await office.fp.run(rejudging.apply(generation, "jo"))
 
 
-async def a_generation_is_applied_before_all_of_it_is_judged(office: Office, database: Database) -> None:
+async def a_generation_is_applied_before_all_of_it_is_judged(office: JudgeEnv, database: Database) -> None:
     job_id = await submitted(office)
     generation, _ = await again(office, submissions=[job_id])
     with pytest.raises(InFlight):
         await office.fp.run(rejudging.apply(generation, "jo"))
 
 
-Story = Callable[[Office, Database], Awaitable[None]]
+Story = Callable[[JudgeEnv, Database], Awaitable[None]]
 STORIES: dict[Story, tuple[str, str, str]] = {
     an_older_generation_is_applied_after_a_newer_one: (
         "judge_rejudge.sql",

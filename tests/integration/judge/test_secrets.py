@@ -8,12 +8,12 @@ import pytest
 from psycopg.types.json import Jsonb
 
 from fencepost.embedded import Database
-from fencepost.judge import records
+from fencepost.judge import judge_calls
 from fencepost.judge.grading import CaseResult
 from fencepost.judge.judging import Judgement
-from fencepost.judge.role import Role
+from fencepost.judge.role import JudgeRole
 from fencepost.testing import Clock
-from tests.integration.judge.office import PROGRAM, Office, open_office
+from tests.integration.judge.judge_env import PROGRAM, JudgeEnv, open_office
 
 SAMPLE, SECRET = "1357924680", "8642097531"
 
@@ -39,11 +39,11 @@ async def test_a_problem_shows_its_samples_unless_they_are_what_the_validator_kn
     database: Database, tmp_path: Path, interactive: bool
 ) -> None:
     async with open_office(database, tmp_path) as office:
-        await office.add("con", Role.CONTESTANT)
+        await office.add("con", JudgeRole.CONTESTANT)
         await office.judging.import_problem(package(tmp_path / "guess", interactive=interactive))
         told = (await office.ask("con", "GET", "/problems/guess")).text
         async with office.browser("con") as browser:
-            page = (await browser.get("/court/problems/guess")).text
+            page = (await browser.get("/judge/problems/guess")).text
 
     assert "Guess the number." in told
     assert "Guess the number." in page
@@ -57,7 +57,7 @@ LETTER = 107
 
 
 async def judged(
-    office: Office, database: Database, *, contest: str | None = None, signal: bool = False
+    office: JudgeEnv, database: Database, *, contest: str | None = None, signal: bool = False
 ) -> int:
     """A submission of `con` that failed at a secret test, and said of it what it could."""
     job_id = await office.judging.submit(
@@ -76,7 +76,7 @@ async def judged(
             "select fencepost.job_progress(%s, 1, %s, %s)",
             (job_id, OWNER, Jsonb({"done": 2, "total": 2, "latest": latest})),
         )
-    await office.fp.run(records.put_result(job_id, 1, OWNER, judgement))
+    await office.fp.run(judge_calls.put_result(job_id, 1, OWNER, judgement))
     return job_id
 
 
@@ -85,24 +85,24 @@ async def test_how_a_program_ended_on_a_secret_test_is_for_juries(
     database: Database, tmp_path: Path, signal: bool
 ) -> None:
     async with open_office(database, tmp_path) as office:
-        await office.add("con", Role.CONTESTANT)
-        await office.add("jo", Role.JURY)
+        await office.add("con", JudgeRole.CONTESTANT)
+        await office.add("jo", JudgeRole.JURY)
         job_id = await judged(office, database, signal=signal)
         told = [(await office.ask(who, "GET", f"/status/{job_id}")).json() for who in ("con", "jo")]
         async with office.browser("con") as browser:
-            page = (await browser.get(f"/court/submissions/{job_id}")).text
+            page = (await browser.get(f"/judge/submissions/{job_id}")).text
 
-    contestant, jury = told
-    assert str(LETTER) not in str(contestant["result"]).replace("20107", "")
+    entrant, jury = told
+    assert str(LETTER) not in str(entrant["result"]).replace("20107", "")
     assert f"signal {LETTER}" not in page
     assert f"code {LETTER}" not in page
-    assert contestant["result"]["verdict"] == "RE"
-    assert contestant["result"]["cases"][0]["message"] == "well done"
+    assert entrant["result"]["verdict"] == "RE"
+    assert entrant["result"]["cases"][0]["message"] == "well done"
     assert str(LETTER) in jury["result"]["message"]
     assert str(LETTER) in jury["result"]["cases"][1]["message"]
 
 
-async def contest_of(office: Office, clock: Clock, figures: str | None) -> None:
+async def contest_of(office: JudgeEnv, clock: Clock, figures: str | None) -> None:
     now = clock.now()
     body: dict[str, Any] = {
         "title": "Autumn",
@@ -111,10 +111,10 @@ async def contest_of(office: Office, clock: Clock, figures: str | None) -> None:
         "problems": {"A": "echo"},
     }
     body |= {"secret_figures": figures} if figures else {}
-    put = await office.ask("jo", "PUT", "/judge/contests/autumn", json=body)
+    put = await office.ask("jo", "PUT", "/judge/api/contests/autumn", json=body)
     assert put.status_code == 204, put.text
-    await office.ask("con", "POST", "/judge/contests/autumn/contestants", json={})
-    shown = (await office.ask("con", "GET", "/judge/contests/autumn")).json()
+    await office.ask("con", "POST", "/judge/api/contests/autumn/contestants", json={})
+    shown = (await office.ask("con", "GET", "/judge/api/contests/autumn")).json()
     assert shown["secret_figures"] == (figures or "rounded")
 
 
@@ -134,8 +134,8 @@ async def test_a_contest_says_what_is_told_of_the_time_and_memory_of_secret_test
 ) -> None:
     """Also of a program that is sent to the same problem without naming the contest."""
     async with open_office(database, tmp_path) as office:
-        await office.add("con", Role.CONTESTANT)
-        await office.add("jo", Role.JURY)
+        await office.add("con", JudgeRole.CONTESTANT)
+        await office.add("jo", JudgeRole.JURY)
         await contest_of(office, clock, figures)
         job_id = await judged(office, database, contest=None if beside else "autumn")
         told = (await office.ask("con", "GET", f"/status/{job_id}")).json()
@@ -144,7 +144,7 @@ async def test_a_contest_says_what_is_told_of_the_time_and_memory_of_secret_test
         async with office.browser("con") as browser:
             pages = [
                 (await browser.get(place)).text
-                for place in ("/court/submissions", f"/court/submissions/{job_id}")
+                for place in ("/judge/submissions", f"/judge/submissions/{job_id}")
             ]
         clock.advance(2 * 3600)
         later = (await office.ask("con", "GET", f"/status/{job_id}")).json()["result"]["time_ms"]

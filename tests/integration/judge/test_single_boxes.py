@@ -12,21 +12,21 @@ from typing import Any
 
 import pytest
 
-from fencepost.cli.findings import State
+from fencepost.cli.findings import FindingState
 from fencepost.cli.probes.machine import ThisMachine
 from fencepost.cli.probes.sandbox import cgroup_mounts, probe_cgroups
-from fencepost.judge.sandbox import program
-from fencepost.judge.sandbox.order import Order
-from tests.integration.judge.stage import LIBRARIES, QUICK, Stage
+from fencepost.judge.sandbox import box_binary
+from fencepost.judge.sandbox.run_spec import RunSpec
+from tests.integration.judge.env import LIBRARIES, QUICK, JudgingEnv
 from tests.integration.judge.waiting import until
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
-ORDER = Order(args=["/app/true"], limits=QUICK, roots=LIBRARIES, binds={"app": "/app"})
+ORDER = RunSpec(args=["/app/true"], limits=QUICK, roots=LIBRARIES, binds={"app": "/app"})
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Stage:
-    stage = Stage(tmp_path)
+def stage(tmp_path: Path) -> JudgingEnv:
+    stage = JudgingEnv(tmp_path)
     shutil.copy("/bin/true", stage.workspace / "app/true")
     return stage
 
@@ -34,13 +34,13 @@ def stage(tmp_path: Path) -> Stage:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 def test_a_place_with_a_space_in_its_name_is_found(tmp_path: Path) -> None:
     """/proc writes it as \\040, and the last mount of a hierarchy is the one that is taken."""
-    outside = json.loads(subprocess.run([program.find(), "probe"], capture_output=True, check=True).stdout)
+    outside = json.loads(subprocess.run([box_binary.find(), "probe"], capture_output=True, check=True).stdout)
     place = tmp_path / "a place"
     place.mkdir()
     script = 'mount --rbind /sys/fs/cgroup "$1" && exec "$0" probe'
     inside = json.loads(
         subprocess.run(
-            ["unshare", "--mount", "sh", "-c", script, program.find(), place],
+            ["unshare", "--mount", "sh", "-c", script, box_binary.find(), place],
             capture_output=True,
             check=True,
         ).stdout
@@ -53,11 +53,11 @@ def test_a_place_with_a_space_in_its_name_is_found(tmp_path: Path) -> None:
 def test_it_says_which_kind_of_cgroups_there_is() -> None:
     """As doctor does."""
     mounted = cgroup_mounts(Path("/proc/mounts").read_text())
-    given = probe_cgroups(ThisMachine()).state is State.OK
+    given = probe_cgroups(ThisMachine()).state is FindingState.OK
     v1, v2 = given and "memory" in mounted, given and "v2" in mounted
 
     def found(before: str) -> str:
-        command = ["unshare", "--mount", "sh", "-c", f'{before}; exec "$0" probe', str(program.find())]
+        command = ["unshare", "--mount", "sh", "-c", f'{before}; exec "$0" probe', str(box_binary.find())]
         return str(json.loads(subprocess.run(command, capture_output=True, check=True).stdout)["cgroup"])
 
     assert found("true") == ("hybrid" if v1 and v2 else "v1" if v1 else "v2" if v2 else "none")
@@ -65,17 +65,17 @@ def test_it_says_which_kind_of_cgroups_there_is() -> None:
     assert found("umount --all --types cgroup,cgroup2") == "none"
 
 
-def test_a_stingy_mask_of_the_judge_closes_nothing_in_the_box(stage: Stage) -> None:
+def test_a_stingy_mask_of_the_judge_closes_nothing_in_the_box(stage: JudgingEnv) -> None:
     words = [*ORDER.words(), *stage.site.words(), "fd1=2"]
-    done = subprocess.run([program.find(), "run", *words], capture_output=True, check=True, umask=0o077)
+    done = subprocess.run([box_binary.find(), "run", *words], capture_output=True, check=True, umask=0o077)
 
     assert b'"verdict":"OK"' in done.stdout
 
 
-def test_a_single_box_says_why_it_could_not_be_made(stage: Stage) -> None:
+def test_a_single_box_says_why_it_could_not_be_made(stage: JudgingEnv) -> None:
     order = replace(ORDER, binds={"missing": "/app"})
     done = subprocess.run(
-        [program.find(), "run", *order.words(), *stage.site.words(), "fd1=2"],
+        [box_binary.find(), "run", *order.words(), *stage.site.words(), "fd1=2"],
         capture_output=True,
         check=False,
     )
@@ -84,11 +84,11 @@ def test_a_single_box_says_why_it_could_not_be_made(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("link", ["app/out", "out"])
-def test_a_single_box_follows_no_link_out_of_the_workspace(stage: Stage, link: str) -> None:
+def test_a_single_box_follows_no_link_out_of_the_workspace(stage: JudgingEnv, link: str) -> None:
     (stage.workspace / link).symlink_to("/etc")
     order = replace(ORDER, binds={link: "/app"})
     done = subprocess.run(
-        [program.find(), "run", *order.words(), *stage.site.words(), "fd1=2"],
+        [box_binary.find(), "run", *order.words(), *stage.site.words(), "fd1=2"],
         capture_output=True,
         check=False,
     )
@@ -96,13 +96,13 @@ def test_a_single_box_follows_no_link_out_of_the_workspace(stage: Stage, link: s
     assert json.loads(done.stdout)["sandbox_error"].startswith("bind: ")
 
 
-def test_a_program_in_a_single_box_has_a_user_namespace_of_its_own(stage: Stage) -> None:
+def test_a_program_in_a_single_box_has_a_user_namespace_of_its_own(stage: JudgingEnv) -> None:
     """If a resident box has one: root has a way on without, which must not be taken in silence."""
     shutil.copy("/bin/cat", stage.workspace / "app/cat")
     order = replace(ORDER, args=["/app/cat", "/proc/self/uid_map"], proc=True)
     words = [*order.words(), *stage.site.words(), "fd1=2"]
-    done = subprocess.run([program.find(), "run", *words], capture_output=True, check=True)
-    probe = subprocess.run([program.find(), "probe"], capture_output=True, check=True)
+    done = subprocess.run([box_binary.find(), "run", *words], capture_output=True, check=True)
+    probe = subprocess.run([box_binary.find(), "probe"], capture_output=True, check=True)
     outside = os.geteuid() or stage.site.outer_uid
 
     expected = ["1000", str(outside), "1"] if json.loads(probe.stdout)["user_namespace"] else ["0", "0"]
@@ -127,12 +127,12 @@ sys.exit("somebody was left to us")
     ("change", "said"),
     [({}, '"verdict":"OK"'), ({"binds": {"missing": "/app"}}, "bind: "), ({"args": ["/app/no"]}, "exec: ")],
 )
-def test_a_single_box_leaves_nobody_behind(stage: Stage, change: dict[str, Any], said: str) -> None:
+def test_a_single_box_leaves_nobody_behind(stage: JudgingEnv, change: dict[str, Any], said: str) -> None:
     """In a container nobody may bury what is left: also where it could not be made, they end first."""
     words = [*replace(ORDER, **change).words(), *stage.site.words(), "fd1=2"]
     for _ in range(5):
         done = subprocess.run(
-            [sys.executable, "-c", LAST_PARENT, program.find(), "run", *words],
+            [sys.executable, "-c", LAST_PARENT, box_binary.find(), "run", *words],
             capture_output=True,
             text=True,
             check=False,
@@ -142,7 +142,7 @@ def test_a_single_box_leaves_nobody_behind(stage: Stage, change: dict[str, Any],
         assert said in done.stdout
 
 
-async def test_a_single_box_is_seen_to_its_end_when_its_run_is_cancelled(stage: Stage) -> None:
+async def test_a_single_box_is_seen_to_its_end_when_its_run_is_cancelled(stage: JudgingEnv) -> None:
     """The caller may close its loop at once, and nobody would be left to reap it."""
     pid = stage.folder / "pid"
     slow = stage.script(f"[ $1 = run ] && echo $$ >{pid}.new && mv {pid}.new {pid} && sleep 0.5")

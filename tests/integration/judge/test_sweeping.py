@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.judge.sandbox import program
+from fencepost.judge.sandbox import box_binary
 from fencepost.judge.sandbox.agent import Agent
-from tests.integration.judge.stage import Stage, cgroups_of
+from tests.integration.judge.env import JudgingEnv, cgroups_of
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 
 
 async def test_a_sweep_waits_for_the_end_of_what_it_kills(tmp_path: Path) -> None:
-    agent = Agent(program.find(), Stage(tmp_path).site)
+    agent = Agent(box_binary.find(), JudgingEnv(tmp_path).site)
     await agent.start()
     pid = agent.pid
     assert pid is not None
@@ -28,7 +28,7 @@ async def test_a_sweep_waits_for_the_end_of_what_it_kills(tmp_path: Path) -> Non
     os.kill(pid, signal.SIGKILL)
     await agent.close()
 
-    subprocess.run([program.find(), "sweep"], check=True)
+    subprocess.run([box_binary.find(), "sweep"], check=True)
 
     assert cgroups_of(pid) == []
     assert [survivor.wait() for _folder, survivor in survivors] == [-signal.SIGKILL] * len(survivors)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.judge.sandbox import program
-from tests.integration.judge.stage import Stage
-from tests.integration.judge.zoo import compile_zoo, expectations
+from fencepost.judge.sandbox import box_binary
+from tests.integration.judge.env import JudgingEnv
+from tests.integration.judge.hostile_programs import compile_zoo, expectations
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes need a C compiler: install gcc")
 
@@ -73,20 +73,20 @@ QUICK = ("no filter of system calls", "links are followed out of the box")
 def mutant(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file, old, new, _ = MUTANTS[name]
     sources = folder / "box"
-    shutil.copytree(program.SOURCES, sources)
+    shutil.copytree(box_binary.SOURCES, sources)
     text = (sources / file).read_text()
     assert text.count(old) == 1, "the planted bug no longer fits the source"
     (sources / file).write_text(text.replace(old, new))
     with monkeypatch.context() as patch:
-        patch.setattr(program, "SOURCES", sources)
-        return program.compile_into(folder / "bin")
+        patch.setattr(box_binary, "SOURCES", sources)
+        return box_binary.compile_into(folder / "bin")
 
 
 @pytest.mark.parametrize(
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in MUTANTS]
 )
 async def test_a_planted_bug_is_noticed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = Stage(tmp_path, cgroup=name not in GROUPLESS)
+    stage = JudgingEnv(tmp_path, cgroup=name not in GROUPLESS)
     zoo = stage.workspace / "app/zoo"
     compile_zoo(zoo)
     file, _, _, case = MUTANTS[name]

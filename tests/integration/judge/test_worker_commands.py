@@ -8,22 +8,22 @@ from fencepost.embedded import Database
 from fencepost.judge import contests
 from fencepost.judge.discovery import Load
 from fencepost.judge.discovery_kernel import KernelDirectory
-from fencepost.judge.role import Role
+from fencepost.judge.role import JudgeRole
 from fencepost.kernel import drivers
-from tests.integration.judge.office import Command, open_office, problem_folder
+from tests.integration.judge.judge_env import Command, open_office, problem_folder
 from tests.integration.judge.test_commands import CONTEST
 from tests.integration.judge.test_discovery import CARD
 
 
 async def test_a_jury_sees_who_judges_and_a_contestant_does_not(database: Database, tmp_path: Path) -> None:
     async with open_office(database, tmp_path) as office:
-        await office.add("jo", Role.JURY)
-        await office.add("con", Role.CONTESTANT)
+        await office.add("jo", JudgeRole.JURY)
+        await office.add("con", JudgeRole.CONTESTANT)
         directory = KernelDirectory(office.fp, lease_seconds=30)
         seat = await directory.enter(CARD)
         await directory.beat(seat, Load(busy=3, load_average=0.5))
-        seen = await office.ask("jo", "GET", "/judge/workers")
-        refused = await office.ask("con", "GET", "/judge/workers")
+        seen = await office.ask("jo", "GET", "/judge/api/workers")
+        refused = await office.ask("con", "GET", "/judge/api/workers")
 
     (worker,) = seen.json()
     assert (worker["owner"], worker["state"], worker["busy"]) == (CARD.owner, "alive", 3)

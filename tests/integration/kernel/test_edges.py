@@ -10,7 +10,7 @@ from fencepost.testing import Clock
 from tests.integration.kernel import job_calls
 from tests.integration.kernel.caller import Caller
 from tests.integration.kernel.job_calls import OWNER
-from tests.integration.kernel.test_marker_ring import uuid7
+from tests.integration.kernel.test_idempotency_ring import uuid7
 
 SIZE = "select pg_column_size(%s::jsonb)"
 BOUND_BYTES = 16384

@@ -9,7 +9,7 @@ from tests.integration.kernel import job_calls
 from tests.integration.kernel.caller import Caller
 from tests.integration.kernel.job_calls import OWNER, RIVAL
 from tests.integration.kernel.job_states import SITUATIONS
-from tests.integration.kernel.test_marker_ring import uuid7
+from tests.integration.kernel.test_idempotency_ring import uuid7
 
 EXPLAIN = "select event, actor, token from fencepost.explain(%s)"
 

@@ -16,7 +16,7 @@ from fencepost.embedded import Database, PostgresServer
 from fencepost.errors import MigrationFailed, SchemaTooNew, SchemaTooOld, ServerUnavailable
 from fencepost.kernel.migrate import (
     Component,
-    Step,
+    SchemaStep,
     check_version,
     components,
     kernel,
@@ -145,7 +145,7 @@ def test_an_older_program_does_not_migrate_a_newer_database(database: Database, 
     assert schema_of(database) == before
 
 
-BROKEN_STEP = Step(kernel().version + 1, "broken", "create table fencepost.half (); select 1 / 0;")
+BROKEN_STEP = SchemaStep(kernel().version + 1, "broken", "create table fencepost.half (); select 1 / 0;")
 BROKEN = {
     "schema": replace(kernel(), steps=(*kernel().steps, BROKEN_STEP)),
     "function": replace(

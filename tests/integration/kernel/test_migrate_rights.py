@@ -14,7 +14,7 @@ from fencepost.kernel.migrate import kernel, migrate, schema_version
 from tests.integration.kernel.caller import Caller
 from tests.integration.kernel.catalog import describe
 from tests.integration.kernel.test_migrate import SECONDS_MAX, STEPS, live, start
-from tests.places import server_directory
+from tests.tmp_dirs import server_directory
 
 ROLES = ("fencepost_owner", "fencepost_app", "fencepost_read")
 

@@ -11,10 +11,10 @@ from psycopg.conninfo import make_conninfo
 from fencepost.embedded import Database
 from fencepost.embedded.database import SERVICE
 from fencepost.kernel.call import Call, column, scalar
-from fencepost.kernel.eviction import Patience, Takeover, connecting, of_lease, take_over, take_over_sync
+from fencepost.kernel.eviction import EvictionDelay, Takeover, connecting, of_lease, take_over, take_over_sync
 from fencepost.kernel.lease import Lease
 
-NONE = Patience(seconds_max=0)
+NONE = EvictionDelay(seconds_max=0)
 
 
 async def test_without_patience_what_is_free_is_taken(database: Database) -> None:
@@ -30,7 +30,9 @@ async def test_without_patience_what_is_free_is_taken(database: Database) -> Non
 
 
 SERIALIZABLE = "-c default_transaction_isolation=serializable"
-SHORT = Patience(first_pause_seconds=0.01, longest_pause_seconds=0.01, seconds_max=0.2, idle_seconds_max=7)
+SHORT = EvictionDelay(
+    first_pause_seconds=0.01, longest_pause_seconds=0.01, seconds_max=0.2, idle_seconds_max=7
+)
 BOUNDS: Call[str] = Call(
     "select current_setting('lock_timeout') || ' ' || current_setting('idle_in_transaction_session_timeout')",
     (),
@@ -57,7 +59,7 @@ async def test_a_takeover_is_judged_at_its_own_level_whatever_the_connection_is_
 
 @pytest.mark.parametrize(("patience", "bounds"), [(SHORT, "200ms 7s"), (None, "30s 5s")])
 async def test_a_takeover_waits_and_stands_still_no_longer_than_its_patience(
-    database: Database, patience: Patience | None, bounds: str
+    database: Database, patience: EvictionDelay | None, bounds: str
 ) -> None:
     takeover = Takeover(BOUNDS, lambda waiter, seen: Call("select 1", (), column))
 

@@ -6,8 +6,8 @@ from pydantic import BaseModel, ConfigDict
 
 from fencepost.kernel.call import Call, document, one, parsed
 from fencepost.mutations.declaration import mutation
-from fencepost.mutations.ledger import Executed, Look, Ticket
-from fencepost.mutations.planning import Dice, Planned
+from fencepost.mutations.planning import Planned, Rng
+from fencepost.mutations.store import Executed, Lookup, RequestContext
 
 
 class AddSome(BaseModel):
@@ -27,7 +27,7 @@ def _name(request: AddSome) -> str:
 
 
 @mutation("AddSome", needs=_name)
-def add_some(snapshot: str, request: AddSome, dice: Dice) -> Addition:
+def add_some(snapshot: str, request: AddSome, dice: Rng) -> Addition:
     """Throw a die and add what it shows."""
     return Addition(1 + dice.below(6))
 
@@ -40,12 +40,12 @@ class CounterLedger:
     def scope(self, user: str) -> str:
         return f"counter:{user}"
 
-    def recall(self, ticket: Ticket, needs: str) -> Look[str] | None:
+    def recall(self, ticket: RequestContext, needs: str) -> Lookup[str] | None:
         return None
 
-    def look(self, ticket: Ticket, needs: str) -> Call[Look[str]]:
-        def read(outcome: str, response: str | None, version: int | None) -> Look[str]:
-            return Look(outcome, parsed(response), version, needs)
+    def look(self, ticket: RequestContext, needs: str) -> Call[Lookup[str]]:
+        def read(outcome: str, response: str | None, version: int | None) -> Lookup[str]:
+            return Lookup(outcome, parsed(response), version, needs)
 
         return Call(
             "select outcome, response::text, version"
@@ -55,7 +55,7 @@ class CounterLedger:
         )
 
     def execute(
-        self, ticket: Ticket, planned: Planned[Addition], version: int | None, *, keep: bool
+        self, ticket: RequestContext, planned: Planned[Addition], version: int | None, *, keep: bool
     ) -> Call[Executed]:
         answer = {"added": planned.plan.amount}
 

@@ -6,26 +6,26 @@ import structlog.testing
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.kernel import marker
-from fencepost.players import catalog, reading
+from fencepost.kernel import idempotency
+from fencepost.players import catalog, queries
 from fencepost.players.requests import CreatePlayer
 from fencepost.players.service import Players
+from fencepost.retention import Retention, RetentionMetrics
 from fencepost.settings import Settings
 from fencepost.testing import Clock
-from fencepost.upkeep import Upkeep, UpkeepMetrics
 
 KEEP = Settings(
     marker_keep_seconds=60, marker_clean_batch=10, marker_clean_seconds=5, marker_lag_alert_seconds=30
 )
 
 
-def lag(metrics: UpkeepMetrics) -> float:
+def lag(metrics: RetentionMetrics) -> float:
     value: Any = metrics.marker_lag._value  # pyright: ignore[reportPrivateUsage]
     return float(value.get())
 
 
 async def claim(fp: Fencepost, name: str, count: int) -> None:
-    await fp.run(marker.claim_many("player:ann", [f"{name}-{n}" for n in range(count)]))
+    await fp.run(idempotency.claim_many("player:ann", [f"{name}-{n}" for n in range(count)]))
 
 
 async def test_a_tick_forgets_everything_that_is_past_its_retention_and_nothing_else(
@@ -33,12 +33,12 @@ async def test_a_tick_forgets_everything_that_is_past_its_retention_and_nothing_
 ) -> None:
     with Clock(database.admin_url) as clock:
         async with Fencepost(database.url) as fp:
-            metrics = UpkeepMetrics.on(fp.metrics)
-            upkeep = Upkeep(fp, KEEP, metrics)
+            metrics = RetentionMetrics.on(fp.metrics)
+            retention = Retention(fp, KEEP, metrics)
             await claim(fp, "old", 35)
             clock.advance(61)
             await claim(fp, "new", 5)
-            wait_seconds = await upkeep.forget_markers()
+            wait_seconds = await retention.forget_markers()
             assert 4 <= wait_seconds <= 6
             with database.connect_admin() as admin:
                 rows = admin.execute(
@@ -51,20 +51,20 @@ async def test_a_tick_forgets_everything_that_is_past_its_retention_and_nothing_
 async def test_a_cleaning_that_falls_behind_shows_its_lag_and_keeps_the_retention(database: Database) -> None:
     with Clock(database.admin_url) as clock:
         async with Fencepost(database.url) as fp:
-            metrics = UpkeepMetrics.on(fp.metrics)
-            upkeep = Upkeep(fp, KEEP, metrics)
+            metrics = RetentionMetrics.on(fp.metrics)
+            retention = Retention(fp, KEEP, metrics)
             await claim(fp, "old", 1)
             clock.advance(160)
             # Somebody's transaction holds the row, so that nobody can delete it.
             with database.connect_admin() as admin, admin.transaction():
                 admin.execute("select from fencepost.marker for update")
                 with structlog.testing.capture_logs() as logs:
-                    await upkeep.forget_markers()
+                    await retention.forget_markers()
             assert 99 < lag(metrics) < 120
             assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == [
                 "marker_cleaning_behind"
             ]
-            await upkeep.forget_markers()
+            await retention.forget_markers()
             assert lag(metrics) == 0
 
 
@@ -73,7 +73,7 @@ async def test_every_node_cleans_and_none_waits_for_another(database: Database) 
         async with Fencepost(database.url) as one, Fencepost(database.url) as two:
             await claim(one, "old", 40)
             clock.advance(61)
-            first = marker.clean(60, 20)
+            first = idempotency.clean(60, 20)
             async with one.transaction() as tx:
                 assert await tx.run(first) == 20
                 assert await two.run(first) == 20
@@ -85,8 +85,8 @@ async def test_a_marker_with_a_retention_of_its_own_goes_by_it(database: Databas
     kept = "select key from fencepost.markers order by key"
     with Clock(database.admin_url) as clock:
         async with Fencepost(database.url) as fp:
-            upkeep = Upkeep(fp, Settings(), UpkeepMetrics.on(fp.metrics))
-            await fp.run(reading.define("resource", "gold", catalog.Resource()))
+            retention = Retention(fp, Settings(), RetentionMetrics.on(fp.metrics))
+            await fp.run(queries.define("resource", "gold", catalog.Resource()))
             await Players(fp).run(CreatePlayer(player_id="ann"), request_id="of-a-player")
             await claim(fp, "of-the-library", 1)
             with database.connect_admin() as admin:
@@ -98,7 +98,7 @@ async def test_a_marker_with_a_retention_of_its_own_goes_by_it(database: Databas
                     (2, []),
                 ):
                     clock.advance(seconds)
-                    await upkeep.forget_markers()
+                    await retention.forget_markers()
                     assert [row[0] for row in admin.execute(kept)] == left
 
 
@@ -107,7 +107,7 @@ async def test_the_lag_is_that_of_whichever_marker_is_most_overdue(database: Dat
         async with Fencepost(database.url) as fp:
             await Players(fp).run(CreatePlayer(player_id="ann"), request_id="r1")
             clock.advance(3610)
-            assert 9 < await fp.run(marker.lag(86_400)) < 40
+            assert 9 < await fp.run(idempotency.lag(86_400)) < 40
             await claim(fp, "other", 1)
             clock.advance(100)
-            assert 90 < await fp.run(marker.lag(50)) < 160
+            assert 90 < await fp.run(idempotency.lag(50)) < 160

@@ -8,7 +8,7 @@ import pytest
 from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller
 from tests.integration.kernel.overlap import begun, wait_until_blocked
-from tests.integration.nonces.desk import (
+from tests.integration.nonces.operator import (
     BROADCAST,
     CHAIN,
     LONG,
@@ -20,7 +20,7 @@ from tests.integration.nonces.desk import (
     SIGNING,
     TTL,
     USED,
-    Desk,
+    NonceOperator,
     statuses,
 )
 
@@ -28,18 +28,20 @@ ACQUIRE = "select * from fencepost.nonce_acquire(%s, %s, %s, %s::interval)"
 
 
 @pytest.fixture
-def old(connect: Callable[[], Caller], clock: Clock) -> Desk:
-    desk = Desk(connect(), "a/boot-1")
+def old(connect: Callable[[], Caller], clock: Clock) -> NonceOperator:
+    desk = NonceOperator(connect(), "a/boot-1")
     desk.acquire()
     return desk
 
 
 @pytest.fixture
-def new(connect: Callable[[], Caller]) -> Desk:
-    return Desk(connect(), "b/boot-1")
+def new(connect: Callable[[], Caller]) -> NonceOperator:
+    return NonceOperator(connect(), "b/boot-1")
 
 
-def test_a_takeover_raises_the_token_and_says_who_went(old: Desk, new: Desk, clock: Clock) -> None:
+def test_a_takeover_raises_the_token_and_says_who_went(
+    old: NonceOperator, new: NonceOperator, clock: Clock
+) -> None:
     clock.advance(10)
 
     row = new.acquire()
@@ -52,13 +54,15 @@ def test_a_takeover_raises_the_token_and_says_who_went(old: Desk, new: Desk, clo
     ]
 
 
-def test_who_asks_while_another_holds_it_is_told_his_name(old: Desk, new: Desk) -> None:
+def test_who_asks_while_another_holds_it_is_told_his_name(old: NonceOperator, new: NonceOperator) -> None:
     row = new.acquire()
 
     assert (row["owner"], row["outcome"], new.token) == ("a/boot-1", "not_owner", 0)
 
 
-def test_the_old_owner_cannot_insert_a_fresh_nonce(old: Desk, new: Desk, clock: Clock) -> None:
+def test_the_old_owner_cannot_insert_a_fresh_nonce(
+    old: NonceOperator, new: NonceOperator, clock: Clock
+) -> None:
     """The row that he would write is one that the new owner has not touched: only the lease can tell."""
     old.reserve("r1")
     clock.advance(10)
@@ -105,7 +109,9 @@ FENCED = """
 """
 
 
-def test_every_write_of_the_old_owner_is_refused(old: Desk, new: Desk, clock: Clock) -> None:
+def test_every_write_of_the_old_owner_is_refused(
+    old: NonceOperator, new: NonceOperator, clock: Clock
+) -> None:
     assert set(WRITES) == set(new.caller.column(FENCED)), "a fenced function that is not tried here"
     old.reserve("r1")
     clock.advance(10)
@@ -116,7 +122,7 @@ def test_every_write_of_the_old_owner_is_refused(old: Desk, new: Desk, clock: Cl
     assert statuses(new.caller) == {0: "HELD"}
 
 
-def test_the_owner_moves_only_what_is_his_and_where_it_can_go(old: Desk) -> None:
+def test_the_owner_moves_only_what_is_his_and_where_it_can_go(old: NonceOperator) -> None:
     note, _ = WRITES["nonce_tx_note"]
     assert old.caller.refused("not_found", note, *old.key).seen == {}
     submitted = old.caller.value(
@@ -139,14 +145,14 @@ def test_the_owner_moves_only_what_is_his_and_where_it_can_go(old: Desk) -> None
     old.caller.refused("already_finished", note, *old.key)
 
 
-def test_nobody_goes_on_more_than_a_hundred_thousand_nonces_above(old: Desk) -> None:
+def test_nobody_goes_on_more_than_a_hundred_thousand_nonces_above(old: NonceOperator) -> None:
     resume = "select next_nonce from fencepost.nonce_resume(%s, %s, %s, %s, %s, %s)"
     old.caller.invalid("next_nonce", resume, *old.key, 7, 100_008)
     assert old.caller.value(resume, *old.key, 100_000_000, 100_000_003) == 100_000_003, "by the chain's count"
 
 
 def test_a_takeover_waits_for_the_write_that_passed_its_fence(
-    old: Desk, new: Desk, clock: Clock, admin: Caller
+    old: NonceOperator, new: NonceOperator, clock: Clock, admin: Caller
 ) -> None:
     """A check without a lock would let the takeover pass between the check and the commit."""
     old.reserve("r1")
@@ -163,7 +169,7 @@ def test_a_takeover_waits_for_the_write_that_passed_its_fence(
 
 
 def test_the_owners_renewal_passes_his_own_open_write(
-    old: Desk, connect: Callable[[], Caller], clock: Clock
+    old: NonceOperator, connect: Callable[[], Caller], clock: Clock
 ) -> None:
     other = connect()
     other.execute("set lock_timeout = '5s'")
@@ -176,7 +182,7 @@ def test_the_owners_renewal_passes_his_own_open_write(
 
 
 def test_expiry_is_judged_at_the_statement_and_not_at_the_start_of_the_transaction(
-    old: Desk, clock: Clock
+    old: NonceOperator, clock: Clock
 ) -> None:
     with pytest.raises(Exception, match="lease_expired"), old.caller.transaction():  # noqa: PT012
         old.reserve("r1")
@@ -186,10 +192,10 @@ def test_expiry_is_judged_at_the_statement_and_not_at_the_start_of_the_transacti
 
 
 def test_a_restart_under_the_same_name_does_not_get_the_old_token(
-    old: Desk, connect: Callable[[], Caller], clock: Clock
+    old: NonceOperator, connect: Callable[[], Caller], clock: Clock
 ) -> None:
     """The boot id makes the restarted node another owner: it waits, and the dead one's writes are refused."""
-    restarted = Desk(connect(), "a/boot-2")
+    restarted = NonceOperator(connect(), "a/boot-2")
     assert restarted.acquire()["outcome"] == "not_owner"
     clock.advance(10)
     restarted.acquire()
@@ -201,7 +207,7 @@ def test_a_restart_under_the_same_name_does_not_get_the_old_token(
 
 
 def test_a_deleted_lease_row_does_not_turn_the_token_back(
-    old: Desk, new: Desk, clock: Clock, admin: Caller
+    old: NonceOperator, new: NonceOperator, clock: Clock, admin: Caller
 ) -> None:
     clock.advance(10)
     new.acquire()
@@ -210,21 +216,23 @@ def test_a_deleted_lease_row_does_not_turn_the_token_back(
 
     new.refused_reserve("not_found", "r1")
     old.refused_reserve("not_found", "r1")
-    third = Desk(new.caller, "c/boot-1")
+    third = NonceOperator(new.caller, "c/boot-1")
     assert third.acquire()["token"] == 3
     old.refused_reserve("not_owner", "r1")
     new.refused_reserve("not_owner", "r1")
     assert third.reserve("r1") == [0]
 
 
-def test_a_lease_row_that_somebody_made_by_hand_is_no_right(old: Desk, admin: Caller) -> None:
+def test_a_lease_row_that_somebody_made_by_hand_is_no_right(old: NonceOperator, admin: Caller) -> None:
     """As the deletion, but the row came back from elsewhere with a token that was given out before."""
     admin.execute("update fencepost.nonce_signer set fencing_token = 7")
 
     old.refused_reserve("not_owner", "r1")
 
 
-def test_a_takeover_settles_what_the_old_owner_left(old: Desk, new: Desk, clock: Clock) -> None:
+def test_a_takeover_settles_what_the_old_owner_left(
+    old: NonceOperator, new: NonceOperator, clock: Clock
+) -> None:
     old.reserve("ours", "ours too", "signed", caller_signs=False)
     old.reserve("his", caller_signs=True)
     old.signing(2)
@@ -237,14 +245,14 @@ def test_a_takeover_settles_what_the_old_owner_left(old: Desk, new: Desk, clock:
     assert new.reserve("next") == [0]
 
 
-def test_a_release_hands_over_at_once(old: Desk, new: Desk) -> None:
+def test_a_release_hands_over_at_once(old: NonceOperator, new: NonceOperator) -> None:
     old.caller.execute("select fencepost.nonce_hand_over(%s, %s, %s, %s)", *old.key)
 
     assert new.acquire()["token"] == 2
     old.refused_reserve("not_owner", "late")
 
 
-def test_the_views_show_the_lease_and_the_nonces(old: Desk) -> None:
+def test_the_views_show_the_lease_and_the_nonces(old: NonceOperator) -> None:
     old.reserve("r1")
 
     lease = old.caller.row("select * from fencepost.signer_lease")

@@ -6,22 +6,22 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.cli.app import run
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
-from fencepost.nonces import allocation, reading
-from fencepost.nonces.allocation import Ending
+from fencepost.nonces import nonce_calls, queries
 from fencepost.nonces.errors import SignerElsewhere
 from fencepost.nonces.node import Node
+from fencepost.nonces.nonce_calls import NonceEnding
 from fencepost.nonces.routing import home_of
 from fencepost.nonces.signer import Signer
-from tests.integration.nonces.town import ALICE, Town, town_on
+from tests.integration.nonces.env import ALICE, NoncesEnv, town_on
 
 QUEUE = {"mode": "queue", "lease_seconds": 300}
 SIGNERS = [Signer.of(1, f"s{number}") for number in range(200)]
 
 
 @pytest.fixture
-async def town(database: Database) -> AsyncGenerator[Town]:
+async def town(database: Database) -> AsyncGenerator[NoncesEnv]:
     async with town_on(database) as town:
         yield town
 
@@ -33,18 +33,20 @@ async def look(*nodes: Node) -> None:
 
 
 async def token_of(fp: Fencepost, signer: Signer) -> int:
-    (facts,) = await fp.run(reading.signer(signer))
+    (facts,) = await fp.run(queries.signer(signer))
     return int(facts["fencing_token"])
 
 
-async def at_home_and_away(town: Town) -> tuple[Node, Node]:
+async def at_home_and_away(town: NoncesEnv) -> tuple[Node, Node]:
     nodes = [await town.node(**QUEUE, node_address=f"http://n{number}") for number in range(2)]
     await look(*nodes)
     home, away = sorted(nodes, key=lambda node: node.home(ALICE) is not None)
     return home, away
 
 
-async def test_every_write_away_from_home_is_refused_with_the_home_which_keeps_its_lease(town: Town) -> None:
+async def test_every_write_away_from_home_is_refused_with_the_home_which_keeps_its_lease(
+    town: NoncesEnv,
+) -> None:
     home, away = await at_home_and_away(town)
     (row,) = await home.reserve(ALICE, ["r1"])
 
@@ -52,8 +54,8 @@ async def test_every_write_away_from_home_is_refused_with_the_home_which_keeps_i
         away.reserve(ALICE, ["r2"]),
         away.mark_used(ALICE, row.nonce, row.hold),
         away.mark_recyclable(ALICE, row.nonce, row.hold),
-        away.mark_many(ALICE, [Ending(row.nonce, row.hold, "used")]),
-        away.write(ALICE, lambda lease: allocation.recycle(ALICE, lease), patient=False),
+        away.mark_many(ALICE, [NonceEnding(row.nonce, row.hold, "used")]),
+        away.write(ALICE, lambda lease: nonce_calls.recycle(ALICE, lease), patient=False),
     ):
         with pytest.raises(SignerElsewhere) as caught:
             await write
@@ -63,7 +65,7 @@ async def test_every_write_away_from_home_is_refused_with_the_home_which_keeps_i
     await home.mark_used(ALICE, row.nonce, row.hold)
 
 
-async def test_a_mark_finds_its_nonce_when_the_home_has_changed_meanwhile(town: Town) -> None:
+async def test_a_mark_finds_its_nonce_when_the_home_has_changed_meanwhile(town: NoncesEnv) -> None:
     """The old home still holds the lease and must not write; the new one is handed it, and the hold names the
     same reservation there."""
     old, _ = await at_home_and_away(town)
@@ -87,19 +89,19 @@ async def test_a_mark_finds_its_nonce_when_the_home_has_changed_meanwhile(town: 
     assert again.fencing_token == 2
 
 
-async def test_who_does_not_get_it_is_told_where_the_holder_can_be_asked(town: Town) -> None:
+async def test_who_does_not_get_it_is_told_where_the_holder_can_be_asked(town: NoncesEnv) -> None:
     """A node of basic mode has it: its address, and not its name."""
     holder = await town.node(lease_seconds=300, idle_seconds=300, node_address="http://basic")
     await holder.reserve(ALICE, ["r1"])
     other = await town.node(lease_seconds=300)
 
     with pytest.raises(SignerElsewhere) as caught:
-        await other.write(ALICE, lambda lease: allocation.recycle(ALICE, lease), patient=False)
+        await other.write(ALICE, lambda lease: nonce_calls.recycle(ALICE, lease), patient=False)
 
     assert caught.value.owner == "http://basic"
 
 
-async def test_a_node_that_nobody_can_ask_is_nobodys_home(town: Town) -> None:
+async def test_a_node_that_nobody_can_ask_is_nobodys_home(town: NoncesEnv) -> None:
     nodes = [await town.node(**QUEUE, node_address=f"http://n{number}") for number in range(2)]
     silent = await town.node(**QUEUE)
     await look(*nodes)
@@ -111,7 +113,7 @@ async def test_a_node_that_nobody_can_ask_is_nobodys_home(town: Town) -> None:
         await silent.reserve(ALICE, ["r1"])
 
 
-async def test_nodes_without_addresses_serve_what_they_get_while_there_are_no_others(town: Town) -> None:
+async def test_nodes_without_addresses_serve_what_they_get_while_there_are_no_others(town: NoncesEnv) -> None:
     first, second = [await town.node(**QUEUE) for _ in range(2)]
     await look(first, second)
 

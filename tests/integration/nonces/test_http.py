@@ -13,8 +13,8 @@ from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.errors import ServerUnavailable
-from fencepost.nonces.forwarding import FORWARDED
-from fencepost.nonces.part import make_part
+from fencepost.nonces.http_service import make_service
+from fencepost.nonces.request_forwarder import FORWARDED
 from fencepost.nonces.routing import home_of
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.web.app import make_app
@@ -40,7 +40,7 @@ def served(
     database: Database, settings: NoncesSettings, port: int = 0, token: str | None = None
 ) -> Generator[httpx.Client]:
     fp = Fencepost(database.url)
-    app = make_app([make_part(fp, settings)], WebSettings(token=token), ground=lambda: fp)
+    app = make_app([make_service(fp, settings)], WebSettings(token=token), ground=lambda: fp)
     server = WebServer(app, address="127.0.0.1", port=port)
     server.start()
     try:

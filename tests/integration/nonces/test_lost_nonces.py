@@ -11,7 +11,16 @@ import pytest
 from fencepost.embedded import Database
 from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller
-from tests.integration.nonces.desk import CHAIN, LONG, SIGNED, SIGNER, TX_BROADCAST, TX_SIGNED, Desk, statuses
+from tests.integration.nonces.operator import (
+    CHAIN,
+    LONG,
+    SIGNED,
+    SIGNER,
+    TX_BROADCAST,
+    TX_SIGNED,
+    NonceOperator,
+    statuses,
+)
 from tests.isolation.planted_bug import Edit, PlantedBug
 
 SUBMIT: LiteralString = "select fencepost.nonce_tx_submit(%s, %s, %s, 'digest', null, 5, 'code', 50000)"
@@ -26,9 +35,9 @@ SHOWN: LiteralString = (
 
 
 @pytest.fixture
-def node(app: Caller, clock: Clock) -> Desk:
+def node(app: Caller, clock: Clock) -> NonceOperator:
     """Its transaction 1 was sent with nonce 0, and replaced once."""
-    desk = Desk(app, "a/boot-1", ttl=LONG)
+    desk = NonceOperator(app, "a/boot-1", ttl=LONG)
     desk.acquire()
     app.execute(SUBMIT, CHAIN, SIGNER, "pay-1")
     app.execute(TAKE, *desk.key)
@@ -38,12 +47,12 @@ def node(app: Caller, clock: Clock) -> Desk:
     return desk
 
 
-def shown(node: Desk) -> tuple[str, int | None, bool]:
+def shown(node: NonceOperator) -> tuple[str, int | None, bool]:
     row: dict[str, Any] = node.caller.row(SHOWN)
     return row["state"], row["nonce"], row["unproved"]
 
 
-def unproved(node: Desk) -> int:
+def unproved(node: NonceOperator) -> int:
     count: int = node.caller.value("select unproved from fencepost.nonce_measures()")
     return count
 
@@ -62,7 +71,7 @@ def unproved(node: Desk) -> int:
     ids=["no proof", "no hash", "no number", "no block", "the newest version", "the first version", "case"],
 )
 def test_without_a_transaction_of_somebody_else_no_nonce_is_given_up(
-    node: Desk, used_by: str | None, number: int | None, block: str | None
+    node: NonceOperator, used_by: str | None, number: int | None, block: str | None
 ) -> None:
     node.floor(1, 1)
 
@@ -71,13 +80,13 @@ def test_without_a_transaction_of_somebody_else_no_nonce_is_given_up(
     assert (shown(node), statuses(node.caller)) == (("BOUND", 0, False), {0: "BROADCAST"})
 
 
-def test_before_the_chain_has_counted_it_for_good_no_nonce_is_given_up(node: Desk) -> None:
+def test_before_the_chain_has_counted_it_for_good_no_nonce_is_given_up(node: NonceOperator) -> None:
     node.floor(0, 1)
     node.caller.refused("mismatch", LOST, *node.key, "0xcc", 7, "0xb7")
     assert shown(node) == ("BOUND", 0, False)
 
 
-def test_for_a_transaction_of_somebody_else_it_takes_another_one_and_tells_which(node: Desk) -> None:
+def test_for_a_transaction_of_somebody_else_it_takes_another_one_and_tells_which(node: NonceOperator) -> None:
     node.floor(1, 1)
     node.caller.execute(UNPROVED, *node.key)
 
@@ -91,7 +100,9 @@ def test_for_a_transaction_of_somebody_else_it_takes_another_one_and_tells_which
     assert shown(node) == ("BOUND", 1, False)
 
 
-def test_what_is_not_proved_keeps_its_nonce_and_is_shown_after_a_minute(node: Desk, clock: Clock) -> None:
+def test_what_is_not_proved_keeps_its_nonce_and_is_shown_after_a_minute(
+    node: NonceOperator, clock: Clock
+) -> None:
     node.floor(1, 1)
 
     node.caller.execute(UNPROVED, *node.key)
@@ -105,7 +116,7 @@ def test_what_is_not_proved_keeps_its_nonce_and_is_shown_after_a_minute(node: De
     assert (shown(node), unproved(node)) == (("MINED", 0, False), 0)
 
 
-def test_a_person_closes_what_is_not_proved_or_has_it_sent_again(node: Desk) -> None:
+def test_a_person_closes_what_is_not_proved_or_has_it_sent_again(node: NonceOperator) -> None:
     node.caller.refused("mismatch", CLOSE, *node.key)
     node.caller.execute(UNPROVED, *node.key)
     for decision in (CLOSE, VOUCH):
@@ -118,33 +129,33 @@ def test_a_person_closes_what_is_not_proved_or_has_it_sent_again(node: Desk) -> 
     node.caller.refused("mismatch", CLOSE, *node.key)
 
 
-def test_a_person_tells_as_what_it_was_mined(node: Desk) -> None:
+def test_a_person_tells_as_what_it_was_mined(node: NonceOperator) -> None:
     node.floor(1, 1)
     node.caller.execute(UNPROVED, *node.key)
     node.caller.execute(CLOSE, *node.key)
     assert (shown(node), statuses(node.caller)) == (("CONFIRMED", 0, False), {0: "CONSUMED"})
 
 
-def a_version_of_ours_is_no_strangers(node: Desk) -> None:
+def a_version_of_ours_is_no_strangers(node: NonceOperator) -> None:
     node.floor(1, 1)
     node.caller.refused("mismatch", LOST, *node.key, "0xab", 7, "0xb7")
 
 
-def a_stranger_has_a_name(node: Desk) -> None:
+def a_stranger_has_a_name(node: NonceOperator) -> None:
     node.floor(1, 1)
     node.caller.refused("mismatch", LOST, *node.key, None, 7, "0xb7")
 
 
-def a_count_that_may_be_taken_back_is_no_proof(node: Desk) -> None:
+def a_count_that_may_be_taken_back_is_no_proof(node: NonceOperator) -> None:
     node.floor(0, 1)
     node.caller.refused("mismatch", LOST, *node.key, "0xcc", 7, "0xb7")
 
 
-def bytes_from_outside_are_refused(node: Desk) -> None:
+def bytes_from_outside_are_refused(node: NonceOperator) -> None:
     node.caller.refused("mismatch", SIGNED, *node.key, 0, 1, "0xdd", b"not its bytes")
 
 
-BUGS: list[tuple[str, Edit, Callable[[Desk], None]]] = [
+BUGS: list[tuple[str, Edit, Callable[[NonceOperator], None]]] = [
     (
         "a version of ours counts as a stranger's",
         Edit("nonce_tx_lost", "lower(n.tx_hash) = lower(p_used_by)", "false"),
@@ -173,13 +184,13 @@ BUGS: list[tuple[str, Edit, Callable[[Desk], None]]] = [
 
 
 @pytest.mark.parametrize("story", [bug[2] for bug in BUGS], ids=[bug[2].__name__ for bug in BUGS])
-def test_the_rule_holds(node: Desk, story: Callable[[Desk], None]) -> None:
+def test_the_rule_holds(node: NonceOperator, story: Callable[[NonceOperator], None]) -> None:
     story(node)
 
 
 @pytest.mark.parametrize(("title", "edit", "story"), BUGS, ids=[bug[0] for bug in BUGS])
 def test_a_planted_bug_is_noticed(
-    database: Database, node: Desk, title: str, edit: Edit, story: Callable[[Desk], None]
+    database: Database, node: NonceOperator, title: str, edit: Edit, story: Callable[[NonceOperator], None]
 ) -> None:
     PlantedBug(title, "", (edit,)).plant(database)
 

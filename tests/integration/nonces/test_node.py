@@ -15,11 +15,11 @@ from fencepost.nonces.node import Node
 from fencepost.nonces.routing import home_of
 from fencepost.nonces.signer import Signer
 from fencepost.testing import Clock, Signals
-from tests.integration.nonces.town import ALICE, Town, town_on
+from tests.integration.nonces.env import ALICE, NoncesEnv, town_on
 
 
 @pytest.fixture
-async def town(database: Database) -> AsyncGenerator[Town]:
+async def town(database: Database) -> AsyncGenerator[NoncesEnv]:
     async with town_on(database) as town:
         yield town
 
@@ -34,7 +34,7 @@ async def reserve_many(nodes: list[Node], count: int, seed: int = 7) -> list[int
     return list(await asyncio.gather(*(ask(number) for number in range(count))))
 
 
-async def test_any_node_may_be_asked_without_waiting_for_a_lease_to_end(town: Town) -> None:
+async def test_any_node_may_be_asked_without_waiting_for_a_lease_to_end(town: NoncesEnv) -> None:
     """A lease of five minutes: only handing over early lets all three serve within the waiting time."""
     nodes = [await town.node(lease_seconds=300, turn_seconds=0.01) for _ in range(3)]
 
@@ -45,7 +45,7 @@ async def test_any_node_may_be_asked_without_waiting_for_a_lease_to_end(town: To
     assert min(served) > 0
 
 
-async def test_a_node_that_idles_gives_the_signer_up(town: Town) -> None:
+async def test_a_node_that_idles_gives_the_signer_up(town: NoncesEnv) -> None:
     first = await town.node(lease_seconds=300, idle_seconds=0.02)
     second = await town.node(lease_seconds=300)
     await first.reserve(ALICE, ["r1"])
@@ -55,7 +55,7 @@ async def test_a_node_that_idles_gives_the_signer_up(town: Town) -> None:
     assert (row.nonce, row.fencing_token) == (1, 2)
 
 
-async def test_a_node_that_stops_hands_over(town: Town) -> None:
+async def test_a_node_that_stops_hands_over(town: NoncesEnv) -> None:
     first = await town.node(lease_seconds=300)
     second = await town.node(lease_seconds=300)
     await first.reserve(ALICE, ["r1"])
@@ -66,7 +66,7 @@ async def test_a_node_that_stops_hands_over(town: Town) -> None:
     assert row.nonce == 1
 
 
-async def test_a_node_that_was_stopped_takes_no_signer_any_more(town: Town) -> None:
+async def test_a_node_that_was_stopped_takes_no_signer_any_more(town: NoncesEnv) -> None:
     """Nobody would renew it, and nobody would hear that another wants it."""
     first = await town.node(lease_seconds=300)
     await first.stop()
@@ -76,7 +76,7 @@ async def test_a_node_that_was_stopped_takes_no_signer_any_more(town: Town) -> N
 
 
 async def test_a_signer_that_was_got_after_nobody_waited_is_handed_over(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    town: NoncesEnv, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who gave up no longer hears that he got it. The node does, and nobody waits for the lease to end."""
     first = await town.node(lease_seconds=300)
@@ -102,7 +102,9 @@ async def test_a_signer_that_was_got_after_nobody_waited_is_handed_over(
     assert (row.nonce, row.fencing_token) == (0, 2)
 
 
-async def test_a_node_that_was_taken_over_is_refused_and_finds_its_way_back(town: Town, clock: Clock) -> None:
+async def test_a_node_that_was_taken_over_is_refused_and_finds_its_way_back(
+    town: NoncesEnv, clock: Clock
+) -> None:
     """The belief in a lease is only a belief: the refusal is counted, and the retry asks for the lease."""
     first = await town.node(lease_seconds=30, idle_seconds=300)
     second = await town.node(lease_seconds=30, idle_seconds=300)
@@ -119,7 +121,7 @@ async def test_a_node_that_was_taken_over_is_refused_and_finds_its_way_back(town
     assert town.rejects(first, "reserve") == 1
 
 
-async def test_marks_may_go_through_any_node(town: Town) -> None:
+async def test_marks_may_go_through_any_node(town: NoncesEnv) -> None:
     first = await town.node(lease_seconds=300)
     second = await town.node(lease_seconds=300)
     (row,) = await first.reserve(ALICE, ["r1"])
@@ -130,7 +132,9 @@ async def test_marks_may_go_through_any_node(town: Town) -> None:
     assert (again.nonce, again.hold) == (0, 2)
 
 
-async def test_a_signer_that_is_held_elsewhere_is_an_answer_with_the_owner(town: Town, clock: Clock) -> None:
+async def test_a_signer_that_is_held_elsewhere_is_an_answer_with_the_owner(
+    town: NoncesEnv, clock: Clock
+) -> None:
     first = await town.node(lease_seconds=300)
     second = await town.node(lease_seconds=300, wait_seconds=5.0)
     await first.reserve(ALICE, ["r1"])
@@ -142,7 +146,7 @@ async def test_a_signer_that_is_held_elsewhere_is_an_answer_with_the_owner(town:
     assert caught.value.owner == first.owner
 
 
-async def test_all_who_wait_are_served_with_few_statements(town: Town) -> None:
+async def test_all_who_wait_are_served_with_few_statements(town: NoncesEnv) -> None:
     node = await town.node(mode="queue", lease_seconds=300)
 
     nonces = await reserve_many([node], 500)
@@ -151,13 +155,13 @@ async def test_all_who_wait_are_served_with_few_statements(town: Town) -> None:
     assert town.calls(node, "nonce_reserve") <= 5
 
 
-async def test_the_queue_keeps_the_order_of_arrival(town: Town) -> None:
+async def test_the_queue_keeps_the_order_of_arrival(town: NoncesEnv) -> None:
     node = await town.node(mode="queue", lease_seconds=300, batch_max=7)
 
     assert await reserve_many([node], 50) == list(range(50))
 
 
-async def test_a_request_that_is_refused_is_refused_alone(town: Town) -> None:
+async def test_a_request_that_is_refused_is_refused_alone(town: NoncesEnv) -> None:
     """Whatever the database would say no to is not in the statement of those who wait beside it."""
     node = await town.node(mode="queue", lease_seconds=300)
     bad = ["", "ü" * 150, "x" * 201, "a\0b", "\ud800", "tx:7", "recovered:0:1"]
@@ -170,7 +174,7 @@ async def test_a_request_that_is_refused_is_refused_alone(town: Town) -> None:
     assert [answer[0].nonce for answer in answers if not isinstance(answer, BaseException)] == [0, 1, 2]
 
 
-async def test_a_full_queue_says_so_and_reserves_nothing(town: Town) -> None:
+async def test_a_full_queue_says_so_and_reserves_nothing(town: NoncesEnv) -> None:
     node = await town.node(mode="queue", queue_max=3)
 
     with pytest.raises(Backpressure, match="NONCES_QUEUE_MAX"):
@@ -178,7 +182,7 @@ async def test_a_full_queue_says_so_and_reserves_nothing(town: Town) -> None:
     assert [row.nonce for row in await node.reserve(ALICE, ["r0"])] == [0]
 
 
-async def test_a_signer_has_one_home_and_the_others_name_it(town: Town) -> None:
+async def test_a_signer_has_one_home_and_the_others_name_it(town: NoncesEnv) -> None:
     nodes = [await town.node(mode="queue", lease_seconds=300, node_address=f"http://n{i}") for i in range(3)]
     for node in nodes:
         await node._keep()  # pyright: ignore[reportPrivateUsage] - The look at the members that a turn takes.
@@ -192,7 +196,7 @@ async def test_a_signer_has_one_home_and_the_others_name_it(town: Town) -> None:
     assert caught.value.owner == homes.pop()
 
 
-async def test_the_signers_of_a_node_that_leaves_find_another_home(town: Town) -> None:
+async def test_the_signers_of_a_node_that_leaves_find_another_home(town: NoncesEnv) -> None:
     nodes = [await town.node(mode="queue", lease_seconds=300, node_address=f"http://n{i}") for i in range(2)]
     for node in nodes:
         await node._keep()  # pyright: ignore[reportPrivateUsage]
@@ -206,7 +210,7 @@ async def test_the_signers_of_a_node_that_leaves_find_another_home(town: Town) -
     assert row.nonce == 1
 
 
-async def test_nodes_of_both_modes_work_beside_each_other(town: Town) -> None:
+async def test_nodes_of_both_modes_work_beside_each_other(town: NoncesEnv) -> None:
     """As while one mode is rolled out over the other."""
     # At an address that leaves the signer's home with the other one: away from home a queue only names it.
     elsewhere = next(
@@ -222,7 +226,7 @@ async def test_nodes_of_both_modes_work_beside_each_other(town: Town) -> None:
     assert sorted(nonces) == list(range(40))
 
 
-async def test_a_repeat_at_another_node_gets_the_same_nonce(town: Town) -> None:
+async def test_a_repeat_at_another_node_gets_the_same_nonce(town: NoncesEnv) -> None:
     nodes = [await town.node(lease_seconds=300) for _ in range(2)]
     asks = [node.reserve(ALICE, ["same"]) for node in nodes for _ in range(5)]
 
@@ -231,7 +235,7 @@ async def test_a_repeat_at_another_node_gets_the_same_nonce(town: Town) -> None:
     assert {(row.nonce, row.hold) for row in rows} == {(0, 1)}
 
 
-async def test_many_signers_do_not_wait_for_each_other(town: Town) -> None:
+async def test_many_signers_do_not_wait_for_each_other(town: NoncesEnv) -> None:
     node = await town.node(lease_seconds=300)
     signers = [Signer.of(1, f"s{number}") for number in range(20)]
 
@@ -241,7 +245,7 @@ async def test_many_signers_do_not_wait_for_each_other(town: Town) -> None:
 
 
 async def test_a_listener_that_connects_again_costs_the_node_no_signer(
-    town: Town, database: Database
+    town: NoncesEnv, database: Database
 ) -> None:
     """What it missed is unknown, but who wants a signer says so again."""
     with Signals() as signals:

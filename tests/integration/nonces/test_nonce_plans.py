@@ -3,7 +3,7 @@
 from typing import Any, LiteralString
 
 from tests.integration.kernel.caller import Caller
-from tests.integration.nonces.desk import CHAIN, LONG, RESERVE, SIGNER, Desk
+from tests.integration.nonces.operator import CHAIN, LONG, RESERVE, SIGNER, NonceOperator
 
 OLD = """
     insert into fencepost.nonce_allocation (signer_id, nonce, status, caller_signs, hold, request_id,
@@ -34,7 +34,7 @@ def pages(admin: Caller, query: LiteralString, *values: Any) -> int:
 
 
 def test_a_long_history_costs_a_reservation_and_the_chores_nothing(app: Caller, admin: Caller) -> None:
-    Desk(app, "a/boot-1", ttl=LONG).acquire()
+    NonceOperator(app, "a/boot-1", ttl=LONG).acquire()
     for number in range(10):
         pages_of(admin, f"warm-{number}")
     before = min(pages_of(admin, f"before-{number}") for number in range(5))
@@ -50,7 +50,7 @@ def test_a_long_history_costs_a_reservation_and_the_chores_nothing(app: Caller, 
 
 
 def test_a_scan_would_be_seen(app: Caller, admin: Caller) -> None:
-    Desk(app, "a/boot-1", ttl=LONG).acquire()
+    NonceOperator(app, "a/boot-1", ttl=LONG).acquire()
     pages_of(admin, "warm")
     before = pages_of(admin, "before")
     admin.execute(OLD)

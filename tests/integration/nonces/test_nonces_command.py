@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fencepost.cli.app import run
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
 
 SIGNER = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"

@@ -9,18 +9,18 @@ import structlog
 from fencepost.embedded import Database
 from fencepost.nonces.node import Node
 from fencepost.testing import Clock
-from tests.integration.nonces.town import ALICE, Town, town_on
+from tests.integration.nonces.env import ALICE, NoncesEnv, town_on
 
 LEASE_SECONDS = 30.0
 
 
 @pytest.fixture
-async def town(database: Database) -> AsyncGenerator[Town]:
+async def town(database: Database) -> AsyncGenerator[NoncesEnv]:
     async with town_on(database) as town:
         yield town
 
 
-def counted(town: Town, node: Node, name: str, **labels: str) -> float:
+def counted(town: NoncesEnv, node: Node, name: str, **labels: str) -> float:
     sample = town.houses[node].metrics.registry.get_sample_value
     return sample(f"fencepost_nonces_{name}", labels) or 0.0
 
@@ -31,13 +31,13 @@ def told(said: list[Any], event: str) -> list[Mapping[str, Any]]:
 
 async def renew_now(node: Node) -> None:
     """As if a third of the lease had passed."""
-    for tenure in node._tenures.held():  # pyright: ignore[reportPrivateUsage]
-        tenure.valid_until -= LEASE_SECONDS / 2
-    await node._tenures.renew()  # pyright: ignore[reportPrivateUsage]
+    for signer_lease in node._signer_leases.held():  # pyright: ignore[reportPrivateUsage]
+        signer_lease.valid_until -= LEASE_SECONDS / 2
+    await node._signer_leases.renew()  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.mark.parametrize("mode", ["basic", "queue"])
-async def test_the_life_of_a_lease_is_counted_and_told(town: Town, clock: Clock, mode: str) -> None:
+async def test_the_life_of_a_lease_is_counted_and_told(town: NoncesEnv, clock: Clock, mode: str) -> None:
     settings = {"mode": mode, "lease_seconds": LEASE_SECONDS, "idle_seconds": 300}
     first, second = [await town.node(**settings) for _ in range(2)]
     for node in (first, second):
@@ -75,7 +75,7 @@ async def test_the_life_of_a_lease_is_counted_and_told(town: Town, clock: Clock,
     assert (lost["signer"], lost["fencing_token"]) == (ALICE.resource, 3)
 
 
-async def test_who_is_turned_down_is_counted_with_his_mode(town: Town) -> None:
+async def test_who_is_turned_down_is_counted_with_his_mode(town: NoncesEnv) -> None:
     holder = await town.node(lease_seconds=300, idle_seconds=300)
     await holder.reserve(ALICE, ["r1"])
     other = await town.node(lease_seconds=300)

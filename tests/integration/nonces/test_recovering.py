@@ -7,11 +7,19 @@ from typing import Any, TypeVar
 import pytest
 
 from fencepost.cli.app import run
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
 from fencepost.kernel.recover import recover
 from tests.integration.kernel.caller import Caller
-from tests.integration.nonces.desk import CHAIN, LONG, RECYCLABLE, SIGNER, TX_BROADCAST, Desk, statuses
+from tests.integration.nonces.operator import (
+    CHAIN,
+    LONG,
+    RECYCLABLE,
+    SIGNER,
+    TX_BROADCAST,
+    NonceOperator,
+    statuses,
+)
 from tests.isolation.planted_bug import Edit, PlantedBug
 
 T = TypeVar("T")
@@ -51,28 +59,28 @@ def backup(database: Database) -> Iterator[Backup]:
     backup.database.drop()
 
 
-def at(database: Database, story: Callable[[Desk], T], owner: str = "a") -> T:
+def at(database: Database, story: Callable[[NonceOperator], T], owner: str = "a") -> T:
     """Tell a part of the story as one node, and leave: a database is copied only when it is alone."""
     caller = Caller(database.url)
     with closing(caller.connection):
-        desk = Desk(caller, owner, ttl=LONG)
+        desk = NonceOperator(caller, owner, ttl=LONG)
         desk.acquire()
         told = story(desk)
         caller.execute(HAND_OVER, *desk.key)
         return told
 
 
-def resume(desk: Desk, latest: int, following: int) -> tuple[int, int]:
+def resume(desk: NonceOperator, latest: int, following: int) -> tuple[int, int]:
     row = desk.caller.row(RESUME, *desk.key, latest, following)
     return row["next_nonce"], row["outside"]
 
 
-def submit(desk: Desk, key: str) -> int:
+def submit(desk: NonceOperator, key: str) -> int:
     found: int = desk.caller.value(SUBMIT, CHAIN, SIGNER, key, RECIPIENT)
     return found
 
 
-def transactions(desk: Desk) -> dict[int, tuple[str, int | None, bool]]:
+def transactions(desk: NonceOperator) -> dict[int, tuple[str, int | None, bool]]:
     rows = desk.caller.rows(OPEN)
     return {row["transaction_id"]: (row["state"], row["nonce"], row["in_doubt"]) for row in rows}
 
@@ -83,7 +91,7 @@ def test_nothing_is_reserved_until_somebody_says_where_it_goes_on(database: Data
     lost = at(database, lambda desk: desk.reserve("r2", "r3"))
     assert backup.restore()["signers"] == 1
 
-    def after(desk: Desk) -> list[int]:
+    def after(desk: NonceOperator) -> list[int]:
         desk.refused_reserve("not_running", "r4")
         assert desk.reserve("r1") == [0], "what is known is answered"
         assert resume(desk, 0, 3) == (3, 2)
@@ -107,7 +115,7 @@ def test_what_was_given_out_above_the_chain_is_held_for_whoever_has_it(
     backup.make()
     backup.restore()
 
-    def after(desk: Desk) -> dict[int, str]:
+    def after(desk: NonceOperator) -> dict[int, str]:
         # The chain counts three; the fourth and the fifth are somewhere.
         assert resume(desk, 3, 5) == (5, 2)
         desk.floor(4, 4)
@@ -119,7 +127,7 @@ def test_what_was_given_out_above_the_chain_is_held_for_whoever_has_it(
 def test_a_gap_of_the_backup_is_not_given_again(database: Database, backup: Backup) -> None:
     """In the lost time somebody may have taken it; his hold names nothing here."""
 
-    def before(desk: Desk) -> None:
+    def before(desk: NonceOperator) -> None:
         desk.reserve("r1", "r2")
         desk.recyclable(0)
 
@@ -129,7 +137,7 @@ def test_a_gap_of_the_backup_is_not_given_again(database: Database, backup: Back
     assert (lost[0]["nonce"], lost[0]["hold"]) == (0, 2)
     assert backup.restore()["nonces"] == 2
 
-    def after(desk: Desk) -> list[int]:
+    def after(desk: NonceOperator) -> list[int]:
         resume(desk, 0, 2)
         desk.caller.refused("stale_attempt", RECYCLABLE, *desk.key, 0, 2)
         return desk.reserve("r3")
@@ -144,14 +152,14 @@ def test_who_gave_a_nonce_back_in_the_lost_time_does_not_give_it_back_again(
     at(database, lambda desk: desk.reserve("r1"))
     backup.make()
 
-    def meanwhile(desk: Desk) -> list[int]:
+    def meanwhile(desk: NonceOperator) -> list[int]:
         desk.recyclable(0)
         return desk.reserve("another")
 
     assert at(database, meanwhile) == [0]
     backup.restore()
 
-    def after(desk: Desk) -> None:
+    def after(desk: NonceOperator) -> None:
         resume(desk, 0, 1)
         desk.caller.refused("stale_attempt", RECYCLABLE, *desk.key, 0, 1)
         assert desk.reserve("r2") == [1]
@@ -169,7 +177,7 @@ def test_a_transaction_that_may_have_been_sent_takes_no_nonce(database: Database
     assert at(database, lambda desk: desk.caller.value(TAKE, *desk.key)) == 1
     assert backup.restore()["transactions_in_doubt"] == 1
 
-    def after(desk: Desk) -> None:
+    def after(desk: NonceOperator) -> None:
         assert desk.caller.value(TAKE, *desk.key) == 0, "the signer waits"
         resume(desk, 1, 1)
         assert desk.caller.value(TAKE, *desk.key) == 0, "and so does what is in doubt"
@@ -186,7 +194,7 @@ def test_a_transaction_that_may_have_been_sent_takes_no_nonce(database: Database
 def test_a_nonce_that_was_only_reserved_is_somebody_elses_after_a_restore(
     database: Database, backup: Backup
 ) -> None:
-    def before(desk: Desk) -> int:
+    def before(desk: NonceOperator) -> int:
         bound = submit(desk, "pay-1")
         desk.caller.execute(TAKE, *desk.key)
         return bound
@@ -195,7 +203,7 @@ def test_a_nonce_that_was_only_reserved_is_somebody_elses_after_a_restore(
     backup.make()
     backup.restore()
 
-    def after(desk: Desk) -> None:
+    def after(desk: NonceOperator) -> None:
         resume(desk, 0, 1)
         assert transactions(desk) == {bound: ("QUEUED", None, True)}
         assert statuses(desk.caller) == {0: "HELD"}
@@ -209,7 +217,7 @@ def test_a_nonce_that_was_only_reserved_is_somebody_elses_after_a_restore(
 def test_a_sent_transaction_in_doubt_never_takes_another_nonce(database: Database, backup: Backup) -> None:
     """In the lost time it may have been replaced: the hash that was mined is not written down here."""
 
-    def before(desk: Desk) -> int:
+    def before(desk: NonceOperator) -> int:
         sent = submit(desk, "pay-1")
         desk.caller.execute(TAKE, *desk.key)
         desk.tx_signed(sent, "0xaa")
@@ -220,7 +228,7 @@ def test_a_sent_transaction_in_doubt_never_takes_another_nonce(database: Databas
     backup.make()
     backup.restore()
 
-    def after(desk: Desk) -> None:
+    def after(desk: NonceOperator) -> None:
         resume(desk, 1, 1)
         desk.caller.refused("mismatch", CLOSE, *desk.key, sent, "0xbb")
         desk.floor(1, 1)
@@ -238,7 +246,7 @@ def test_a_sent_transaction_in_doubt_never_takes_another_nonce(database: Databas
 def test_what_has_ended_is_in_doubt_no_longer(database: Database, backup: Backup) -> None:
     """Mined as a version that is written down here, or cancelled: nobody has to tell anything any more."""
 
-    def before(desk: Desk) -> tuple[int, int]:
+    def before(desk: NonceOperator) -> tuple[int, int]:
         sent, waiting = submit(desk, "pay-1"), submit(desk, "pay-2")
         desk.caller.execute("select fencepost.nonce_tx_take(%s, %s, %s, %s, 1, 1)", *desk.key)
         desk.tx_signed(sent, "0xaa")
@@ -248,7 +256,7 @@ def test_what_has_ended_is_in_doubt_no_longer(database: Database, backup: Backup
     backup.make()
     backup.restore()
 
-    def after(desk: Desk) -> None:
+    def after(desk: NonceOperator) -> None:
         resume(desk, 1, 1)
         assert desk.caller.value("select in_doubt from fencepost.nonce_measures()") == 2
         desk.caller.value(

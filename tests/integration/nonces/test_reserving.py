@@ -6,7 +6,7 @@ import pytest
 
 from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller
-from tests.integration.nonces.desk import (
+from tests.integration.nonces.operator import (
     BROADCAST,
     CHAIN,
     LONG,
@@ -19,7 +19,7 @@ from tests.integration.nonces.desk import (
     TX_SIGNED,
     TX_SIGNING,
     USED,
-    Desk,
+    NonceOperator,
     statuses,
 )
 
@@ -30,19 +30,19 @@ SUBMIT: LiteralString = "select fencepost.nonce_tx_submit(%s, %s, %s, 'digest', 
 
 
 @pytest.fixture
-def node(app: Caller, clock: Clock) -> Desk:
-    desk = Desk(app, "a/boot-1")
+def node(app: Caller, clock: Clock) -> NonceOperator:
+    desk = NonceOperator(app, "a/boot-1")
     desk.acquire()
     return desk
 
 
-def test_a_sequence_begins_at_zero_and_has_no_holes(node: Desk) -> None:
+def test_a_sequence_begins_at_zero_and_has_no_holes(node: NonceOperator) -> None:
     assert [node.reserve(f"r{i}") for i in range(3)] == [[0], [1], [2]]
     assert node.reserve("r3", "r4", "r5") == [3, 4, 5]
 
 
 def test_a_sequence_begins_where_the_chain_is(app: Caller) -> None:
-    desk = Desk(app, "a/boot-1", ttl=LONG)
+    desk = NonceOperator(app, "a/boot-1", ttl=LONG)
     desk.acquire(first_nonce=41)
 
     assert desk.reserve("r1") == [41]
@@ -55,13 +55,13 @@ def test_a_signer_that_a_transaction_named_first_begins_where_the_chain_is(app: 
         SIGNER,
         "0x" + "cd" * 20,
     )
-    desk = Desk(app, "a/boot-1", ttl=LONG)
+    desk = NonceOperator(app, "a/boot-1", ttl=LONG)
     desk.acquire(first_nonce=41)
 
     assert desk.reserve("r1") == [41]
 
 
-def test_a_later_start_does_not_move_a_sequence_that_exists(node: Desk) -> None:
+def test_a_later_start_does_not_move_a_sequence_that_exists(node: NonceOperator) -> None:
     node.reserve("r1")
 
     node.acquire(first_nonce=99)
@@ -69,7 +69,7 @@ def test_a_later_start_does_not_move_a_sequence_that_exists(node: Desk) -> None:
     assert node.reserve("r2") == [1]
 
 
-def test_the_lowest_gap_is_taken_first(node: Desk) -> None:
+def test_the_lowest_gap_is_taken_first(node: NonceOperator) -> None:
     node.reserve("a", "b", "c", "d")
     node.recyclable(2)
     node.recyclable(1)
@@ -78,13 +78,13 @@ def test_the_lowest_gap_is_taken_first(node: Desk) -> None:
     assert [row["hold"] for row in node.reservations("e", "f", "g")] == [2, 2, 1]
 
 
-def test_a_repeated_request_gets_its_nonce_again(node: Desk) -> None:
+def test_a_repeated_request_gets_its_nonce_again(node: NonceOperator) -> None:
     assert node.reserve("r1") == [0]
     assert node.reserve("r1") == [0]
     assert node.reserve("r0", "r1", "r0", "r2") == [1, 0, 1, 2]
 
 
-def test_a_repeat_after_the_use_says_that_it_was_used(node: Desk) -> None:
+def test_a_repeat_after_the_use_says_that_it_was_used(node: NonceOperator) -> None:
     node.reserve("r1")
     node.used(0, tx_hash="0xaa")
 
@@ -93,7 +93,7 @@ def test_a_repeat_after_the_use_says_that_it_was_used(node: Desk) -> None:
     assert (again["nonce"], again["status"], again["tx_hash"]) == (0, "CONSUMED", "0xaa")
 
 
-def test_a_late_word_of_an_earlier_hold_is_refused(node: Desk) -> None:
+def test_a_late_word_of_an_earlier_hold_is_refused(node: NonceOperator) -> None:
     """The nonce was given back and given out again: who held it first must not release it a second time."""
     node.reserve("r1")
     node.recyclable(0)
@@ -106,7 +106,7 @@ def test_a_late_word_of_an_earlier_hold_is_refused(node: Desk) -> None:
     assert statuses(node.caller) == {0: "HELD"}
 
 
-def test_what_is_said_twice_happens_once(node: Desk) -> None:
+def test_what_is_said_twice_happens_once(node: NonceOperator) -> None:
     node.reserve("a", "b")
     node.recyclable(0)
     node.recyclable(0)
@@ -117,7 +117,7 @@ def test_what_is_said_twice_happens_once(node: Desk) -> None:
     assert statuses(node.caller) == {0: "RELEASED", 1: "CONSUMED"}
 
 
-def test_the_whole_way_of_a_signed_nonce(node: Desk, admin: Caller) -> None:
+def test_the_whole_way_of_a_signed_nonce(node: NonceOperator, admin: Caller) -> None:
     node.reserve("a")
     node.signing(0)
     node.signed(0, "0xaa")
@@ -134,7 +134,7 @@ def test_the_whole_way_of_a_signed_nonce(node: Desk, admin: Caller) -> None:
 
 @pytest.mark.parametrize("reached", ["SIGNING", "SIGNED", "BROADCAST"])
 def test_what_may_have_been_signed_is_never_given_back(
-    node: Desk, clock: Clock, app: Caller, reached: str
+    node: NonceOperator, clock: Clock, app: Caller, reached: str
 ) -> None:
     node.reserve("a", caller_signs=False, locked="1 second")
     node.signing(0)
@@ -147,13 +147,13 @@ def test_what_may_have_been_signed_is_never_given_back(
     clock.advance(5)
     assert node.recycle() == []
     clock.advance(60)
-    successor = Desk(app, "b/boot-1")
+    successor = NonceOperator(app, "b/boot-1")
     assert successor.acquire()["adopted"] == 1
     assert statuses(app) == {0: reached}
     assert successor.reserve("b") == [1]
 
 
-def test_signing_comes_before_the_bytes_and_the_bytes_before_the_broadcast(node: Desk) -> None:
+def test_signing_comes_before_the_bytes_and_the_bytes_before_the_broadcast(node: NonceOperator) -> None:
     node.reserve("a")
     node.caller.refused("mismatch", SIGNED, *node.key, 0, 1, "0xaa", b"bytes")
     node.caller.refused("mismatch", BROADCAST, *node.key, 0, 1)
@@ -163,7 +163,7 @@ def test_signing_comes_before_the_bytes_and_the_bytes_before_the_broadcast(node:
     node.caller.refused("mismatch", SIGNING, *node.key, 0, 1)
 
 
-def test_time_gives_back_only_what_we_would_have_signed_ourselves(node: Desk, clock: Clock) -> None:
+def test_time_gives_back_only_what_we_would_have_signed_ourselves(node: NonceOperator, clock: Clock) -> None:
     node.reserve("ours", caller_signs=False, locked="5 seconds")
     node.reserve("his", caller_signs=True, locked="5 seconds")
     clock.advance(4.9)
@@ -174,7 +174,7 @@ def test_time_gives_back_only_what_we_would_have_signed_ourselves(node: Desk, cl
     assert statuses(node.caller) == {0: "RELEASED", 1: "HELD"}
 
 
-def test_the_chain_is_a_floor_and_nothing_else(node: Desk) -> None:
+def test_the_chain_is_a_floor_and_nothing_else(node: NonceOperator) -> None:
     node.reserve("a", "b", "c")
     node.recyclable(0)
 
@@ -185,14 +185,14 @@ def test_the_chain_is_a_floor_and_nothing_else(node: Desk) -> None:
     assert node.reserve("d") == [10]
 
 
-def test_the_newest_block_lifts_the_sequence_and_consumes_nothing(node: Desk) -> None:
+def test_the_newest_block_lifts_the_sequence_and_consumes_nothing(node: NonceOperator) -> None:
     node.reserve("a")
 
     assert node.floor(0, latest=7) == {"next_nonce": 7, "consumed": 0}
     assert statuses(node.caller) == {0: "HELD"}
 
 
-def test_what_we_signed_is_left_to_whoever_follows_it(node: Desk) -> None:
+def test_what_we_signed_is_left_to_whoever_follows_it(node: NonceOperator) -> None:
     node.reserve("a", caller_signs=False)
     node.signing(0)
     node.signed(0, "0xaa")
@@ -201,7 +201,7 @@ def test_what_we_signed_is_left_to_whoever_follows_it(node: Desk) -> None:
     assert statuses(node.caller) == {0: "SIGNED"}
 
 
-def test_who_speaks_after_the_chain_has_proved_it_adds_the_hash(node: Desk) -> None:
+def test_who_speaks_after_the_chain_has_proved_it_adds_the_hash(node: NonceOperator) -> None:
     """The chain counts, and knows no request. The caller is late, and right."""
     node.reserve("a")
     node.floor(1)
@@ -215,7 +215,7 @@ def test_who_speaks_after_the_chain_has_proved_it_adds_the_hash(node: Desk) -> N
     node.caller.refused("already_finished", RECYCLABLE, *node.key, 0, 1)
 
 
-def test_many_ends_are_answered_each(node: Desk) -> None:
+def test_many_ends_are_answered_each(node: NonceOperator) -> None:
     node.reserve("a", "b", "c")
 
     rows = node.caller.rows(
@@ -234,7 +234,7 @@ def test_many_ends_are_answered_each(node: Desk) -> None:
     }
 
 
-def test_the_nonce_of_a_managed_transaction_is_its_own_to_settle(node: Desk) -> None:
+def test_the_nonce_of_a_managed_transaction_is_its_own_to_settle(node: NonceOperator) -> None:
     """Given back under it, the gap would be the transaction's still, and nobody could take it."""
     take: LiteralString = "select fencepost.nonce_tx_take(%s, %s, %s, %s, 10, 10)"
     node.caller.execute(SUBMIT, CHAIN, SIGNER, "pay-1")
@@ -253,7 +253,9 @@ def test_the_nonce_of_a_managed_transaction_is_its_own_to_settle(node: Desk) -> 
     assert node.caller.value(take, *node.key) == 1
 
 
-def test_nobody_stores_bytes_for_the_nonce_of_a_managed_transaction(node: Desk, admin: Caller) -> None:
+def test_nobody_stores_bytes_for_the_nonce_of_a_managed_transaction(
+    node: NonceOperator, admin: Caller
+) -> None:
     """They would be sent in its name, and mined they would count as it: something else would be paid."""
     node.caller.execute(SUBMIT, CHAIN, SIGNER, "pay-1")
     node.caller.execute("select fencepost.nonce_tx_take(%s, %s, %s, %s, 10, 10)", *node.key)
@@ -274,7 +276,7 @@ def test_nobody_stores_bytes_for_the_nonce_of_a_managed_transaction(node: Desk, 
     assert statuses(node.caller) == {0: "BROADCAST"}
 
 
-def test_the_bytes_of_a_transaction_are_stored_for_its_own_nonce_only(node: Desk) -> None:
+def test_the_bytes_of_a_transaction_are_stored_for_its_own_nonce_only(node: NonceOperator) -> None:
     """A stale hold, a transaction without a nonce, and one that has ended."""
     node.caller.execute(SUBMIT, CHAIN, SIGNER, "pay-1")
     node.caller.refused("mismatch", TX_SIGNED, *node.key, 1, 1, "0xaa", b"bytes")

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from fencepost.cli.app import run
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
 from fencepost.nonces.sending.ethereum import accounts
 from fencepost.nonces.settings import NoncesSettings

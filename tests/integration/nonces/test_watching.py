@@ -7,7 +7,7 @@ from fencepost.embedded.deadline import Deadline
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller
-from tests.integration.nonces.desk import CHAIN, SIGNER, Desk, statuses
+from tests.integration.nonces.operator import CHAIN, SIGNER, NonceOperator, statuses
 from tests.integration.nonces.test_http import served
 
 SUBMIT = "select * from fencepost.nonce_tx_submit(%s, %s, %s, 'digest', null, 0, 'contract', 50000)"
@@ -18,8 +18,8 @@ def measures(app: Caller) -> dict[str, Any]:
     return app.row("select * from fencepost.nonce_measures()")
 
 
-def desk(app: Caller) -> Desk:
-    node = Desk(app, "a/boot-1")
+def desk(app: Caller) -> NonceOperator:
+    node = NonceOperator(app, "a/boot-1")
     node.acquire()
     return node
 

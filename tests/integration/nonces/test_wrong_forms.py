@@ -15,7 +15,7 @@ from fencepost.embedded import Database
 from fencepost.testing import Clock
 from tests.integration.kernel.caller import Caller
 from tests.integration.kernel.overlap import begun
-from tests.integration.nonces.desk import CHAIN, RESOURCE, SIGNER, TTL, Desk
+from tests.integration.nonces.operator import CHAIN, RESOURCE, SIGNER, TTL, NonceOperator
 from tests.isolation.planted_bug import Edit, PlantedBug
 
 ACQUIRE = "select * from fencepost.nonce_acquire(%s, %s, %s, %s::interval)"
@@ -23,15 +23,15 @@ LOOK = "where l.resource = v_resource and l.token = p_token and l.owner = p_owne
 
 
 @dataclass
-class Scene:
-    old: Desk
-    new: Desk
+class WrongForms:
+    old: NonceOperator
+    new: NonceOperator
     clock: Clock
     admin: Caller
     connect: Callable[[], Caller]
 
 
-def passes(desk: Desk, request_id: str) -> bool:
+def passes(desk: NonceOperator, request_id: str) -> bool:
     """Whether the node's reservation is accepted."""
     try:
         desk.reserve(request_id)
@@ -42,73 +42,73 @@ def passes(desk: Desk, request_id: str) -> bool:
     return True
 
 
-def the_old_owner_inserts_a_fresh_nonce(scene: Scene) -> bool:
+def the_old_owner_inserts_a_fresh_nonce(harness: WrongForms) -> bool:
     """What the new owner has written is guarded in any case; there is no row yet of the next nonce."""
-    scene.clock.advance(10)
-    scene.new.acquire()
-    scene.new.reserve("new")
+    harness.clock.advance(10)
+    harness.new.acquire()
+    harness.new.reserve("new")
     with pytest.raises(psycopg.Error) as refused:
-        scene.old.used(0)
+        harness.old.used(0)
     assert (refused.value.sqlstate or "").startswith("ZF"), "the guard does not even guard a written row"
-    return passes(scene.old, "late")
+    return passes(harness.old, "late")
 
 
-def a_takeover_passes_an_open_write(scene: Scene) -> bool:
+def a_takeover_passes_an_open_write(harness: WrongForms) -> bool:
     """The old owner has written and not committed when the other takes over.
 
     A mark and not a reservation: that one locks the signer's row too, where the takeover would wait as well.
     """
-    scene.old.reserve("open")
-    scene.old.caller.execute("begin")
-    scene.old.used(0)
-    scene.clock.advance(10)
-    with begun(scene.new.caller, ACQUIRE, CHAIN, SIGNER, scene.new.owner, TTL) as taking:
+    harness.old.reserve("open")
+    harness.old.caller.execute("begin")
+    harness.old.used(0)
+    harness.clock.advance(10)
+    with begun(harness.new.caller, ACQUIRE, CHAIN, SIGNER, harness.new.owner, TTL) as taking:
         try:
             taking.result(1)
         except NotYet:
             passed = False
         else:
             passed = True
-        scene.old.caller.execute("commit")
+        harness.old.caller.execute("commit")
     return passed
 
 
-def the_owners_renewal_waits(scene: Scene) -> bool:
-    renewing = scene.connect()
+def the_owners_renewal_waits(harness: WrongForms) -> bool:
+    renewing = harness.connect()
     renewing.execute("set lock_timeout = '300ms'")
-    scene.old.caller.execute("begin")
-    scene.old.reserve("open")
+    harness.old.caller.execute("begin")
+    harness.old.reserve("open")
     try:
         renewing.execute("select fencepost.lease_renew(%s, 'a/boot-1', 1, '10 seconds')", RESOURCE)
     except psycopg.errors.LockNotAvailable:
         return True
     finally:
-        scene.old.caller.execute("commit")
+        harness.old.caller.execute("commit")
     return False
 
 
-def an_old_transaction_does_not_notice_the_expiry(scene: Scene) -> bool:
-    scene.old.caller.execute("begin")
-    scene.old.reserve("first")
-    scene.clock.advance(10)
-    accepted = passes(scene.old, "late")
-    scene.old.caller.execute("rollback")
+def an_old_transaction_does_not_notice_the_expiry(harness: WrongForms) -> bool:
+    harness.old.caller.execute("begin")
+    harness.old.reserve("first")
+    harness.clock.advance(10)
+    accepted = passes(harness.old, "late")
+    harness.old.caller.execute("rollback")
     return accepted
 
 
-def a_restarted_node_shares_the_dead_ones_token(scene: Scene) -> bool:
-    restarted = Desk(scene.new.caller, scene.old.owner.replace("boot-1", "boot-2"))
+def a_restarted_node_shares_the_dead_ones_token(harness: WrongForms) -> bool:
+    restarted = NonceOperator(harness.new.caller, harness.old.owner.replace("boot-1", "boot-2"))
     if restarted.acquire()["outcome"] == "not_owner":
-        scene.clock.advance(10)
+        harness.clock.advance(10)
         restarted.acquire()
-    return passes(scene.old, "late")
+    return passes(harness.old, "late")
 
 
-def a_deleted_row_lets_the_token_begin_again(scene: Scene) -> bool:
-    scene.admin.execute("delete from fencepost.lease")
-    successor = Desk(scene.new.caller, scene.old.owner)
+def a_deleted_row_lets_the_token_begin_again(harness: WrongForms) -> bool:
+    harness.admin.execute("delete from fencepost.lease")
+    successor = NonceOperator(harness.new.caller, harness.old.owner)
     successor.acquire()
-    return passes(scene.old, "late")
+    return passes(harness.old, "late")
 
 
 WRONG_FORMS = (
@@ -168,7 +168,7 @@ WRONG_FORMS = (
         (Edit("nonce_acquire", "v_held.token <= v_signer.fencing_token", "false"),),
     ),
 )
-SCENARIOS: dict[str, Callable[[Scene], bool]] = {
+SCENARIOS: dict[str, Callable[[WrongForms], bool]] = {
     scenario.__name__: scenario
     for scenario in (
         the_old_owner_inserts_a_fresh_nonce,
@@ -182,19 +182,19 @@ SCENARIOS: dict[str, Callable[[Scene], bool]] = {
 
 
 @pytest.fixture
-def scene(connect: Callable[[], Caller], clock: Clock, admin: Caller) -> Scene:
-    old = Desk(connect(), "a/boot-1")
+def harness(connect: Callable[[], Caller], clock: Clock, admin: Caller) -> WrongForms:
+    old = NonceOperator(connect(), "a/boot-1")
     old.acquire()
-    return Scene(old, Desk(connect(), "b/boot-1"), clock, admin, connect)
+    return WrongForms(old, NonceOperator(connect(), "b/boot-1"), clock, admin, connect)
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
-def test_it_does_not_happen(scene: Scene, scenario: Callable[[Scene], bool]) -> None:
-    assert not scenario(scene)
+def test_it_does_not_happen(harness: WrongForms, scenario: Callable[[WrongForms], bool]) -> None:
+    assert not scenario(harness)
 
 
 @pytest.mark.parametrize("bug", WRONG_FORMS, ids=lambda bug: bug.title)
-def test_it_happens_when_the_bug_is_planted(scene: Scene, database: Database, bug: PlantedBug) -> None:
+def test_it_happens_when_the_bug_is_planted(harness: WrongForms, database: Database, bug: PlantedBug) -> None:
     bug.plant(database)
 
-    assert SCENARIOS[bug.noticed_by](scene)
+    assert SCENARIOS[bug.noticed_by](harness)

@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.testing import Clock
-from tests.integration.orders.market import Market
+from tests.integration.orders.env import OrdersEnv
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 
@@ -21,14 +21,14 @@ def clock(clock: Clock) -> Clock:
 
 
 @pytest.fixture
-def connect(database: Database) -> Iterator[Callable[[], Market]]:
+def connect(database: Database) -> Iterator[Callable[[], OrdersEnv]]:
     """Another one at the market, for tests in which two meet."""
     with ExitStack() as stack:
-        yield lambda: stack.enter_context(closing(Market(database.url)))
+        yield lambda: stack.enter_context(closing(OrdersEnv(database.url)))
 
 
 @pytest.fixture
-def market(clock: Clock, connect: Callable[[], Market]) -> Market:
+def market(clock: Clock, connect: Callable[[], OrdersEnv]) -> OrdersEnv:
     """The application's own connection; the broker bears everything."""
     market = connect()
     market.declare(rate_per_second=1e6, burst=1e6)

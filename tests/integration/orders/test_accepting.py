@@ -8,12 +8,12 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, Refusal
-from fencepost.orders import order
+from fencepost.orders import order_calls
 from fencepost.testing import Clock
-from tests.integration.orders.market import RESULT, Market
+from tests.integration.orders.env import RESULT, OrdersEnv
 
 
-def test_an_accepted_order_is_shown_under_the_documented_names(market: Market, clock: Clock) -> None:
+def test_an_accepted_order_is_shown_under_the_documented_names(market: OrdersEnv, clock: Clock) -> None:
     order_id = market.accepted("01JABC", trace_id="trace-1", meta={"source": "desk"})
 
     (row,) = market.rows(
@@ -34,7 +34,7 @@ def test_an_accepted_order_is_shown_under_the_documented_names(market: Market, c
     assert market.steps(order_id) == [(None, "queued", None)]
 
 
-def test_an_order_is_accepted_with_the_callers_rows_or_not_at_all(market: Market) -> None:
+def test_an_order_is_accepted_with_the_callers_rows_or_not_at_all(market: OrdersEnv) -> None:
     with market.connection.transaction(force_rollback=True):
         market.accepted("lost")
 
@@ -42,7 +42,7 @@ def test_an_order_is_accepted_with_the_callers_rows_or_not_at_all(market: Market
     assert market.accept("lost").is_new
 
 
-def test_a_repeat_answers_the_first_order(market: Market) -> None:
+def test_a_repeat_answers_the_first_order(market: OrdersEnv) -> None:
     first = market.accept("again")
 
     repeats = [market.accept("again") for _ in range(9)]
@@ -52,7 +52,7 @@ def test_a_repeat_answers_the_first_order(market: Market) -> None:
     assert len(market.rows("select 1 from fencepost.outbox_messages")) == 1
 
 
-def test_a_repeat_is_answered_also_after_the_orders_own_time(market: Market, clock: Clock) -> None:
+def test_a_repeat_is_answered_also_after_the_orders_own_time(market: OrdersEnv, clock: Clock) -> None:
     """Its sender may have heard nothing of the first, which was sent in time. A new one is refused."""
     expires_at = clock.now() + timedelta(seconds=2)
     first = market.accept("again", expires_at=expires_at)
@@ -66,7 +66,7 @@ def test_a_repeat_is_answered_also_after_the_orders_own_time(market: Market, clo
     assert len(market.rows("select 1 from fencepost.idempo_ledger")) == 1
 
 
-def test_another_trace_is_the_same_order_and_another_price_is_not(market: Market) -> None:
+def test_another_trace_is_the_same_order_and_another_price_is_not(market: OrdersEnv) -> None:
     market.accepted("again", trace_id="first")
 
     assert market.accept("again", trace_id="second").outcome == "replay"
@@ -74,7 +74,9 @@ def test_another_trace_is_the_same_order_and_another_price_is_not(market: Market
     assert market.accept("again", limit_price="145.002").outcome == "mismatch"
 
 
-def test_a_key_that_is_being_accepted_is_in_flight(market: Market, connect: Callable[[], Market]) -> None:
+def test_a_key_that_is_being_accepted_is_in_flight(
+    market: OrdersEnv, connect: Callable[[], OrdersEnv]
+) -> None:
     other = connect()
     with market.connection.transaction():
         market.accepted("mine")
@@ -87,31 +89,31 @@ def test_a_key_that_is_being_accepted_is_in_flight(market: Market, connect: Call
     assert other.accept("mine").outcome == "replay"
 
 
-def test_pruning_never_reopens_a_key(market: Market, clock: Clock) -> None:
+def test_pruning_never_reopens_a_key(market: OrdersEnv, clock: Clock) -> None:
     order_id = market.accepted("old", keep_seconds=3600)
     market.settle(market.take_one(), "sent")
 
     clock.advance(3599)
     assert market.accept("old").outcome == "replay"
-    assert market.run(order.prune(60, 10)) == 0, "it may still be repeated"
+    assert market.run(order_calls.prune(60, 10)) == 0, "it may still be repeated"
     clock.advance(2)
-    assert market.run(order.prune(60, 10)) == 1
+    assert market.run(order_calls.prune(60, 10)) == 1
 
-    assert market.run(order.get(order_id=order_id)) is None
+    assert market.run(order_calls.get(order_id=order_id)) is None
     assert market.accept("old").outcome == "too_old"
     assert market.accept("old", qty=1).outcome == "mismatch"
     assert market.rows("select 1 from fencepost.exec_result") == []
 
 
-def test_a_live_order_is_not_pruned(market: Market, clock: Clock) -> None:
+def test_a_live_order_is_not_pruned(market: OrdersEnv, clock: Clock) -> None:
     order_id = market.accepted("held", keep_seconds=1)
     clock.advance(1_000_000)
 
-    assert market.run(order.prune(60, 10)) == 0
+    assert market.run(order_calls.prune(60, 10)) == 0
     assert market.status(order_id) == "queued"
 
 
-def test_the_result_of_the_broker_is_kept_and_its_digest_too(market: Market) -> None:
+def test_the_result_of_the_broker_is_kept_and_its_digest_too(market: OrdersEnv) -> None:
     market.accepted("done")
     market.settle(market.take_one(), "sent", result={**RESULT, "fills": [{"qty": "5"}], "body": {"raw": 1}})
 
@@ -125,7 +127,7 @@ def test_the_result_of_the_broker_is_kept_and_its_digest_too(market: Market) -> 
     assert ledger["result_digest"] == RESULT["digest"]
 
 
-def test_the_application_cannot_write_around_the_functions(market: Market) -> None:
+def test_the_application_cannot_write_around_the_functions(market: OrdersEnv) -> None:
     for statement in (
         "delete from fencepost.orders_ledger",
         "update fencepost.orders_order set final_status = 'sent'",
@@ -149,7 +151,9 @@ def test_the_application_cannot_write_around_the_functions(market: Market) -> No
         "",
     ],
 )
-def test_the_table_itself_refuses_what_is_no_digest(market: Market, database: Database, digest: str) -> None:
+def test_the_table_itself_refuses_what_is_no_digest(
+    market: OrdersEnv, database: Database, digest: str
+) -> None:
     market.accepted()
     with database.connect_admin() as admin, pytest.raises(psycopg.errors.CheckViolation):
         admin.execute("update fencepost.orders_order set request_digest = %s", (digest,))

@@ -16,17 +16,17 @@ from fencepost.errors import SettingsError
 from fencepost.orders.api import make_router
 from fencepost.orders.broker import Promise
 from fencepost.orders.brokers import Broker
-from fencepost.orders.desk import Strength
+from fencepost.orders.operator_calls import BrokerLimits
 from fencepost.orders.service import Orders
 from fencepost.orders.settings import OrdersSettings
 from fencepost.testing.broker import HostileBroker
-from fencepost.testing.broker_mood import Mood
+from fencepost.testing.broker_faults import BrokerFaults
 from fencepost.web.app import make_app
-from fencepost.web.part import Part
+from fencepost.web.http_service import HttpService
 from fencepost.web.server import WebServer
 from fencepost.web.settings import WebSettings
-from tests.integration.orders.market import Market
-from tests.integration.orders.trading_floor import QUICK, adapter_for
+from tests.integration.orders.broker_env import QUICK, adapter_for
+from tests.integration.orders.env import OrdersEnv
 
 ORDER: dict[str, Any] = {
     "idempotency_key": "01JABC",
@@ -40,16 +40,18 @@ ORDER: dict[str, Any] = {
 
 @pytest.fixture
 def broker() -> Iterator[HostileBroker]:
-    with HostileBroker(Promise.NOTHING, mood=Mood(limit=100), retry_after_seconds=3600) as broker:
+    with HostileBroker(Promise.NOTHING, mood=BrokerFaults(limit=100), retry_after_seconds=3600) as broker:
         yield broker
 
 
 @contextmanager
 def serving(database: Database, broker: HostileBroker, settings: OrdersSettings) -> Generator[httpx.Client]:
     fp = Fencepost(database.url)
-    brokers = {"acme": Broker(adapter_for(broker.url, Promise.NOTHING), Strength())}
+    brokers = {"acme": Broker(adapter_for(broker.url, Promise.NOTHING), BrokerLimits())}
     orders = Orders(fp, brokers, settings, QUICK)
-    app = make_app([Part("orders", make_router(orders), orders.running)], WebSettings(), ground=lambda: fp)
+    app = make_app(
+        [HttpService("orders", make_router(orders), orders.running)], WebSettings(), ground=lambda: fp
+    )
     server = WebServer(app, address="127.0.0.1", port=0)
     server.start()
     with httpx.Client(base_url=server.url) as client:
@@ -164,7 +166,7 @@ def test_an_order_whose_request_is_under_way_is_not_cancelled(
     still: httpx.Client, database: Database
 ) -> None:
     order_id = post(still).json()["id"]
-    with closing(Market(database.url)) as market:
+    with closing(OrdersEnv(database.url)) as market:
         assert [taken.id for taken in market.take()] == [order_id]
     late = still.post(f"/orders/{order_id}/cancel", json={"reason": "no more"})
     assert (late.status_code, late.json()["code"]) == (409, "in_flight")

@@ -8,32 +8,32 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, NotFound, StaleAttempt
-from fencepost.orders import desk, following, order, probe
+from fencepost.orders import fill_calls, operator_calls, order_calls, probe
 from fencepost.orders.broker import Promise
-from fencepost.orders.order import OrderSettlement
+from fencepost.orders.order_calls import OrderSettlement
 from fencepost.orders.settings import OrdersSettings
 from fencepost.testing import Clock
 from fencepost.testing.broker import HostileBroker
 from fencepost.testing.broker_book import Book, BookOrder
 from fencepost.testing.broker_dialect import Dialect, Said
-from fencepost.testing.broker_mood import Mood
-from tests.integration.orders.market import BROKER, Market
+from fencepost.testing.broker_faults import BrokerFaults
+from tests.integration.orders.broker_env import MARGIN_SECONDS, floor_with, open_floor
+from tests.integration.orders.env import BROKER, OrdersEnv
 from tests.integration.orders.test_real_brokers import BOTH, Make
-from tests.integration.orders.trading_floor import MARGIN_SECONDS, floor_with, open_floor
 
 ALWAYS = 100.0
 
 
-def broker_row(market: Market) -> dict[str, Any]:
-    (row,) = market.run(desk.brokers())
+def broker_row(market: OrdersEnv) -> dict[str, Any]:
+    (row,) = market.run(operator_calls.brokers())
     return row
 
 
-def ask(market: Market, owner: str = "asker-1", *, parked: bool = True) -> list[order.TakenOrder]:
-    return market.run(order.take_unknown(BROKER, owner, 60, 10, parked=parked))
+def ask(market: OrdersEnv, owner: str = "asker-1", *, parked: bool = True) -> list[order_calls.TakenOrder]:
+    return market.run(order_calls.take_unknown(BROKER, owner, 60, 10, parked=parked))
 
 
-def park(market: Market, **fields: Any) -> int:
+def park(market: OrdersEnv, **fields: Any) -> int:
     order_id = market.accepted(**fields)
     market.settle(market.take_one(), "unknown", code="BROKER_5XX")
     (taken,) = ask(market)
@@ -45,7 +45,7 @@ def park(market: Market, **fields: Any) -> int:
 
 
 def test_a_parked_order_is_asked_about_when_its_time_has_come_and_an_answer_moves_it_on(
-    market: Market, clock: Clock
+    market: OrdersEnv, clock: Clock
 ) -> None:
     order_id = park(market)
     assert ask(market) == []
@@ -59,7 +59,7 @@ def test_a_parked_order_is_asked_about_when_its_time_has_come_and_an_answer_move
 
 
 def test_a_question_that_brings_nothing_new_writes_no_line_and_comes_again(
-    market: Market, clock: Clock
+    market: OrdersEnv, clock: Clock
 ) -> None:
     order_id = park(market)
     lines = market.steps(order_id)
@@ -71,7 +71,7 @@ def test_a_question_that_brings_nothing_new_writes_no_line_and_comes_again(
     assert market.get(order_id)["asks"] == 6
 
 
-def test_an_asker_of_a_parked_order_that_dies_leaves_it_to_the_next(market: Market, clock: Clock) -> None:
+def test_an_asker_of_a_parked_order_that_dies_leaves_it_to_the_next(market: OrdersEnv, clock: Clock) -> None:
     park(market)
     clock.advance(300)
     (first,) = ask(market, "asker-1")
@@ -83,16 +83,16 @@ def test_an_asker_of_a_parked_order_that_dies_leaves_it_to_the_next(market: Mark
     assert market.settle(second, "sent", "asker-2").state == "sent"
 
 
-def test_a_person_who_decides_while_it_is_asked_about_wins(market: Market, clock: Clock) -> None:
+def test_a_person_who_decides_while_it_is_asked_about_wins(market: OrdersEnv, clock: Clock) -> None:
     order_id = park(market)
     clock.advance(300)
     (taken,) = ask(market)
-    market.run(desk.resolve(order_id, "parked", "dead", "ann", "the desk says no"))
+    market.run(operator_calls.resolve(order_id, "parked", "dead", "ann", "the desk says no"))
     assert market.settle(taken, "sent", "asker-1").refusal is not None
     assert market.status(order_id) == "dead"
 
 
-def test_parked_orders_leave_room_for_unknown_ones(market: Market, clock: Clock) -> None:
+def test_parked_orders_leave_room_for_unknown_ones(market: OrdersEnv, clock: Clock) -> None:
     for number in range(8):
         park(market, symbol=f"P{number}")
     clock.advance(300)
@@ -104,12 +104,12 @@ def test_parked_orders_leave_room_for_unknown_ones(market: Market, clock: Clock)
     assert len(set(taken_ids) & set(unknown)) == 5
 
 
-def test_since_when_an_order_is_unknown_is_known(market: Market, clock: Clock) -> None:
+def test_since_when_an_order_is_unknown_is_known(market: OrdersEnv, clock: Clock) -> None:
     began = clock.now()
     order_id = market.accepted()
     market.take_one()
     clock.advance(61)
-    assert market.run(order.expire_takes(BROKER, 10)) == [order_id]
+    assert market.run(order_calls.expire_takes(BROKER, 10)) == [order_id]
     (taken,) = ask(market)
     assert taken.unknown_since == began + timedelta(seconds=61)
     clock.advance(5)
@@ -123,7 +123,7 @@ async def test_one_503_and_an_order_that_is_accepted_late_end_as_sent(
 ) -> None:
     """The broker shows it only when it has been asked for some time: within the minute nothing is parked."""
     with HostileBroker(
-        Promise.WHILE_OPEN, dialect=dialect, mood=Mood(accept_late=ALWAYS), late_seconds=None
+        Promise.WHILE_OPEN, dialect=dialect, mood=BrokerFaults(accept_late=ALWAYS), late_seconds=None
     ) as broker:
         settings = OrdersSettings(margin_seconds=MARGIN_SECONDS, ask_lease_seconds=5)
         async with open_floor(database.url, make(broker.url, None), settings=settings) as floor:
@@ -142,7 +142,7 @@ async def test_an_order_that_is_accepted_after_it_was_parked_is_found(
     database: Database, make: Make, dialect: Any
 ) -> None:
     with HostileBroker(
-        Promise.WHILE_OPEN, dialect=dialect, mood=Mood(accept_late=ALWAYS), late_seconds=None
+        Promise.WHILE_OPEN, dialect=dialect, mood=BrokerFaults(accept_late=ALWAYS), late_seconds=None
     ) as broker:
         settings = OrdersSettings(
             margin_seconds=MARGIN_SECONDS, ask_lease_seconds=5, ask_seconds=0, parked_ask_seconds=0.05
@@ -161,7 +161,7 @@ async def test_an_order_that_is_accepted_after_it_was_parked_is_found(
 # Retry-After.
 
 
-def limited(market: Market, delay_seconds: float = 200) -> None:
+def limited(market: OrdersEnv, delay_seconds: float = 200) -> None:
     market.settle(
         market.take(limit=1)[0],
         "queued",
@@ -172,7 +172,7 @@ def limited(market: Market, delay_seconds: float = 200) -> None:
     )
 
 
-def test_a_pause_of_sending_does_not_hold_up_questions(market: Market, clock: Clock) -> None:
+def test_a_pause_of_sending_does_not_hold_up_questions(market: OrdersEnv, clock: Clock) -> None:
     unsure = market.accepted()
     market.settle(market.take_one(), "unknown")
     market.accepted(symbol="EURUSD")
@@ -185,7 +185,7 @@ def test_a_pause_of_sending_does_not_hold_up_questions(market: Market, clock: Cl
     assert row["ask_paused_until"] is None
 
 
-def test_a_limited_question_pauses_both(market: Market, clock: Clock) -> None:
+def test_a_limited_question_pauses_both(market: OrdersEnv, clock: Clock) -> None:
     market.accepted()
     market.accepted(symbol="EURUSD")
     first, second = market.take()
@@ -200,11 +200,11 @@ def test_a_limited_question_pauses_both(market: Market, clock: Clock) -> None:
     assert (len(ask(market)), len(market.take())) == (1, 1)
 
 
-def test_resuming_lifts_the_pause_and_what_waited_is_due(market: Market, clock: Clock) -> None:
+def test_resuming_lifts_the_pause_and_what_waited_is_due(market: OrdersEnv, clock: Clock) -> None:
     market.accepted()
     limited(market)
     assert market.take() == []
-    market.run(desk.resume(BROKER, None, "ann", "they say it is fine"))
+    market.run(operator_calls.resume(BROKER, None, "ann", "they say it is fine"))
     assert broker_row(market)["paused_until"] is None
     clock.advance(1)
     assert len(market.take()) == 1
@@ -212,7 +212,9 @@ def test_resuming_lifts_the_pause_and_what_waited_is_due(market: Market, clock: 
 
 async def test_a_day_of_retry_after_is_cut_to_the_bound(database: Database) -> None:
     settings = OrdersSettings(margin_seconds=MARGIN_SECONDS, ask_seconds=0, retry_after_max_seconds=30)
-    with HostileBroker(Promise.NOTHING, mood=Mood(limit=ALWAYS), retry_after_seconds=86_400) as broker:
+    with HostileBroker(
+        Promise.NOTHING, mood=BrokerFaults(limit=ALWAYS), retry_after_seconds=86_400
+    ) as broker:
         async with floor_with(database.url, broker, settings=settings) as floor:
             order_id = await floor.place("patient")
             found = await floor.until("limited", lambda one: one["last_error"] == "RATE_LIMITED", order_id)
@@ -228,7 +230,7 @@ async def test_a_day_of_retry_after_is_cut_to_the_bound(database: Database) -> N
 # Refused credentials.
 
 
-def refuse(*taken: order.TakenOrder, outcome: order.Outcome = "dead") -> list[OrderSettlement]:
+def refuse(*taken: order_calls.TakenOrder, outcome: order_calls.Outcome = "dead") -> list[OrderSettlement]:
     return [
         OrderSettlement(
             one.id, one.take, outcome, "not_this", "UNAUTHORIZED", "401: expired", weather="unauthorized"
@@ -238,22 +240,22 @@ def refuse(*taken: order.TakenOrder, outcome: order.Outcome = "dead") -> list[Or
 
 
 def test_refused_credentials_end_one_order_halt_the_broker_and_the_others_wait(
-    market: Market, clock: Clock
+    market: OrdersEnv, clock: Clock
 ) -> None:
     ids = [market.accepted(symbol=f"S{number}") for number in range(25)]
     under_way = market.take(limit=10)
-    answers = market.run(order.settle(BROKER, "worker-1", refuse(*under_way[:4])))
+    answers = market.run(order_calls.settle(BROKER, "worker-1", refuse(*under_way[:4])))
     assert [answer.state for answer in answers] == ["dead", "queued", "queued", "queued"]
     row = broker_row(market)
     assert (row["halted_by"], row["halted_code"]) == ("fencepost", "UNAUTHORIZED")
     assert "401: expired" in str(row["halted_reason"])
-    late = market.run(order.settle(BROKER, "worker-1", refuse(*under_way[4:])))
+    late = market.run(order_calls.settle(BROKER, "worker-1", refuse(*under_way[4:])))
     assert {answer.state for answer in late} == {"queued"}
     assert [market.status(one) for one in ids].count("dead") == 1
     clock.advance(3600)
     assert market.take(limit=100) == [], "no order is risked to try it"
 
-    market.run(desk.resume(BROKER, None, "ann", "a new key"))
+    market.run(operator_calls.resume(BROKER, None, "ann", "a new key"))
     again = market.take(limit=100)
     assert len(again) == 24
     assert {one.retry_count for one in again} == {0}
@@ -262,55 +264,59 @@ def test_refused_credentials_end_one_order_halt_the_broker_and_the_others_wait(
 
 
 def test_the_one_that_would_be_dead_behind_an_open_request_is_asked_about(
-    market: Market, clock: Clock
+    market: OrdersEnv, clock: Clock
 ) -> None:
     order_id = market.accepted()
     market.settle(market.take_one(), "unknown")
     market.settle(ask(market)[0], "failed", "asker-1")
     clock.advance(1)
     (taken,) = market.take()
-    (answer,) = market.run(order.settle(BROKER, "worker-1", refuse(taken)))
+    (answer,) = market.run(order_calls.settle(BROKER, "worker-1", refuse(taken)))
     assert answer.state == "unknown"
     assert broker_row(market)["halted_code"] == "UNAUTHORIZED"
     assert market.status(order_id) == "unknown"
 
 
-def test_held_instead_of_ended_it_waits_with_the_others(market: Market) -> None:
+def test_held_instead_of_ended_it_waits_with_the_others(market: OrdersEnv) -> None:
     order_id = market.accepted()
-    (answer,) = market.run(order.settle(BROKER, "worker-1", refuse(market.take_one(), outcome="queued")))
+    (answer,) = market.run(
+        order_calls.settle(BROKER, "worker-1", refuse(market.take_one(), outcome="queued"))
+    )
     assert answer.state == "queued"
     assert broker_row(market)["halted_code"] == "UNAUTHORIZED"
     assert market.take() == []
-    market.run(desk.resume(BROKER, None, "ann", "a new key"))
+    market.run(operator_calls.resume(BROKER, None, "ann", "a new key"))
     assert market.take_one().id == order_id
 
 
-def test_a_broker_that_a_person_halted_keeps_his_reason(market: Market) -> None:
+def test_a_broker_that_a_person_halted_keeps_his_reason(market: OrdersEnv) -> None:
     market.accepted()
     taken = market.take_one()
-    market.run(desk.halt(BROKER, None, "ann", "prices are wrong"))
-    market.run(order.settle(BROKER, "worker-1", refuse(taken)))
+    market.run(operator_calls.halt(BROKER, None, "ann", "prices are wrong"))
+    market.run(order_calls.settle(BROKER, "worker-1", refuse(taken)))
     row = broker_row(market)
     assert row["halted_by"] == "ann"
     assert str(row["halted_reason"]).startswith("prices are wrong; UNAUTHORIZED")
 
 
-def test_halt_and_end_are_one_transaction(market: Market) -> None:
+def test_halt_and_end_are_one_transaction(market: OrdersEnv) -> None:
     order_id = market.accepted()
     taken = market.take_one()
     with market.connection.transaction(force_rollback=True):
-        market.run(order.settle(BROKER, "worker-1", refuse(taken)))
+        market.run(order_calls.settle(BROKER, "worker-1", refuse(taken)))
         assert broker_row(market)["halted_code"] == "UNAUTHORIZED"
     assert market.status(order_id) == "sending"
     assert broker_row(market)["halted_at"] is None
 
 
-def test_a_question_tries_a_halted_broker_and_says_that_it_answers(market: Market, clock: Clock) -> None:
+def test_a_question_tries_a_halted_broker_and_says_that_it_answers(market: OrdersEnv, clock: Clock) -> None:
     market.declare(rate_per_second=1e6, burst=1e6, open_seconds=10)
-    market.run(desk.declare_broker(BROKER, desk.Strength(open_seconds=10), can_ask=True))
+    market.run(
+        operator_calls.declare_broker(BROKER, operator_calls.BrokerLimits(open_seconds=10), can_ask=True)
+    )
     market.accepted("first")
     market.accepted("second", symbol="EURUSD")
-    market.run(order.settle(BROKER, "worker-1", refuse(market.take(limit=1)[0])))
+    market.run(order_calls.settle(BROKER, "worker-1", refuse(market.take(limit=1)[0])))
     assert market.run(probe.take(BROKER)) is None
     clock.advance(10)
     probed = market.run(probe.take(BROKER))
@@ -329,10 +335,10 @@ def test_a_question_tries_a_halted_broker_and_says_that_it_answers(market: Marke
 
 
 def test_a_breaker_that_failures_opened_is_closed_by_a_question_and_not_tried_by_an_order(
-    market: Market, clock: Clock
+    market: OrdersEnv, clock: Clock
 ) -> None:
-    strength = desk.Strength(rate_per_second=1e6, burst=1e6, failures_max=1, open_seconds=10)
-    market.run(desk.declare_broker(BROKER, strength, can_ask=True))
+    strength = operator_calls.BrokerLimits(rate_per_second=1e6, burst=1e6, failures_max=1, open_seconds=10)
+    market.run(operator_calls.declare_broker(BROKER, strength, can_ask=True))
     market.accepted(symbol="A")
     market.accepted(symbol="B")
     market.settle(market.take(limit=1)[0], "failed", fate="not_this", weather="failed", delay_seconds=600)
@@ -345,8 +351,12 @@ def test_a_breaker_that_failures_opened_is_closed_by_a_question_and_not_tried_by
     assert len(market.take()) == 1
 
 
-def test_a_broker_for_which_nothing_waits_is_not_tried(market: Market, clock: Clock) -> None:
-    market.run(desk.declare_broker(BROKER, desk.Strength(failures_max=1, open_seconds=10), can_ask=True))
+def test_a_broker_for_which_nothing_waits_is_not_tried(market: OrdersEnv, clock: Clock) -> None:
+    market.run(
+        operator_calls.declare_broker(
+            BROKER, operator_calls.BrokerLimits(failures_max=1, open_seconds=10), can_ask=True
+        )
+    )
     market.accepted()
     market.settle(market.take_one(), "dead", fate="not_this", weather="failed")
     clock.advance(10)
@@ -370,7 +380,7 @@ class ExpiredKey(Dialect):
 async def test_an_expired_key_ends_one_order_until_a_person_resumes(database: Database) -> None:
     dialect = ExpiredKey()
     with HostileBroker(Promise.NOTHING, dialect=dialect) as broker:
-        strength = desk.Strength(rate_per_second=1e6, burst=1e6, open_seconds=0.1)
+        strength = operator_calls.BrokerLimits(rate_per_second=1e6, burst=1e6, open_seconds=0.1)
         async with floor_with(database.url, broker, strength=strength) as floor:
             ids = await floor.place_many(f"k{number}" for number in range(25))
             give_up = asyncio.get_running_loop().time() + 60
@@ -404,24 +414,26 @@ async def test_an_expired_key_ends_one_order_until_a_person_resumes(database: Da
 # What a person says.
 
 
-def test_an_order_resolved_as_sent_is_followed(market: Market, clock: Clock) -> None:
+def test_an_order_resolved_as_sent_is_followed(market: OrdersEnv, clock: Clock) -> None:
     order_id = park(market)
-    result = desk.result_by_hand("ann", "brk-7")
-    market.run(desk.resolve(order_id, "parked", "sent", "ann", "seen in the blotter", result=result))
+    result = operator_calls.result_by_hand("ann", "brk-7")
+    market.run(
+        operator_calls.resolve(order_id, "parked", "sent", "ann", "seen in the blotter", result=result)
+    )
     assert market.get(order_id)["result"]["is_followed"] is True
     clock.advance(1)
-    (followed,) = market.run(following.take(BROKER, 60, 10))
+    (followed,) = market.run(fill_calls.take(BROKER, 60, 10))
     assert (followed.id, followed.broker_order_id) == (order_id, "brk-7")
     bare = park(market, symbol="EURUSD")
-    market.run(desk.resolve(bare, "parked", "sent", "ann", "seen in the blotter"))
+    market.run(operator_calls.resolve(bare, "parked", "sent", "ann", "seen in the blotter"))
     clock.advance(1)
-    assert [one.id for one in market.run(following.take(BROKER, 60, 10))] == [bare]
+    assert [one.id for one in market.run(fill_calls.take(BROKER, 60, 10))] == [bare]
 
 
-def test_the_kill_switch_refuses_a_broker_and_an_account_that_nobody_knows(market: Market) -> None:
+def test_the_kill_switch_refuses_a_broker_and_an_account_that_nobody_knows(market: OrdersEnv) -> None:
     market.accepted(account="main")
     market.accepted(account="never-sent", symbol="EURUSD")
-    for switch in (desk.halt, desk.resume):
+    for switch in (operator_calls.halt, operator_calls.resume):
         with pytest.raises(NotFound) as caught:
             market.run(switch("amce", None, "ann", "stop"))
         assert (caught.value.noun, caught.value.seen["known"]) == ("broker", [BROKER])
@@ -432,18 +444,18 @@ def test_the_kill_switch_refuses_a_broker_and_an_account_that_nobody_knows(marke
         assert (caught.value.noun, caught.value.subject) == ("account", "mian")
         market.run(switch(BROKER, "never-sent", "ann", "stop"))
     market.settle(market.take(limit=1)[0], "sent")
-    market.run(desk.halt(BROKER, "main", "ann", "its only order has ended"))
-    market.run(desk.resume(BROKER, "main", "ann", "go on"))
+    market.run(operator_calls.halt(BROKER, "main", "ann", "its only order has ended"))
+    market.run(operator_calls.resume(BROKER, "main", "ann", "go on"))
 
 
-def test_a_key_that_begins_as_ours_do_is_refused(market: Market) -> None:
+def test_a_key_that_begins_as_ours_do_is_refused(market: OrdersEnv) -> None:
     order_id = market.accepted()
     with pytest.raises(InvalidInput) as caught:
         market.accept(f"resend-of-{order_id}")
     assert caught.value.field == "idempotency_key"
     market.settle(market.take_one(), "dead", fate="not_this")
     old = market.get(order_id)
-    new_id = market.run(desk.resend_of(old, "dead", lambda request: request.symbol, "ann", "again"))
+    new_id = market.run(operator_calls.resend_of(old, "dead", lambda request: request.symbol, "ann", "again"))
     assert market.get(new_id)["idempotency_key"] == f"resend-of-{order_id}"
     with pytest.raises(InvalidInput):
         market.accept(f"resend-of-{order_id}")

@@ -6,9 +6,9 @@ import pytest
 
 from fencepost.errors import InvalidInput, WrongIsolation
 from fencepost.kernel.call import Call, scalar
-from fencepost.orders import desk, order
-from fencepost.orders.order import OrderSettlement
-from tests.integration.orders.market import BROKER, Market, request
+from fencepost.orders import operator_calls, order_calls
+from fencepost.orders.order_calls import OrderSettlement
+from tests.integration.orders.env import BROKER, OrdersEnv, request
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from tests.integration.orders.market import BROKER, Market, request
         ("order_key", ("k", "{}", "sha256:" + "0" * 64, "b", "a", "s", "")),
     ],
 )
-def test_accept_names_the_wrong_argument(market: Market, field: str, arguments: tuple[Any, ...]) -> None:
+def test_accept_names_the_wrong_argument(market: OrdersEnv, field: str, arguments: tuple[Any, ...]) -> None:
     with pytest.raises(InvalidInput) as caught:
         market.run(
             Call(
@@ -38,7 +38,7 @@ def test_accept_names_the_wrong_argument(market: Market, field: str, arguments: 
     assert market.rows("select 1 from fencepost.idempo_ledger") == []
 
 
-def test_settle_names_the_wrong_argument(market: Market) -> None:
+def test_settle_names_the_wrong_argument(market: OrdersEnv) -> None:
     market.accepted()
     taken = market.take_one()
     wrong: list[tuple[str, dict[str, Any]]] = [
@@ -49,18 +49,18 @@ def test_settle_names_the_wrong_argument(market: Market) -> None:
     ]
     for field, how in wrong:
         with pytest.raises(InvalidInput) as caught:
-            market.run(order.settle(BROKER, "worker-1", [OrderSettlement(taken.id, taken.take, **how)]))
+            market.run(order_calls.settle(BROKER, "worker-1", [OrderSettlement(taken.id, taken.take, **how)]))
         assert caught.value.field == field
     assert market.status(taken.id) == "sending"
 
 
-def test_a_desk_asks_for_a_reason(market: Market) -> None:
+def test_a_desk_asks_for_a_reason(market: OrdersEnv) -> None:
     order_id = market.accepted()
     calls: list[Call[Any]] = [
-        desk.cancel(order_id, "ann", ""),
-        desk.resolve(order_id, "queued", "dead", "ann", ""),
-        desk.resend(order_id, "dead", request("new"), "k", "ann", ""),
-        desk.halt(BROKER, None, "ann", ""),
+        operator_calls.cancel(order_id, "ann", ""),
+        operator_calls.resolve(order_id, "queued", "dead", "ann", ""),
+        operator_calls.resend(order_id, "dead", request("new"), "k", "ann", ""),
+        operator_calls.halt(BROKER, None, "ann", ""),
     ]
     for call in calls:
         with pytest.raises(InvalidInput) as caught:
@@ -68,31 +68,31 @@ def test_a_desk_asks_for_a_reason(market: Market) -> None:
         assert caught.value.field == "reason"
 
 
-def test_a_list_of_an_unknown_status_says_what_there_is(market: Market) -> None:
+def test_a_list_of_an_unknown_status_says_what_there_is(market: OrdersEnv) -> None:
     with pytest.raises(InvalidInput) as caught:
-        market.run(order.listing(status="lost"))
+        market.run(order_calls.listing(status="lost"))
     assert caught.value.field == "status"
 
 
-def test_judging_functions_need_read_committed(market: Market) -> None:
+def test_judging_functions_need_read_committed(market: OrdersEnv) -> None:
     market.connection.autocommit = False
     market.connection.execute("set transaction isolation level repeatable read")
     with pytest.raises(WrongIsolation):
         market.accept("k")
 
 
-def test_lists_are_newest_first_by_status_and_in_pages(market: Market) -> None:
+def test_lists_are_newest_first_by_status_and_in_pages(market: OrdersEnv) -> None:
     ids = [market.accepted(symbol=f"S{number}") for number in range(5)]
     market.settle(market.take(limit=1)[0], "dead", fate="not_this", code="BAD_REQUEST")
 
-    assert [row["id"] for row in market.run(order.listing(limit=2))] == [ids[4], ids[3]]
-    assert [row["id"] for row in market.run(order.listing(before=ids[3], limit=9))] == [
+    assert [row["id"] for row in market.run(order_calls.listing(limit=2))] == [ids[4], ids[3]]
+    assert [row["id"] for row in market.run(order_calls.listing(before=ids[3], limit=9))] == [
         ids[2],
         ids[1],
         ids[0],
     ]
-    assert [row["id"] for row in market.run(order.listing(status="dead"))] == [ids[0]]
-    assert [row["id"] for row in market.run(order.listing(status="queued", limit=1))] == [ids[4]]
-    assert market.run(order.listing(status="queued", account="other")) == []
-    (count,) = market.run(order.counts())
+    assert [row["id"] for row in market.run(order_calls.listing(status="dead"))] == [ids[0]]
+    assert [row["id"] for row in market.run(order_calls.listing(status="queued", limit=1))] == [ids[4]]
+    assert market.run(order_calls.listing(status="queued", account="other")) == []
+    (count,) = market.run(order_calls.counts())
     assert (count.broker, count.status, count.orders) == (BROKER, "queued", 4)

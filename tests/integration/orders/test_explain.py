@@ -1,15 +1,15 @@
 """The life of an order, as `fencepost explain` tells it: the kernel asks whoever brings the noun."""
 
 from fencepost.testing import Clock
-from tests.integration.orders.market import Market
+from tests.integration.orders.env import OrdersEnv
 
 
-def life(market: Market, subject: str) -> list[tuple[str, str | None, int | None]]:
+def life(market: OrdersEnv, subject: str) -> list[tuple[str, str | None, int | None]]:
     moments = market.rows("select event, actor, token from fencepost.explain(%s)", subject)
     return [(moment["event"], moment["actor"], moment["token"]) for moment in moments]
 
 
-def test_the_life_of_an_order_by_its_key_and_by_its_id(market: Market, clock: Clock) -> None:
+def test_the_life_of_an_order_by_its_key_and_by_its_id(market: OrdersEnv, clock: Clock) -> None:
     order_id = market.accepted("01JABC", trace_id="trace-1")
     clock.advance(1)
     assert market.accept("01JABC", limit_price="9").outcome == "mismatch"
@@ -35,7 +35,7 @@ def test_the_life_of_an_order_by_its_key_and_by_its_id(market: Market, clock: Cl
     assert (first["detail"]["trace_id"], first["detail"]["id"]) == ("trace-1", order_id)
 
 
-def test_an_order_whose_key_is_another_ones_id_is_told_by_its_key(market: Market) -> None:
+def test_an_order_whose_key_is_another_ones_id_is_told_by_its_key(market: OrdersEnv) -> None:
     first = market.accepted("one")
     second = market.accepted(str(first))
 
@@ -44,5 +44,5 @@ def test_an_order_whose_key_is_another_ones_id_is_told_by_its_key(market: Market
     assert moment["detail"]["id"] == second
 
 
-def test_an_order_that_nobody_placed_has_no_life(market: Market) -> None:
+def test_an_order_that_nobody_placed_has_no_life(market: OrdersEnv) -> None:
     assert [life(market, f"order:{name}") for name in ("nobody", "999", "9" * 30)] == [[], [], []]

@@ -6,26 +6,26 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.orders import desk, order
+from fencepost.orders import operator_calls, order_calls
 from fencepost.orders.broker import Code, Promise
 from fencepost.orders.brokers import Broker
-from fencepost.orders.order import OrderSettlement
-from fencepost.orders.sender import OrderBox
+from fencepost.orders.order_calls import OrderSettlement
+from fencepost.orders.sender import PendingOrderSource
 from fencepost.orders.service import Orders
 from fencepost.orders.settings import OrdersSettings
 from fencepost.testing import Clock
-from tests.integration.orders.market import BROKER, RESULT, Market, request
-from tests.integration.orders.trading_floor import adapter_for
+from tests.integration.orders.broker_env import adapter_for
+from tests.integration.orders.env import BROKER, RESULT, OrdersEnv, request
 
 NOWHERE = "http://127.0.0.1:1"
 
 
-def oldest(market: Market) -> dict[str, float]:
-    return {count.status: count.oldest_seconds for count in market.run(order.counts())}
+def oldest(market: OrdersEnv) -> dict[str, float]:
+    return {count.status: count.oldest_seconds for count in market.run(order_calls.counts())}
 
 
 def test_an_order_is_as_old_as_it_waits_and_then_as_long_as_its_request_is_out(
-    market: Market, clock: Clock
+    market: OrdersEnv, clock: Clock
 ) -> None:
     """After an outage nothing is stuck that was taken a moment ago."""
     market.accepted()
@@ -50,13 +50,13 @@ def test_an_order_is_as_old_as_it_waits_and_then_as_long_as_its_request_is_out(
 )
 async def test_what_must_not_overtake_is_configured(
     database: Database,
-    market: Market,
+    market: OrdersEnv,
     order_key: Literal["account_symbol", "account", "none"],
     at_once: list[str],
 ) -> None:
     """Two of one symbol, one of another, and one of another account."""
     async with Fencepost(database.url) as fp:
-        broker = Broker(adapter_for(NOWHERE, Promise.NOTHING), desk.Strength())
+        broker = Broker(adapter_for(NOWHERE, Promise.NOTHING), operator_calls.BrokerLimits())
         orders = Orders(fp, {BROKER: broker}, OrdersSettings(order_key=order_key, sending=False))
         for key, account, symbol in (("1", "a", "X"), ("2", "a", "X"), ("3", "a", "Y"), ("4", "b", "X")):
             await orders.place(request(key, account=account, symbol=symbol))
@@ -68,7 +68,7 @@ def lines(fp: Fencepost) -> set[str]:
     return set(fp.metrics.page().body.decode().splitlines())
 
 
-OUTCOMES: dict[str, tuple[order.Outcome, Code | None]] = {
+OUTCOMES: dict[str, tuple[order_calls.Outcome, Code | None]] = {
     "success": ("sent", None),
     "conflict_processed": ("sent", Code.CONFLICT_PROCESSED),
     "retry": ("failed", Code.NETWORK_TIMEOUT),
@@ -79,14 +79,18 @@ OUTCOMES: dict[str, tuple[order.Outcome, Code | None]] = {
 }
 
 
-async def test_every_outcome_is_counted_and_every_state_is_shown(database: Database, market: Market) -> None:
+async def test_every_outcome_is_counted_and_every_state_is_shown(
+    database: Database, market: OrdersEnv
+) -> None:
     async with Fencepost(database.url) as fp:
-        broker = Broker(adapter_for(NOWHERE, Promise.NOTHING), desk.Strength(rate_per_second=250))
+        broker = Broker(
+            adapter_for(NOWHERE, Promise.NOTHING), operator_calls.BrokerLimits(rate_per_second=250)
+        )
         orders = Orders(fp, {BROKER: broker}, OrdersSettings(sending=False))
         async with orders.running():
             for name in (*OUTCOMES, "sending"):
                 market.accepted(name, symbol=name.upper())
-            box = OrderBox(fp, BROKER, orders.metrics)
+            box = PendingOrderSource(fp, BROKER, orders.metrics)
             taken = {one.idempotency_key: one for one in await box.take("me", 60, 10)}
             ended = [
                 OrderSettlement(
@@ -122,14 +126,14 @@ async def test_every_outcome_is_counted_and_every_state_is_shown(database: Datab
 
 
 async def test_whoever_takes_or_keeps_house_every_end_is_counted(
-    database: Database, market: Market, clock: Clock
+    database: Database, market: OrdersEnv, clock: Clock
 ) -> None:
     """Expired while somebody takes; and sent by somebody who went silent."""
     market.accepted("silent", symbol="S")
     async with Fencepost(database.url) as fp:
-        broker = Broker(adapter_for(NOWHERE, Promise.NOTHING), desk.Strength())
+        broker = Broker(adapter_for(NOWHERE, Promise.NOTHING), operator_calls.BrokerLimits())
         orders = Orders(fp, {BROKER: broker}, OrdersSettings(sending=False))
-        box = OrderBox(fp, BROKER, orders.metrics)
+        box = PendingOrderSource(fp, BROKER, orders.metrics)
         assert len(await box.take("me", 1, 10)) == 1
         market.accepted("late", expires_at="2030-01-01T12:00:01Z")
         clock.advance(60)
@@ -141,14 +145,14 @@ async def test_whoever_takes_or_keeps_house_every_end_is_counted(
 
 
 async def test_what_expired_while_nobody_was_there_is_counted_as_dead(
-    database: Database, market: Market, clock: Clock
+    database: Database, market: OrdersEnv, clock: Clock
 ) -> None:
     for number in range(3):
         market.accepted(f"old-{number}", symbol=f"S{number}", expires_at="2030-01-01T12:00:01Z")
     market.accepted("young", symbol="Y")
     clock.advance(3600)
     async with Fencepost(database.url) as fp:
-        broker = Broker(adapter_for(NOWHERE, Promise.NOTHING), desk.Strength())
+        broker = Broker(adapter_for(NOWHERE, Promise.NOTHING), operator_calls.BrokerLimits())
         async with Orders(fp, {BROKER: broker}, OrdersSettings(sending=False)).running():
             assert 'outbox_send_total{outcome="dead"} 3.0' in lines(fp)
-    assert {row["status"] for row in market.run(order.listing(status="dead", limit=9))} == {"dead"}
+    assert {row["status"] for row in market.run(order_calls.listing(status="dead", limit=9))} == {"dead"}

@@ -10,7 +10,7 @@ from fencepost.orders.http_rules import HttpBrokerConfig
 from fencepost.testing.broker import HostileBroker
 from fencepost.testing.broker_book import Book, BookOrder
 from fencepost.testing.broker_dialect import Dialect, Said
-from tests.integration.orders.trading_floor import floor_with, open_floor
+from tests.integration.orders.broker_env import floor_with, open_floor
 
 
 class SaysError(Dialect):

@@ -5,30 +5,30 @@ from datetime import timedelta
 import pytest
 
 from fencepost.errors import NotFound
-from fencepost.orders import desk, order
+from fencepost.orders import operator_calls, order_calls
 from fencepost.testing import Clock
-from tests.integration.orders.market import BROKER, Market
+from tests.integration.orders.env import BROKER, OrdersEnv
 
 
-def broker_row(market: Market) -> dict[str, object]:
-    (row,) = market.run(desk.brokers())
+def broker_row(market: OrdersEnv) -> dict[str, object]:
+    (row,) = market.run(operator_calls.brokers())
     return row
 
 
-def test_an_expired_order_is_dead_and_never_taken(market: Market, clock: Clock) -> None:
+def test_an_expired_order_is_dead_and_never_taken(market: OrdersEnv, clock: Clock) -> None:
     order_id = market.accepted(expires_at=clock.now() + timedelta(seconds=60))
     later = market.accepted(symbol="EURUSD")
     clock.advance(60)
 
     assert [taken.id for taken in market.take()] == [later]
     assert market.status(order_id) == "queued", "a take's answer has no room for what it would end"
-    assert market.run(order.expire_due(10)) == [order_id]
+    assert market.run(order_calls.expire_due(10)) == [order_id]
     found = market.get(order_id)
     assert (found["status"], found["last_error"], found["requests"]) == ("dead", "EXPIRED", 0)
     assert market.steps(order_id)[-1] == ("queued", "dead", "EXPIRED")
 
 
-def test_an_expired_order_that_may_have_arrived_is_asked_about(market: Market, clock: Clock) -> None:
+def test_an_expired_order_that_may_have_arrived_is_asked_about(market: OrdersEnv, clock: Clock) -> None:
     order_id = market.accepted(expires_at=clock.now() + timedelta(seconds=60))
     market.settle(market.take_one(), "unknown")
     market.settle(market.ask()[0], "queued", "asker-1")
@@ -36,51 +36,51 @@ def test_an_expired_order_that_may_have_arrived_is_asked_about(market: Market, c
 
     assert market.take() == []
     assert market.status(order_id) == "unknown"
-    assert market.run(order.expire_due(10)) == []
+    assert market.run(order_calls.expire_due(10)) == []
 
 
-def test_an_expired_order_behind_a_held_head_ends_too(market: Market, clock: Clock) -> None:
+def test_an_expired_order_behind_a_held_head_ends_too(market: OrdersEnv, clock: Clock) -> None:
     market.accepted()
     market.settle(market.take_one(), "parked")
     behind = market.accepted(expires_at=clock.now() + timedelta(seconds=60))
     clock.advance(61)
 
-    assert market.run(order.expire_due(10)) == [behind]
+    assert market.run(order_calls.expire_due(10)) == [behind]
     assert market.status(behind) == "dead"
 
 
-def test_a_halted_broker_sends_nothing_until_it_is_resumed(market: Market) -> None:
+def test_a_halted_broker_sends_nothing_until_it_is_resumed(market: OrdersEnv) -> None:
     order_id = market.accepted()
-    market.run(desk.halt(BROKER, None, "ann", "prices are wrong"))
+    market.run(operator_calls.halt(BROKER, None, "ann", "prices are wrong"))
 
     assert market.take() == []
     assert broker_row(market)["halted_by"] == "ann"
 
-    market.run(desk.resume(BROKER, None, "ann", "prices are right"))
+    market.run(operator_calls.resume(BROKER, None, "ann", "prices are right"))
     assert market.take_one().id == order_id
 
 
-def test_a_halted_account_waits_and_the_others_go_on(market: Market) -> None:
+def test_a_halted_account_waits_and_the_others_go_on(market: OrdersEnv) -> None:
     halted = [market.accepted(account="risky", symbol=f"S{number}") for number in range(30)]
     other = market.accepted(account="main")
-    market.run(desk.halt(BROKER, "risky", "ann", "margin call"))
+    market.run(operator_calls.halt(BROKER, "risky", "ann", "margin call"))
 
     assert [taken.id for taken in market.take(limit=10)] == [other]
     assert {market.status(order_id) for order_id in halted} == {"queued"}
 
-    market.run(desk.resume(BROKER, "risky", "ann", "paid"))
+    market.run(operator_calls.resume(BROKER, "risky", "ann", "paid"))
     assert [taken.id for taken in market.take(limit=100)] == halted
 
 
-def test_questions_pass_the_kill_switch(market: Market) -> None:
+def test_questions_pass_the_kill_switch(market: OrdersEnv) -> None:
     market.accepted()
     market.settle(market.take_one(), "unknown")
-    market.run(desk.halt(BROKER, None, "ann", "stop"))
+    market.run(operator_calls.halt(BROKER, None, "ann", "stop"))
 
     assert len(market.ask()) == 1
 
 
-def test_the_bucket_bounds_what_all_workers_take_together(market: Market, clock: Clock) -> None:
+def test_the_bucket_bounds_what_all_workers_take_together(market: OrdersEnv, clock: Clock) -> None:
     market.declare(rate_per_second=10, burst=5)
     for number in range(40):
         market.accepted(symbol=f"S{number}")
@@ -94,18 +94,18 @@ def test_the_bucket_bounds_what_all_workers_take_together(market: Market, clock:
     assert len(market.take("a", limit=100)) == 5
 
 
-def test_a_429_halves_the_rate_once_pauses_and_the_rate_rises_again(market: Market, clock: Clock) -> None:
+def test_a_429_halves_the_rate_once_pauses_and_the_rate_rises_again(market: OrdersEnv, clock: Clock) -> None:
     market.declare(rate_per_second=100, burst=10, rate_rise_per_second=1)
     for number in range(10):
         market.accepted(symbol=f"S{number}")
     limited = [
-        order.OrderSettlement(
+        order_calls.OrderSettlement(
             one.id, one.take, "queued", "not_this", "RATE_LIMITED", None, 7, None, "limited"
         )
         for one in market.take(limit=4)
     ]
-    market.run(order.settle(BROKER, "worker-1", limited[:2]))
-    market.run(order.settle(BROKER, "worker-1", limited[2:]))
+    market.run(order_calls.settle(BROKER, "worker-1", limited[:2]))
+    market.run(order_calls.settle(BROKER, "worker-1", limited[2:]))
 
     assert broker_row(market)["rate"] == 50
     assert market.take() == []
@@ -116,7 +116,7 @@ def test_a_429_halves_the_rate_once_pauses_and_the_rate_rises_again(market: Mark
     assert broker_row(market)["rate"] == pytest.approx(57)
 
 
-def test_failures_open_the_breaker_one_probe_closes_it(market: Market, clock: Clock) -> None:
+def test_failures_open_the_breaker_one_probe_closes_it(market: OrdersEnv, clock: Clock) -> None:
     market.declare(rate_per_second=1000, burst=100, failures_max=3, open_seconds=10)
     for number in range(9):
         market.accepted(symbol=f"S{number}")
@@ -136,7 +136,7 @@ def test_failures_open_the_breaker_one_probe_closes_it(market: Market, clock: Cl
     assert len(market.take()) == 5
 
 
-def test_a_failed_probe_keeps_the_breaker_open(market: Market, clock: Clock) -> None:
+def test_a_failed_probe_keeps_the_breaker_open(market: OrdersEnv, clock: Clock) -> None:
     market.declare(rate_per_second=1000, burst=100, failures_max=1, open_seconds=10)
     market.accepted(symbol="A")
     market.accepted(symbol="B")
@@ -148,12 +148,12 @@ def test_a_failed_probe_keeps_the_breaker_open(market: Market, clock: Clock) -> 
     assert broker_row(market)["breaker"] == "open"
 
 
-def test_a_broker_that_nobody_declared_is_not_found(market: Market) -> None:
+def test_a_broker_that_nobody_declared_is_not_found(market: OrdersEnv) -> None:
     with pytest.raises(NotFound):
-        market.run(order.take("nobody", "w", 60, 1))
+        market.run(order_calls.take("nobody", "w", 60, 1))
 
 
-def test_declaring_again_keeps_what_was_learned(market: Market) -> None:
+def test_declaring_again_keeps_what_was_learned(market: OrdersEnv) -> None:
     market.declare(rate_per_second=100, burst=10)
     market.accepted()
     market.settle(

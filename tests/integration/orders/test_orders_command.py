@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from fencepost.cli.app import run
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
-from fencepost.orders import desk, probe
+from fencepost.orders import operator_calls, probe
 from tests.integration.cli.conftest import Answer
-from tests.integration.orders.market import Market
+from tests.integration.orders.env import OrdersEnv
 
 Fencepost = Callable[..., Answer]
 
@@ -32,7 +32,7 @@ def fencepost(
 
 
 def test_a_parked_order_is_listed_shown_with_its_history_and_resolved(
-    fencepost: Fencepost, market: Market
+    fencepost: Fencepost, market: OrdersEnv
 ) -> None:
     order_id = market.accepted("parked-1", trace_id="trace-9")
     market.settle(market.take_one(), "parked", code="NETWORK_TIMEOUT", detail="no answer")
@@ -50,14 +50,14 @@ def test_a_parked_order_is_listed_shown_with_its_history_and_resolved(
     assert shown["history"][-1]["detail"] == "seen there"
 
 
-def test_a_decision_about_another_state_is_refused(fencepost: Fencepost, market: Market) -> None:
+def test_a_decision_about_another_state_is_refused(fencepost: Fencepost, market: OrdersEnv) -> None:
     order_id = market.accepted()
     refused = fencepost("resolve", str(order_id), "dead", "--reason", "why not")
     assert refused.code == ExitCode.PROBLEM
     assert market.status(order_id) == "queued"
 
 
-def test_a_resend_makes_a_new_order_and_asks_for_a_reason(fencepost: Fencepost, market: Market) -> None:
+def test_a_resend_makes_a_new_order_and_asks_for_a_reason(fencepost: Fencepost, market: OrdersEnv) -> None:
     order_id = market.accepted()
     market.settle(market.take_one(), "dead", fate="not_this", code="BAD_REQUEST")
 
@@ -71,7 +71,7 @@ def test_a_resend_makes_a_new_order_and_asks_for_a_reason(fencepost: Fencepost, 
     assert fencepost("resend", str(order_id), "--reason", "again").code == ExitCode.PROBLEM
 
 
-def test_the_kill_switch_is_shown(fencepost: Fencepost, market: Market) -> None:
+def test_the_kill_switch_is_shown(fencepost: Fencepost, market: OrdersEnv) -> None:
     market.accepted()
     assert fencepost("halt", "acme", "--reason", "wrong prices").code == ExitCode.OK
     assert "HALTED" in fencepost("brokers").out
@@ -84,7 +84,7 @@ def test_the_kill_switch_is_shown(fencepost: Fencepost, market: Market) -> None:
 
 
 def test_a_queued_order_is_cancelled_and_an_unknown_id_is_not_found(
-    fencepost: Fencepost, market: Market
+    fencepost: Fencepost, market: OrdersEnv
 ) -> None:
     order_id = market.accepted()
     assert fencepost("cancel", str(order_id), "--reason", "too late").code == ExitCode.OK
@@ -93,7 +93,7 @@ def test_a_queued_order_is_cancelled_and_an_unknown_id_is_not_found(
     assert fencepost("cancel", "999999", "--reason", "x").code == ExitCode.PROBLEM
 
 
-def test_every_decision_has_an_answer_for_machines(fencepost: Fencepost, market: Market) -> None:
+def test_every_decision_has_an_answer_for_machines(fencepost: Fencepost, market: OrdersEnv) -> None:
     why = ("--reason", "a script says so", "--json")
     order_id = market.accepted("first")
     market.settle(market.take_one(), "dead", fate="not_this", code="BAD_REQUEST")
@@ -119,7 +119,7 @@ def test_every_decision_has_an_answer_for_machines(fencepost: Fencepost, market:
 
 @pytest.mark.parametrize("verb", ["halt", "resume"])
 def test_the_kill_switch_refuses_names_that_nobody_knows(
-    fencepost: Fencepost, market: Market, verb: str
+    fencepost: Fencepost, market: OrdersEnv, verb: str
 ) -> None:
     market.accepted()
     market.take_one()
@@ -129,7 +129,7 @@ def test_the_kill_switch_refuses_names_that_nobody_knows(
     assert (slip.code, "Unknown account 'mian'. Known: main." in slip.err) == (ExitCode.NOT_FOUND, True)
 
 
-def test_a_pause_is_shown_and_resuming_lifts_it(fencepost: Fencepost, market: Market) -> None:
+def test_a_pause_is_shown_and_resuming_lifts_it(fencepost: Fencepost, market: OrdersEnv) -> None:
     market.accepted()
     market.settle(
         market.take_one(),
@@ -146,9 +146,9 @@ def test_a_pause_is_shown_and_resuming_lifts_it(fencepost: Fencepost, market: Ma
 
 
 def test_refused_credentials_are_shown_with_whether_the_broker_answers(
-    fencepost: Fencepost, market: Market
+    fencepost: Fencepost, market: OrdersEnv
 ) -> None:
-    market.run(desk.declare_broker("acme", desk.Strength(), can_ask=True))
+    market.run(operator_calls.declare_broker("acme", operator_calls.BrokerLimits(), can_ask=True))
     order_id = market.accepted()
     market.settle(
         market.take_one(),

@@ -12,7 +12,7 @@ from fencepost.errors import SettingsError
 from fencepost.orders.brokers import make_brokers
 from fencepost.orders.settings import OrdersSettings
 from tests.integration.client.page import blocks
-from tests.integration.orders.trading_floor import open_floor
+from tests.integration.orders.broker_env import open_floor
 
 PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "orders-own-broker.md"
 
@@ -42,7 +42,7 @@ async def test_an_order_goes_through_the_adapter_of_the_page(
 
 
 @pytest.mark.parametrize(
-    ("adapter", "complaint"),
+    ("adapter", "user_error"),
     [
         ("nothing", "module:name"),
         ("nowhere:Broker", "nowhere"),
@@ -50,7 +50,7 @@ async def test_an_order_goes_through_the_adapter_of_the_page(
         ("collections:OrderedDict", "has no declaration"),
     ],
 )
-def test_an_adapter_that_cannot_be_had_is_named(adapter: str, complaint: str) -> None:
-    with pytest.raises(SettingsError, match=complaint) as caught:
+def test_an_adapter_that_cannot_be_had_is_named(adapter: str, user_error: str) -> None:
+    with pytest.raises(SettingsError, match=user_error) as caught:
         make_brokers({"desk": {"adapter": adapter}})
     assert "desk" in str(caught.value)

@@ -8,11 +8,11 @@ from fencepost.errors import InvalidInput, NotOwner
 from fencepost.kernel import outbox
 from fencepost.kernel.call import Call
 from fencepost.kernel.outbox import Settlement
-from tests.integration.orders.market import BROKER, Market
+from tests.integration.orders.env import BROKER, OrdersEnv
 
 
 @pytest.mark.parametrize("outcome", ["dead", "sent", "queued"])
-def test_a_parked_order_is_not_decided_about_as_a_message(market: Market, outcome: outbox.Outcome) -> None:
+def test_a_parked_order_is_not_decided_about_as_a_message(market: OrdersEnv, outcome: outbox.Outcome) -> None:
     order_id = market.accepted()
     market.settle(market.take_one(), "parked")
 
@@ -23,7 +23,7 @@ def test_a_parked_order_is_not_decided_about_as_a_message(market: Market, outcom
     assert market.status(order_id) == "parked"
 
 
-def test_nobody_puts_takes_holds_or_frees_messages_beside_the_orders(market: Market) -> None:
+def test_nobody_puts_takes_holds_or_frees_messages_beside_the_orders(market: OrdersEnv) -> None:
     order_id = market.accepted()
     channel = f"orders:{BROKER}"
     calls: list[Call[Any]] = [
@@ -41,7 +41,7 @@ def test_nobody_puts_takes_holds_or_frees_messages_beside_the_orders(market: Mar
     assert market.status(order_id) == "queued"
 
 
-def test_an_order_is_not_settled_as_a_message_not_even_by_who_has_it(market: Market) -> None:
+def test_an_order_is_not_settled_as_a_message_not_even_by_who_has_it(market: OrdersEnv) -> None:
     order_id = market.accepted()
     taken = market.take_one()
 

@@ -5,8 +5,8 @@ from importlib.resources import files
 import psycopg
 
 from fencepost.embedded import Database
-from fencepost.orders import desk, following, order
-from tests.integration.orders.market import BROKER, RESULT, Market
+from fencepost.orders import fill_calls, operator_calls, order_calls
+from tests.integration.orders.env import BROKER, RESULT, OrdersEnv
 
 HISTORY = 3000
 LONG = ("orders_order", "orders_ledger", "orders_result", "orders_audit", "outbox_settled", "outbox")
@@ -21,7 +21,7 @@ def scans(admin: psycopg.Connection[tuple[object, ...]]) -> dict[str, int]:
 
 
 def test_a_long_history_is_never_scanned(database: Database) -> None:
-    market = Market(database.url)
+    market = OrdersEnv(database.url)
     market.declare(rate_per_second=1e6, burst=1e6)
     with database.connect_admin() as admin:
         admin.execute("select set_config('bench.size', %s, false)", (str(HISTORY),))
@@ -41,7 +41,7 @@ def test_a_long_history_is_never_scanned(database: Database) -> None:
     assert shown["orders_audit"] > after["orders_audit"], "a scan would not have been seen"
 
 
-def _live_a_life(market: Market) -> None:
+def _live_a_life(market: OrdersEnv) -> None:
     """Everything that happens to orders again and again."""
     ids = [market.accepted(symbol=f"S{number}") for number in range(8)]
     market.accept("key-1", symbol="S0")
@@ -51,32 +51,32 @@ def _live_a_life(market: Market) -> None:
     market.settle(lost, "unknown", code="BROKER_5XX")
     market.settle(failed, "failed", fate="not_this", delay_seconds=9)
     market.settle(market.ask()[0], "parked", "asker-1")
-    market.run(order.settle(BROKER, "worker-1", [_sent(one) for one in others]))
-    market.run(order.expire_takes(BROKER, 10))
-    market.run(order.expire_due(10))
-    market.run(order.prune(86_400 * 400, 10))
-    market.run(order.history(ids[0]))
-    market.run(order.listing(status="dead", limit=5))
-    market.run(order.listing(status="parked", limit=5))
-    market.run(order.listing(limit=5))
-    market.run(order.counts())
+    market.run(order_calls.settle(BROKER, "worker-1", [_sent(one) for one in others]))
+    market.run(order_calls.expire_takes(BROKER, 10))
+    market.run(order_calls.expire_due(10))
+    market.run(order_calls.prune(86_400 * 400, 10))
+    market.run(order_calls.history(ids[0]))
+    market.run(order_calls.listing(status="dead", limit=5))
+    market.run(order_calls.listing(status="parked", limit=5))
+    market.run(order_calls.listing(limit=5))
+    market.run(order_calls.counts())
     market.get(ids[0])
-    market.run(desk.resolve(lost.id, "parked", "dead", "ann", "not there"))
+    market.run(operator_calls.resolve(lost.id, "parked", "dead", "ann", "not there"))
 
 
-def _follow(market: Market, admin: psycopg.Connection[tuple[object, ...]]) -> None:
+def _follow(market: OrdersEnv, admin: psycopg.Connection[tuple[object, ...]]) -> None:
     """An order that the broker is not done with, asked about until it is."""
     market.accepted("followed", symbol="F")
     market.settle(market.take_one(), "sent", result={**RESULT, "open": True})
     # As if a minute had passed.
     admin.execute("update fencepost.orders_following set ask_at = ask_at - interval '1 minute'")
-    (followed,) = market.run(following.take(BROKER, 60, 10))
-    heard = following.FollowUp(
+    (followed,) = market.run(fill_calls.take(BROKER, 60, 10))
+    heard = fill_calls.FollowUp(
         followed.id, followed.take, {"digest": "sha256:y", "status": "filled"}, over=True
     )
-    market.run(following.settle(BROKER, "asker-1", [heard]))
-    market.run(following.counts())
+    market.run(fill_calls.settle(BROKER, "asker-1", [heard]))
+    market.run(fill_calls.counts())
 
 
-def _sent(taken: order.TakenOrder) -> order.OrderSettlement:
-    return order.OrderSettlement(taken.id, taken.take, "sent", result={"digest": "sha256:x"})
+def _sent(taken: order_calls.TakenOrder) -> order_calls.OrderSettlement:
+    return order_calls.OrderSettlement(taken.id, taken.take, "sent", result={"digest": "sha256:x"})

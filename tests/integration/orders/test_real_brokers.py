@@ -11,16 +11,16 @@ import pytest
 from fencepost.embedded import Database
 from fencepost.errors import SettingsError
 from fencepost.orders.alpaca import AlpacaBroker, alpaca_order
-from fencepost.orders.broker import BrokerAdapter, Code, Finding, Meaning, OutgoingOrder, Promise
+from fencepost.orders.broker import BrokerAdapter, Code, LookupFinding, Meaning, OutgoingOrder, Promise
 from fencepost.orders.brokers import make_brokers
 from fencepost.orders.oanda import OandaBroker, oanda_order
-from fencepost.outbox.http import Reply
+from fencepost.outbox.http_client import Reply
 from fencepost.testing.broker import HostileBroker
 from fencepost.testing.broker_book import Book, BookOrder
 from fencepost.testing.broker_dialect import Said
-from fencepost.testing.broker_mood import FRIENDLY, Mood
+from fencepost.testing.broker_faults import FRIENDLY, BrokerFaults
+from tests.integration.orders.broker_env import open_floor
 from tests.integration.orders.dialects import AlpacaDialect, OandaDialect
-from tests.integration.orders.trading_floor import open_floor
 
 Make = Callable[[str, float | None], BrokerAdapter]
 STAMP = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -64,7 +64,7 @@ async def test_an_order_is_placed_in_the_brokers_own_words(
 async def test_lost_answers_are_found_again_and_no_order_is_doubled(
     database: Database, make: Make, dialect: Any
 ) -> None:
-    whims = (
+    broker_faults = (
         "lose_reply",
         "fail_after",
         "close_halfway",
@@ -75,11 +75,11 @@ async def test_lost_answers_are_found_again_and_no_order_is_doubled(
     )
     with HostileBroker(Promise.WHILE_OPEN, dialect=dialect, late_seconds=0.1) as broker:
         async with open_floor(database.url, make(broker.url, 1.0)) as floor:
-            for whim in whims:
-                broker.mood = Mood(**{whim: 100.0})
-                await floor.until_status(await floor.place(whim, symbol=whim), "sent")
+            for broker_fault in broker_faults:
+                broker.mood = BrokerFaults(**{broker_fault: 100.0})
+                await floor.until_status(await floor.place(broker_fault, symbol=broker_fault), "sent")
         assert broker.doubled() == []
-        assert broker.client_ids() == set(whims)
+        assert broker.client_ids() == set(broker_faults)
 
 
 @BOTH
@@ -109,11 +109,11 @@ async def test_oandas_list_is_walked_back_to_before_the_first_request_and_no_fur
         fill_list(broker, [3600] * 20 + [30] * 5)
         adapter = oanda(broker.url, None)
         wanted = replace(outgoing(), stamped_at=datetime.now(UTC), open_since=datetime.now(UTC))
-        assert (await adapter.find_order(wanted)).finding is Finding.ABSENT
+        assert (await adapter.find_order(wanted)).finding is LookupFinding.ABSENT
         # Five of now and one that is too old, three a page, each of which begins with one that is known.
         assert dialect.lists == 3
         found = await adapter.find_order(replace(wanted, client_id="other-21"))
-        assert found.finding is Finding.FOUND
+        assert found.finding is LookupFinding.FOUND
         await adapter.close()
 
 
@@ -124,7 +124,7 @@ async def test_oandas_list_ends_with_the_first_order_of_the_account() -> None:
         fill_list(broker, [30] * 4)
         adapter = oanda(broker.url, None)
         wanted = replace(outgoing(), stamped_at=datetime.now(UTC), open_since=datetime.now(UTC))
-        assert (await adapter.find_order(wanted)).finding is Finding.ABSENT
+        assert (await adapter.find_order(wanted)).finding is LookupFinding.ABSENT
         assert dialect.lists == 3
         await adapter.close()
 
@@ -137,7 +137,7 @@ async def test_an_order_in_oandas_list_that_cannot_be_read_may_be_the_one() -> N
     with HostileBroker(Promise.WHILE_OPEN, dialect=Unreadable()) as broker:
         fill_list(broker, [30])
         adapter = oanda(broker.url, None)
-        assert (await adapter.find_order(outgoing())).finding is Finding.NO_ANSWER
+        assert (await adapter.find_order(outgoing())).finding is LookupFinding.NO_ANSWER
         await adapter.close()
 
 
@@ -155,7 +155,7 @@ def fill_list(broker: HostileBroker, ages_seconds: list[int]) -> None:
 async def test_what_may_still_arrive_is_parked_unless_somebody_says_how_long_it_can(
     database: Database, make: Make, dialect: Any
 ) -> None:
-    with HostileBroker(Promise.WHILE_OPEN, dialect=dialect, mood=Mood(lose_request=100)) as broker:
+    with HostileBroker(Promise.WHILE_OPEN, dialect=dialect, mood=BrokerFaults(lose_request=100)) as broker:
         async with open_floor(database.url, make(broker.url, None)) as floor:
             order_id = await floor.place("lost")
             await floor.until_status(order_id, "parked")
@@ -167,7 +167,7 @@ async def test_what_may_still_arrive_is_parked_unless_somebody_says_how_long_it_
 
 @BOTH
 async def test_a_refused_order_is_dead(database: Database, make: Make, dialect: Any) -> None:
-    with HostileBroker(Promise.WHILE_OPEN, dialect=dialect, mood=Mood(change_mind=100)) as broker:
+    with HostileBroker(Promise.WHILE_OPEN, dialect=dialect, mood=BrokerFaults(change_mind=100)) as broker:
         async with open_floor(database.url, make(broker.url, None)) as floor:
             found = await floor.until_status(await floor.place("no"), "dead")
         assert found["last_error"] == "BAD_REQUEST"
@@ -233,7 +233,7 @@ async def test_a_server_that_is_away_is_no_word_about_absence() -> None:
     for make in (alpaca, oanda):
         adapter = make("http://127.0.0.1:1", None)
         found = await adapter.find_order(outgoing())
-        assert found.finding is Finding.NO_ANSWER
+        assert found.finding is LookupFinding.NO_ANSWER
         await adapter.close()
 
 
@@ -257,7 +257,9 @@ def test_credentials_come_from_the_environment_and_a_missing_one_is_named(
 
 
 async def test_no_secret_reaches_an_error() -> None:
-    with HostileBroker(Promise.WHILE_OPEN, dialect=OandaDialect(), mood=Mood(lose_request=100)) as broker:
+    with HostileBroker(
+        Promise.WHILE_OPEN, dialect=OandaDialect(), mood=BrokerFaults(lose_request=100)
+    ) as broker:
         adapter = oanda(broker.url, None)
         with pytest.raises(Exception, match="orders") as caught:
             await adapter.send_order(outgoing())

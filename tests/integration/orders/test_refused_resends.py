@@ -6,34 +6,34 @@ from typing import Any
 import pytest
 
 from fencepost.errors import Duplicate, InFlight, InvalidInput, Mismatch, NotFound, Refusal
-from fencepost.kernel import marker
-from fencepost.orders import desk
-from tests.integration.orders.market import Market, request
+from fencepost.kernel import idempotency
+from fencepost.orders import operator_calls
+from tests.integration.orders.env import OrdersEnv, request
 
 
-def dead(market: Market) -> int:
+def dead(market: OrdersEnv) -> int:
     order_id = market.accepted()
     market.settle(market.take_one(), "dead", fate="not_this", code="BAD_REQUEST")
     return order_id
 
 
-def resend(market: Market, order_id: int, key: str) -> int:
-    return market.run(desk.resend(order_id, "dead", request(key), "k", "ann", "again"))
+def resend(market: OrdersEnv, order_id: int, key: str) -> int:
+    return market.run(operator_calls.resend(order_id, "dead", request(key), "k", "ann", "again"))
 
 
-def refused(reason: type[Refusal], market: Market, order_id: int, key: str) -> None:
+def refused(reason: type[Refusal], market: OrdersEnv, order_id: int, key: str) -> None:
     before = market.rows("select count(*) as n from fencepost.outbox_orders")
     with pytest.raises(reason):
         resend(market, order_id, key)
     assert market.rows("select count(*) as n from fencepost.outbox_orders") == before
 
 
-def test_an_order_that_is_not_there_or_not_dead_is_not_sent_again(market: Market) -> None:
+def test_an_order_that_is_not_there_or_not_dead_is_not_sent_again(market: OrdersEnv) -> None:
     refused(NotFound, market, 4711, "new")
     refused(Mismatch, market, market.accepted(), "new")
 
 
-def test_a_resend_needs_a_key_that_nobody_has(market: Market, connect: Callable[[], Market]) -> None:
+def test_a_resend_needs_a_key_that_nobody_has(market: OrdersEnv, connect: Callable[[], OrdersEnv]) -> None:
     order_id, other = dead(market), market.accepted("taken")
 
     with pytest.raises(InvalidInput) as caught:
@@ -42,7 +42,7 @@ def test_a_resend_needs_a_key_that_nobody_has(market: Market, connect: Callable[
     refused(Duplicate, market, order_id, "taken")
     rival = connect()
     with rival.connection.transaction():
-        rival.run(marker.claim("orders", "new"))
+        rival.run(idempotency.claim("orders", "new"))
         refused(InFlight, market, order_id, "new")
     assert market.status(other) == "queued"
 
@@ -56,7 +56,7 @@ def test_a_resend_needs_a_key_that_nobody_has(market: Market, connect: Callable[
         ("burst", {"failures_max": 0}),
     ],
 )
-def test_a_broker_has_a_rate_and_a_burst(market: Market, field: str, strength: dict[str, Any]) -> None:
+def test_a_broker_has_a_rate_and_a_burst(market: OrdersEnv, field: str, strength: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput) as caught:
         market.declare("strange", **strength)
     assert caught.value.field == field

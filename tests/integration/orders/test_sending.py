@@ -9,11 +9,11 @@ from fencepost.embedded import Database
 from fencepost.errors import InFlight, Refusal
 from fencepost.orders.broker import OutgoingOrder, Promise
 from fencepost.orders.http_broker import HttpBroker
-from fencepost.outbox.http import Reply
+from fencepost.outbox.http_client import Reply
 from fencepost.testing import at_crash_point
 from fencepost.testing.broker import HostileBroker
-from fencepost.testing.broker_mood import FRIENDLY, Mood
-from tests.integration.orders.trading_floor import STUCK_SOON, adapter_for, floor_with, open_floor, order
+from fencepost.testing.broker_faults import FRIENDLY, BrokerFaults
+from tests.integration.orders.broker_env import STUCK_SOON, adapter_for, floor_with, open_floor, order
 
 ALWAYS = 100.0
 PROVING = (Promise.FOREVER, Promise.WINDOW, Promise.WHILE_OPEN, Promise.NOTHING)
@@ -38,7 +38,7 @@ async def test_one_key_put_in_ten_times_at_once_is_sent_once(database: Database)
 async def test_a_5xx_backs_off_and_succeeds_where_non_arrival_can_be_proved(
     database: Database, promise: Promise
 ) -> None:
-    with HostileBroker(promise, mood=Mood(fail_before=ALWAYS)) as broker:
+    with HostileBroker(promise, mood=BrokerFaults(fail_before=ALWAYS)) as broker:
         async with floor_with(database.url, broker) as floor:
             order_id = await floor.place("again")
             await floor.until_status(order_id, "unknown", "failed")
@@ -56,19 +56,19 @@ async def test_a_5xx_backs_off_and_succeeds_where_non_arrival_can_be_proved(
 async def test_an_accepted_order_whose_answer_is_lost_is_found_and_not_repeated(
     database: Database, promise: Promise
 ) -> None:
-    whims = ["lose_reply", "fail_after", "close_halfway", "garble", "echo_another", "accept_late"]
+    broker_faults = ["lose_reply", "fail_after", "close_halfway", "garble", "echo_another", "accept_late"]
     with HostileBroker(promise, late_seconds=0.1) as broker:
         async with floor_with(database.url, broker) as floor:
-            for whim in whims:
-                broker.mood = Mood(**{whim: ALWAYS})
-                order_id = await floor.place(whim, symbol=whim)
+            for broker_fault in broker_faults:
+                broker.mood = BrokerFaults(**{broker_fault: ALWAYS})
+                order_id = await floor.place(broker_fault, symbol=broker_fault)
                 found = await floor.until_status(order_id, "sent")
                 assert found["broker_order_id"] == broker.orders[-1].broker_order_id
-        assert [one.client_id for one in broker.orders] == whims
+        assert [one.client_id for one in broker.orders] == broker_faults
 
 
 async def test_a_400_is_dead_at_once(database: Database) -> None:
-    with HostileBroker(Promise.NOTHING, mood=Mood(change_mind=ALWAYS)) as broker:
+    with HostileBroker(Promise.NOTHING, mood=BrokerFaults(change_mind=ALWAYS)) as broker:
         async with floor_with(database.url, broker) as floor:
             order_id = await floor.place("wrong")
             found = await floor.until_status(order_id, "dead")
@@ -79,7 +79,7 @@ async def test_a_400_is_dead_at_once(database: Database) -> None:
 
 
 async def test_a_429_waits_and_spends_no_retry(database: Database) -> None:
-    with HostileBroker(Promise.NOTHING, mood=Mood(limit=ALWAYS), retry_after_seconds=1) as broker:
+    with HostileBroker(Promise.NOTHING, mood=BrokerFaults(limit=ALWAYS), retry_after_seconds=1) as broker:
         async with floor_with(database.url, broker) as floor:
             order_id = await floor.place("later")
             await floor.until("limited", lambda found: found["last_error"] == "RATE_LIMITED", order_id)
@@ -89,12 +89,12 @@ async def test_a_429_waits_and_spends_no_retry(database: Database) -> None:
 
 
 async def test_what_cannot_be_proved_is_parked_and_not_repeated(database: Database) -> None:
-    with HostileBroker(Promise.NOTHING, mood=Mood(lose_request=ALWAYS)) as broker:
+    with HostileBroker(Promise.NOTHING, mood=BrokerFaults(lose_request=ALWAYS)) as broker:
         async with floor_with(database.url, broker, valid_seconds=None) as floor:
             order_id = await floor.place("where")
             found = await floor.until_status(order_id, "parked")
         assert found["open_since"] is not None
-        assert broker.whims["lose_request"] == 1
+        assert broker.broker_faults["lose_request"] == 1
 
 
 async def test_a_broker_that_is_down_is_tried_again_without_a_doubt(database: Database) -> None:
@@ -110,7 +110,7 @@ async def test_a_broker_that_is_down_is_tried_again_without_a_doubt(database: Da
 
 
 async def test_orders_of_one_key_arrive_in_the_order_of_their_acceptance(database: Database) -> None:
-    with HostileBroker(Promise.FOREVER, mood=Mood(fail_before=30, lose_reply=20), seed=3) as broker:
+    with HostileBroker(Promise.FOREVER, mood=BrokerFaults(fail_before=30, lose_reply=20), seed=3) as broker:
         async with floor_with(database.url, broker) as floor:
             ids = [await floor.place(f"k{number}") for number in range(12)]
             for order_id in ids:

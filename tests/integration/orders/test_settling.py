@@ -6,12 +6,12 @@ import pytest
 
 from fencepost.errors import AlreadyFinished, InFlight, Mismatch, NotFound
 from fencepost.errors import Duplicate as DuplicateRefusal
-from fencepost.orders import desk, order
+from fencepost.orders import operator_calls, order_calls
 from fencepost.testing import Clock
-from tests.integration.orders.market import BROKER, RESULT, Market, request
+from tests.integration.orders.env import BROKER, RESULT, OrdersEnv, request
 
 
-def test_a_take_stamps_the_request_and_leaves_it_open(market: Market, clock: Clock) -> None:
+def test_a_take_stamps_the_request_and_leaves_it_open(market: OrdersEnv, clock: Clock) -> None:
     order_id = market.accepted()
 
     taken = market.take_one()
@@ -21,7 +21,7 @@ def test_a_take_stamps_the_request_and_leaves_it_open(market: Market, clock: Clo
     assert market.steps(order_id)[-1] == ("queued", "sending", None)
 
 
-def test_a_sent_order_ends_with_its_broker_id(market: Market) -> None:
+def test_a_sent_order_ends_with_its_broker_id(market: OrdersEnv) -> None:
     order_id = market.accepted()
 
     assert market.settle(market.take_one(), "sent").state == "sent"
@@ -31,17 +31,17 @@ def test_a_sent_order_ends_with_its_broker_id(market: Market) -> None:
     assert market.steps(order_id)[-1] == ("sending", "sent", None)
 
 
-def test_a_late_settlement_meets_another_take_and_is_refused(market: Market, clock: Clock) -> None:
+def test_a_late_settlement_meets_another_take_and_is_refused(market: OrdersEnv, clock: Clock) -> None:
     order_id = market.accepted()
     late = market.take_one("slow")
     clock.advance(61)
-    assert market.run(order.expire_takes(BROKER, 10)) == [order_id]
+    assert market.run(order_calls.expire_takes(BROKER, 10)) == [order_id]
 
     assert market.settle(late, "sent", "slow").refusal == "stale_attempt"
     assert market.status(order_id) == "unknown"
 
 
-def test_a_settlement_after_the_end_says_so(market: Market) -> None:
+def test_a_settlement_after_the_end_says_so(market: OrdersEnv) -> None:
     market.accepted()
     taken = market.take_one()
     market.settle(taken, "sent")
@@ -50,11 +50,11 @@ def test_a_settlement_after_the_end_says_so(market: Market) -> None:
     assert market.settle(taken, "failed").refusal == "already_finished"
 
 
-def test_a_silent_sender_leaves_an_unknown_order_that_nobody_sends(market: Market, clock: Clock) -> None:
+def test_a_silent_sender_leaves_an_unknown_order_that_nobody_sends(market: OrdersEnv, clock: Clock) -> None:
     order_id = market.accepted()
     market.take_one()
     clock.advance(61)
-    market.run(order.expire_takes(BROKER, 10))
+    market.run(order_calls.expire_takes(BROKER, 10))
 
     assert market.take() == []
     (asked,) = market.ask()
@@ -63,7 +63,7 @@ def test_a_silent_sender_leaves_an_unknown_order_that_nobody_sends(market: Marke
     assert market.steps(order_id)[-1] == ("sending", "unknown", "UNKNOWN")
 
 
-def test_a_refusal_of_a_first_request_is_dead(market: Market) -> None:
+def test_a_refusal_of_a_first_request_is_dead(market: OrdersEnv) -> None:
     order_id = market.accepted()
 
     settled = market.settle(market.take_one(), "dead", fate="not_this", code="BAD_REQUEST")
@@ -72,7 +72,7 @@ def test_a_refusal_of_a_first_request_is_dead(market: Market) -> None:
     assert market.get(order_id)["last_error"] == "BAD_REQUEST"
 
 
-def test_a_refusal_behind_an_open_request_is_unknown_and_not_dead(market: Market, clock: Clock) -> None:
+def test_a_refusal_behind_an_open_request_is_unknown_and_not_dead(market: OrdersEnv, clock: Clock) -> None:
     order_id = market.accepted()
     market.settle(market.take_one(), "unknown", code="BROKER_5XX")
     clock.advance(1)
@@ -88,7 +88,7 @@ def test_a_refusal_behind_an_open_request_is_unknown_and_not_dead(market: Market
     assert market.status(order_id) == "unknown"
 
 
-def test_with_the_proof_that_none_arrived_it_is_dead(market: Market) -> None:
+def test_with_the_proof_that_none_arrived_it_is_dead(market: OrdersEnv) -> None:
     order_id = market.accepted()
     market.settle(market.take_one(), "unknown")
     (asked,) = market.ask()
@@ -97,7 +97,7 @@ def test_with_the_proof_that_none_arrived_it_is_dead(market: Market) -> None:
     assert market.get(order_id)["open_since"] is None
 
 
-def test_a_request_that_did_not_leave_is_open_no_more(market: Market) -> None:
+def test_a_request_that_did_not_leave_is_open_no_more(market: OrdersEnv) -> None:
     order_id = market.accepted()
 
     market.settle(market.take_one(), "failed", fate="not_this", code="NETWORK_TIMEOUT", delay_seconds=2)
@@ -106,22 +106,24 @@ def test_a_request_that_did_not_leave_is_open_no_more(market: Market) -> None:
     assert (found["status"], found["open_since"], found["last_error"]) == ("failed", None, "NETWORK_TIMEOUT")
 
 
-def test_retries_are_counted_and_a_forgiven_one_is_not(market: Market, clock: Clock) -> None:
+def test_retries_are_counted_and_a_forgiven_one_is_not(market: OrdersEnv, clock: Clock) -> None:
     order_id = market.accepted()
     market.settle(market.take_one(), "failed", fate="not_this", delay_seconds=2)
     assert market.take() == []
     clock.advance(2)
     assert market.take_one().retry_count == 1
     (taken,) = market.rows("select id, take from fencepost.outbox_messages")
-    again = order.OrderSettlement(taken["id"], taken["take"], "queued", fate="not_this", code="RATE_LIMITED")
-    market.run(order.settle(BROKER, "worker-1", [again]))
+    again = order_calls.OrderSettlement(
+        taken["id"], taken["take"], "queued", fate="not_this", code="RATE_LIMITED"
+    )
+    market.run(order_calls.settle(BROKER, "worker-1", [again]))
 
     assert market.get(order_id)["retry_count"] == 0
     assert market.take_one().retry_count == 1
 
 
 @pytest.mark.parametrize("held", ["unknown", "parked"])
-def test_an_unsure_head_holds_its_own_key_only(market: Market, held: order.Outcome) -> None:
+def test_an_unsure_head_holds_its_own_key_only(market: OrdersEnv, held: order_calls.Outcome) -> None:
     head = market.accepted(symbol="USDJPY")
     market.settle(market.take_one(), held)
     behind = market.accepted(symbol="USDJPY")
@@ -129,11 +131,11 @@ def test_an_unsure_head_holds_its_own_key_only(market: Market, held: order.Outco
 
     assert [taken.id for taken in market.take()] == [other]
 
-    market.run(desk.resolve(head, held, "dead", "ann", "not at the broker"))
+    market.run(operator_calls.resolve(head, held, "dead", "ann", "not at the broker"))
     assert [taken.id for taken in market.take()] == [behind]
 
 
-def test_a_definitive_refusal_frees_its_key(market: Market) -> None:
+def test_a_definitive_refusal_frees_its_key(market: OrdersEnv) -> None:
     market.accepted(symbol="USDJPY")
     behind = market.accepted(symbol="USDJPY")
     market.settle(market.take_one(), "dead", fate="not_this", code="BAD_REQUEST")
@@ -141,17 +143,20 @@ def test_a_definitive_refusal_frees_its_key(market: Market) -> None:
     assert [taken.id for taken in market.take()] == [behind]
 
 
-def test_a_sent_head_frees_its_key_in_a_batch(market: Market) -> None:
+def test_a_sent_head_frees_its_key_in_a_batch(market: OrdersEnv) -> None:
     heads = [market.accepted(symbol=f"S{number}") for number in range(5)]
     tails = [market.accepted(symbol=f"S{number}") for number in range(5)]
     taken = market.take()
     assert [one.id for one in taken] == heads
 
     settled = market.run(
-        order.settle(
+        order_calls.settle(
             BROKER,
             "worker-1",
-            [order.OrderSettlement(one.id, one.take, "sent", result={"digest": "sha256:x"}) for one in taken],
+            [
+                order_calls.OrderSettlement(one.id, one.take, "sent", result={"digest": "sha256:x"})
+                for one in taken
+            ],
         )
     )
 
@@ -160,7 +165,7 @@ def test_a_sent_head_frees_its_key_in_a_batch(market: Market) -> None:
 
 
 def test_an_order_that_is_being_accepted_while_its_head_is_settled_is_sent_next(
-    market: Market, connect: Callable[[], Market]
+    market: OrdersEnv, connect: Callable[[], OrdersEnv]
 ) -> None:
     market.accepted("head")
     head, other = market.take_one(), connect()
@@ -171,17 +176,17 @@ def test_an_order_that_is_being_accepted_while_its_head_is_settled_is_sent_next(
     assert [taken.id for taken in market.take()] == [behind]
 
 
-def test_an_order_is_settled_by_its_own_broker_only(market: Market) -> None:
+def test_an_order_is_settled_by_its_own_broker_only(market: OrdersEnv) -> None:
     market.declare("other")
     market.accepted()
     taken = market.take_one()
-    sent = order.OrderSettlement(taken.id, taken.take, "sent", result=RESULT)
-    (answer,) = market.run(order.settle("other", "worker-1", [sent]))
+    sent = order_calls.OrderSettlement(taken.id, taken.take, "sent", result=RESULT)
+    (answer,) = market.run(order_calls.settle("other", "worker-1", [sent]))
     assert answer.refusal == "not_found"
     assert market.status(taken.id) == "sending"
 
 
-def test_only_one_of_two_workers_gets_an_order(market: Market, connect: Callable[[], Market]) -> None:
+def test_only_one_of_two_workers_gets_an_order(market: OrdersEnv, connect: Callable[[], OrdersEnv]) -> None:
     ids = [market.accepted(symbol=f"S{number}") for number in range(20)]
     other = connect()
 
@@ -190,59 +195,59 @@ def test_only_one_of_two_workers_gets_an_order(market: Market, connect: Callable
     assert sorted(one.id for one in (*mine, *theirs)) == ids
 
 
-def test_a_queued_order_can_be_cancelled_and_is_never_sent(market: Market) -> None:
+def test_a_queued_order_can_be_cancelled_and_is_never_sent(market: OrdersEnv) -> None:
     order_id = market.accepted()
 
-    market.run(desk.cancel(order_id, "ann", "changed my mind"))
+    market.run(operator_calls.cancel(order_id, "ann", "changed my mind"))
 
     found = market.get(order_id)
     assert (found["status"], found["last_error"], found["retry_count"]) == ("dead", "CANCELLED", 0)
     assert market.take() == []
     with pytest.raises(AlreadyFinished):
-        market.run(desk.cancel(order_id, "ann", "again"))
+        market.run(operator_calls.cancel(order_id, "ann", "again"))
 
 
-def test_an_order_that_is_being_sent_cannot_be_cancelled_here(market: Market) -> None:
+def test_an_order_that_is_being_sent_cannot_be_cancelled_here(market: OrdersEnv) -> None:
     order_id = market.accepted()
     taken = market.take_one()
     with pytest.raises(InFlight):
-        market.run(desk.cancel(order_id, "ann", "stop"))
+        market.run(operator_calls.cancel(order_id, "ann", "stop"))
     market.settle(taken, "unknown")
     with pytest.raises(InFlight):
-        market.run(desk.cancel(order_id, "ann", "stop"))
+        market.run(operator_calls.cancel(order_id, "ann", "stop"))
     with pytest.raises(NotFound):
-        market.run(desk.cancel(999_999, "ann", "stop"))
+        market.run(operator_calls.cancel(999_999, "ann", "stop"))
 
 
-def test_a_person_resolves_what_he_saw_and_not_what_it_became(market: Market) -> None:
+def test_a_person_resolves_what_he_saw_and_not_what_it_became(market: OrdersEnv) -> None:
     order_id = market.accepted()
     market.settle(market.take_one(), "parked", code="UNKNOWN")
 
     with pytest.raises(Mismatch):
-        market.run(desk.resolve(order_id, "unknown", "dead", "ann", "looked"))
+        market.run(operator_calls.resolve(order_id, "unknown", "dead", "ann", "looked"))
     result = {"broker_order_id": "brk-7", "status": "filled", "digest": "sha256:" + "b" * 64}
-    market.run(desk.resolve(order_id, "parked", "sent", "ann", "it is there", result=result))
+    market.run(operator_calls.resolve(order_id, "parked", "sent", "ann", "it is there", result=result))
 
     assert market.get(order_id)["broker_order_id"] == "brk-7"
-    assert market.run(order.history(order_id))[-1]["actor"] == "ann"
+    assert market.run(order_calls.history(order_id))[-1]["actor"] == "ann"
 
 
-def test_a_reconciler_at_work_is_refused_when_a_person_was_quicker(market: Market) -> None:
+def test_a_reconciler_at_work_is_refused_when_a_person_was_quicker(market: OrdersEnv) -> None:
     order_id = market.accepted()
     market.settle(market.take_one(), "unknown")
     (asked,) = market.ask()
-    market.run(desk.resolve(order_id, "unknown", "dead", "ann", "not there"))
+    market.run(operator_calls.resolve(order_id, "unknown", "dead", "ann", "not there"))
 
     assert market.settle(asked, "sent", "asker-1").refusal == "already_finished"
 
 
-def test_a_resend_is_a_new_order_linked_to_the_old_one_and_happens_once(market: Market) -> None:
+def test_a_resend_is_a_new_order_linked_to_the_old_one_and_happens_once(market: OrdersEnv) -> None:
     order_id = market.accepted("first")
     market.settle(market.take_one(), "parked", code="UNKNOWN")
     again = request("first-again")
 
     new_id = market.run(
-        desk.resend(order_id, "parked", again, "main/USDJPY", "ann", "the broker never had it")
+        operator_calls.resend(order_id, "parked", again, "main/USDJPY", "ann", "the broker never had it")
     )
 
     assert market.get(order_id)["status"] == "dead"
@@ -251,16 +256,16 @@ def test_a_resend_is_a_new_order_linked_to_the_old_one_and_happens_once(market: 
     assert market.get(new_id)["resend_of"] == order_id
     assert market.take_one().id == new_id
     with pytest.raises(DuplicateRefusal):
-        market.run(desk.resend(order_id, "dead", request("third"), "main/USDJPY", "bob", "me too"))
+        market.run(operator_calls.resend(order_id, "dead", request("third"), "main/USDJPY", "bob", "me too"))
 
 
-def test_after_a_restore_everything_live_is_asked_about_first(market: Market) -> None:
+def test_after_a_restore_everything_live_is_asked_about_first(market: OrdersEnv) -> None:
     sending, queued = market.accepted(symbol="A"), market.accepted(symbol="B")
     market.take(limit=1)
     parked = market.accepted(symbol="C")
     market.settle(next(one for one in market.take() if one.id == parked), "parked")
 
-    assert market.run(desk.recover(BROKER, "ann")) == 2
+    assert market.run(operator_calls.recover(BROKER, "ann")) == 2
 
     assert [market.status(one) for one in (sending, queued, parked)] == ["unknown", "unknown", "parked"]
     assert market.take() == []

@@ -9,15 +9,15 @@ import pytest
 
 from fencepost.crashpoints import PlannedCrash
 from fencepost.embedded import Database
-from fencepost.orders import desk, order, outcome, resend, sender
-from fencepost.orders.broker import Declaration, Finding, Meaning, Promise, Verdict
-from fencepost.orders.order import OrderSettlement, TakenOrder
+from fencepost.orders import operator_calls, order_calls, outcome, resend, sender
+from fencepost.orders.broker import AnswerVerdict, Declaration, LookupFinding, Meaning, Promise
+from fencepost.orders.order_calls import OrderSettlement, TakenOrder
 from fencepost.orders.resend import Decision, Facts, Next
-from fencepost.orders.sender import OrderBox
+from fencepost.orders.sender import PendingOrderSource
 from fencepost.testing import at_crash_point
 from fencepost.testing.broker import HostileBroker
-from fencepost.testing.broker_mood import FRIENDLY, Mood
-from tests.integration.orders.trading_floor import STUCK_SOON, VALID_SECONDS, floor_with
+from fencepost.testing.broker_faults import FRIENDLY, BrokerFaults
+from tests.integration.orders.broker_env import STUCK_SOON, VALID_SECONDS, floor_with
 
 ALWAYS = 100.0
 
@@ -31,12 +31,12 @@ def rewinding() -> Generator[None]:
     """A stuck order goes back into the queue, as if nothing had left."""
 
     async def expire(self: Any, limit: int) -> int:
-        stuck = await self._database.run(order.expire_takes(self._broker, limit))
+        stuck = await self._database.run(order_calls.expire_takes(self._broker, limit))
         for order_id in stuck:
-            await self._database.run(desk.resolve(order_id, "unknown", "queued", "bug", "rewound"))
+            await self._database.run(operator_calls.resolve(order_id, "unknown", "queued", "bug", "rewound"))
         return len(stuck)
 
-    with mock.patch.object(OrderBox, "expire", expire):
+    with mock.patch.object(PendingOrderSource, "expire", expire):
         yield
 
 
@@ -45,7 +45,7 @@ def retrying_after_5xx() -> Generator[None]:
     """A 5xx is taken for a request that placed nothing."""
     right = outcome.answered
 
-    def answered(taken: TakenOrder, verdict: Verdict, *others: Any) -> OrderSettlement:
+    def answered(taken: TakenOrder, verdict: AnswerVerdict, *others: Any) -> OrderSettlement:
         if verdict.meaning is Meaning.UNKNOWN:
             return OrderSettlement(taken.id, taken.take, "failed", "not_this", verdict.code)
         return right(taken, verdict, *others)
@@ -60,7 +60,7 @@ def believing_absence() -> Generator[None]:
     right = resend.decide
 
     def decide(declared: Declaration, facts: Facts, **how: Any) -> Next:
-        if facts.finding is Finding.ABSENT:
+        if facts.finding is LookupFinding.ABSENT:
             return Next(Decision.RESEND_PROVED)
         return right(declared, facts, **how)
 
@@ -80,7 +80,9 @@ async def doubles_of_a_stuck_sender(database: Database) -> list[str]:
         return broker.doubled()
 
 
-async def doubles_of(database: Database, mood: Mood, *, valid_seconds: float = VALID_SECONDS) -> list[str]:
+async def doubles_of(
+    database: Database, mood: BrokerFaults, *, valid_seconds: float = VALID_SECONDS
+) -> list[str]:
     """What is accepted late comes when all is over, if its request is still valid then."""
     with HostileBroker(Promise.NOTHING, mood=mood, late_seconds=None) as broker:
         async with floor_with(database.url, broker, valid_seconds=valid_seconds) as floor:
@@ -104,17 +106,20 @@ async def test_without_the_rewind_it_does_not(database: Database) -> None:
 
 @pytest.mark.parametrize(
     ("bug", "mood"),
-    [(retrying_after_5xx, Mood(fail_after=ALWAYS)), (believing_absence, Mood(accept_late=ALWAYS))],
+    [
+        (retrying_after_5xx, BrokerFaults(fail_after=ALWAYS)),
+        (believing_absence, BrokerFaults(accept_late=ALWAYS)),
+    ],
 )
 async def test_a_planted_bug_doubles_an_order_and_the_right_code_does_not(
-    database: Database, bug: Any, mood: Mood
+    database: Database, bug: Any, mood: BrokerFaults
 ) -> None:
     with bug():
         assert await doubles_of(database, mood, valid_seconds=600) == ["once"]
 
 
-@pytest.mark.parametrize("mood", [Mood(fail_after=ALWAYS), Mood(accept_late=ALWAYS)])
-async def test_without_the_bug_the_order_is_there_once(database: Database, mood: Mood) -> None:
+@pytest.mark.parametrize("mood", [BrokerFaults(fail_after=ALWAYS), BrokerFaults(accept_late=ALWAYS)])
+async def test_without_the_bug_the_order_is_there_once(database: Database, mood: BrokerFaults) -> None:
     assert await doubles_of(database, mood) == []
 
 
@@ -140,12 +145,12 @@ async def test_with_the_guard_it_is_found_alive(database: Database) -> None:
 
 async def _refused_repeat(database: Database) -> Sequence[str]:
     """Accepted with a lost reply, late enough that the question finds nothing; the repeat is refused."""
-    mood = Mood(accept_late=ALWAYS)
+    mood = BrokerFaults(accept_late=ALWAYS)
     with HostileBroker(Promise.FOREVER, mood=mood, late_seconds=None) as broker:
         async with floor_with(database.url, broker, valid_seconds=None) as floor:
             order_id = await floor.place("repeat")
             await floor.until("tried", lambda found: found["last_error"] is not None, order_id)
-            broker.mood = Mood(change_mind=ALWAYS)
+            broker.mood = BrokerFaults(change_mind=ALWAYS)
             await floor.until("repeated", lambda found: found["requests"] > 1, order_id)
             broker.quiet()
             found = await floor.until_status(order_id, "sent", "dead")

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Request
-from fencepost.testing.doors import close_door
+from fencepost.outbox.http_client import HttpClient, MaybeSent, NotSent, Request
+from fencepost.testing.server_close import close_door
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"

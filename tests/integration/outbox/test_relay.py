@@ -15,18 +15,18 @@ from fencepost.kernel import outbox
 from fencepost.listener import Listener
 from fencepost.outbox.backoff import Backoff
 from fencepost.outbox.delivery import Channel
-from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Request
-from fencepost.outbox.relay import Pace, Relay
+from fencepost.outbox.http_client import HttpClient, MaybeSent, NotSent, Request
+from fencepost.outbox.relay import Relay, RelayLimits
 from fencepost.outbox.webhook import Webhook
 from fencepost.testing import Signals, at_crash_point
 from tests.integration.outbox.receiver import Receiver, receiving
 
-QUICK = Pace(batch=10, in_flight_max=20, lease_seconds=0.9, idle_seconds=0.05, keep_seconds=0.2)
+QUICK = RelayLimits(batch=10, in_flight_max=20, lease_seconds=0.9, idle_seconds=0.05, keep_seconds=0.2)
 
 
 @asynccontextmanager
 async def relaying(
-    fp: Fencepost, receiver: Receiver, *, pace: Pace = QUICK, listener: Listener | None = None
+    fp: Fencepost, receiver: Receiver, *, pace: RelayLimits = QUICK, listener: Listener | None = None
 ) -> AsyncGenerator[Relay[outbox.Message, outbox.Settlement]]:
     errors = fp.metrics.counter("relay_errors", "Errors.", labels=("loop",))
     async with HttpClient(connect_seconds=2, reply_seconds=2) as client:
@@ -105,7 +105,7 @@ async def test_a_taker_that_dies_is_replaced(fp: Fencepost) -> None:
 
 async def test_a_sleeping_relay_is_woken_by_a_put(fp: Fencepost, database: Database) -> None:
     """It polls once in a minute: only the notification can be this quick."""
-    patient = Pace(lease_seconds=60, idle_seconds=60, keep_seconds=60)
+    patient = RelayLimits(lease_seconds=60, idle_seconds=60, keep_seconds=60)
     listener = Listener(database.admin_url)
     listening = asyncio.create_task(listener.run())
     async with receiving() as receiver:

@@ -16,7 +16,7 @@ from fencepost.embedded import Database, PostgresServer
 from fencepost.kernel.migrate import migrate
 from tests.integration.plans.hot_calls import HOT_CALLS
 from tests.integration.plans.observation import Observer, observer
-from tests.places import server_directory
+from tests.tmp_dirs import server_directory
 
 # Rows in each table that grows: few, and many. What a call costs must not depend on which.
 FEW = 1_000
@@ -51,7 +51,7 @@ SETTINGS: dict[str, str | int] = {
 
 
 @dataclass(frozen=True)
-class House:
+class PlanDatabase:
     """A database with this many rows in each table that grows."""
 
     database: Database
@@ -59,19 +59,19 @@ class House:
 
 
 @dataclass(frozen=True)
-class Street:
+class PlanDatabases:
     """Two houses that differ in nothing but their size."""
 
-    small: House
-    crowded: House
+    small: PlanDatabase
+    crowded: PlanDatabase
 
 
 @dataclass(frozen=True)
-class Veteran:
+class AgedDatabase:
     """A connection with old plans, and the house as it is now."""
 
     observer: Observer
-    house: House
+    house: PlanDatabase
 
 
 @pytest.fixture(scope="session")
@@ -82,26 +82,26 @@ def plan_server() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(scope="session")
-def empty_house(plan_server: PostgresServer) -> House:
+def empty_house(plan_server: PostgresServer) -> PlanDatabase:
     """A migrated database without rows, to copy."""
     database = Database(plan_server, "empty")
     database.create()
     migrate(database.admin_url)
-    return House(database, 0)
+    return PlanDatabase(database, 0)
 
 
 @pytest.fixture(scope="session")
-def small_house(empty_house: House) -> House:
+def small_house(empty_house: PlanDatabase) -> PlanDatabase:
     return _furnish(_copy(empty_house, "small"), FEW)
 
 
 @pytest.fixture(scope="session")
-def crowded_house(empty_house: House) -> House:
+def crowded_house(empty_house: PlanDatabase) -> PlanDatabase:
     return _furnish(_copy(empty_house, "crowded"), MANY)
 
 
 @pytest.fixture(scope="session")
-def million_house(empty_house: House) -> House:
+def million_house(empty_house: PlanDatabase) -> PlanDatabase:
     return _furnish(_copy(empty_house, "million"), MILLION)
 
 
@@ -132,21 +132,25 @@ STATISTICS: dict[str, Callable[[Database], None]] = {
 
 # A veteran's plans are made on statistics that are stale, so the quick form leaves these out.
 @pytest.fixture(scope="session", params=["fresh", "missing"])
-def street(request: pytest.FixtureRequest, small_house: House, crowded_house: House) -> Iterator[Street]:
+def street(
+    request: pytest.FixtureRequest, small_house: PlanDatabase, crowded_house: PlanDatabase
+) -> Iterator[PlanDatabases]:
     """A small house and a crowded one, with statistics of one kind."""
     with _open(small_house, crowded_house, request.param) as street:
         yield street
 
 
 @pytest.fixture(scope="session", params=STATISTICS)
-def long_street(request: pytest.FixtureRequest, small_house: House, million_house: House) -> Iterator[Street]:
+def long_street(
+    request: pytest.FixtureRequest, small_house: PlanDatabase, million_house: PlanDatabase
+) -> Iterator[PlanDatabases]:
     """The same with a million rows in each table."""
     with _open(small_house, million_house, request.param) as street:
         yield street
 
 
 @pytest.fixture
-def scratch_house(small_house: House) -> Iterator[House]:
+def scratch_house(small_house: PlanDatabase) -> Iterator[PlanDatabase]:
     """A small house to plant a bug in."""
     house = _copy(small_house, "scratch")
     yield house
@@ -154,8 +158,10 @@ def scratch_house(small_house: House) -> Iterator[House]:
 
 
 @contextmanager
-def _open(small: House, crowded: House, statistics: str) -> Generator[Street]:
-    street = Street(*(_copy(house, f"{house.database.name}_{statistics}") for house in (small, crowded)))
+def _open(small: PlanDatabase, crowded: PlanDatabase, statistics: str) -> Generator[PlanDatabases]:
+    street = PlanDatabases(
+        *(_copy(house, f"{house.database.name}_{statistics}") for house in (small, crowded))
+    )
     for house in (street.small, street.crowded):
         STATISTICS[statistics](house.database)
     yield street
@@ -164,7 +170,7 @@ def _open(small: House, crowded: House, statistics: str) -> Generator[Street]:
 
 
 @pytest.fixture(scope="session")
-def veteran(empty_house: House) -> Iterator[Veteran]:
+def veteran(empty_house: PlanDatabase) -> Iterator[AgedDatabase]:
     """A connection that made its plans among a handful of rows, in a house that has grown since."""
     house = _furnish(_copy(empty_house, "grown"), HANDFUL)
     with observer(house.database, BIG_TABLES) as watcher, house.database.connect_admin() as connection:
@@ -174,20 +180,20 @@ def veteran(empty_house: House) -> Iterator[Veteran]:
         for table in sorted(BIG_TABLES | {"job_queue", "job_rate", "job_schedule"}):
             connection.execute(sql.SQL("delete from fencepost.{}").format(sql.Identifier(table)))
         _populate(connection, GROWN)
-        yield Veteran(watcher, House(house.database, GROWN))
+        yield AgedDatabase(watcher, PlanDatabase(house.database, GROWN))
     house.database.drop()
 
 
-def _copy(house: House, name: str) -> House:
+def _copy(house: PlanDatabase, name: str) -> PlanDatabase:
     database = Database(house.database.server, name)
     database.create(template=house.database.name)
-    return House(database, house.size)
+    return PlanDatabase(database, house.size)
 
 
-def _furnish(house: House, size: int) -> House:
+def _furnish(house: PlanDatabase, size: int) -> PlanDatabase:
     with house.database.connect_admin() as connection:
         _populate(connection, size)
-    return House(house.database, size)
+    return PlanDatabase(house.database, size)
 
 
 def _populate(connection: psycopg.Connection, size: int) -> None:

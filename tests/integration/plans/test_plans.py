@@ -7,15 +7,15 @@ import pytest
 from psycopg import sql
 
 from tests.integration.kernel.kernel_functions import KERNEL_FUNCTIONS
-from tests.integration.plans.conftest import BIG_TABLES, House, Street, Veteran
+from tests.integration.plans.conftest import BIG_TABLES, AgedDatabase, PlanDatabase, PlanDatabases
 from tests.integration.plans.hot_call import HotCall
 from tests.integration.plans.hot_calls import HOT_CALLS, NOT_HOT
 from tests.integration.plans.observation import Observation, observer
 
 
 @pytest.mark.parametrize("call", HOT_CALLS, ids=str)
-def test_a_hot_function_touches_only_what_it_needs(street: Street, call: HotCall) -> None:
-    assert complaints(street, call) == []
+def test_a_hot_function_touches_only_what_it_needs(street: PlanDatabases, call: HotCall) -> None:
+    assert user_errors(street, call) == []
 
 
 PUBLIC_FUNCTIONS = """
@@ -25,12 +25,12 @@ PUBLIC_FUNCTIONS = """
 
 @pytest.mark.full
 @pytest.mark.timeout(900)
-def test_hot_functions_touch_only_what_they_need_among_a_million(long_street: Street) -> None:
-    assert {call.name: found for call in HOT_CALLS if (found := complaints(long_street, call))} == {}
+def test_hot_functions_touch_only_what_they_need_among_a_million(long_street: PlanDatabases) -> None:
+    assert {call.name: found for call in HOT_CALLS if (found := user_errors(long_street, call))} == {}
 
 
 @pytest.mark.parametrize("call", HOT_CALLS, ids=str)
-def test_a_plan_from_the_first_day_still_holds_in_a_full_house(veteran: Veteran, call: HotCall) -> None:
+def test_a_plan_from_the_first_day_still_holds_in_a_full_house(veteran: AgedDatabase, call: HotCall) -> None:
     """A pooled connection keeps its plans until somebody analyses the table, which may be never."""
     newcomer = observe(veteran.house, call)
     old = veteran.observer.measure(call, veteran.house.size, planned=())
@@ -49,7 +49,9 @@ def test_a_plan_from_the_first_day_still_holds_in_a_full_house(veteran: Veteran,
         ),
     ],
 )
-def test_a_scan_inside_a_function_is_seen(scratch_house: House, query: LiteralString, scan: str) -> None:
+def test_a_scan_inside_a_function_is_seen(
+    scratch_house: PlanDatabase, query: LiteralString, scan: str
+) -> None:
     planted = sql.SQL("create function fencepost.planted() returns text language sql as {}").format(query)
     with scratch_house.database.connect_admin() as connection:
         connection.execute(planted)
@@ -59,7 +61,7 @@ def test_a_scan_inside_a_function_is_seen(scratch_house: House, query: LiteralSt
     assert scan in seen.scans
 
 
-def test_every_function_is_guarded_or_has_a_reason_why_not(empty_house: House) -> None:
+def test_every_function_is_guarded_or_has_a_reason_why_not(empty_house: PlanDatabase) -> None:
     with empty_house.database.connect_admin() as connection:
         names = {name for (name,) in connection.execute(PUBLIC_FUNCTIONS)} & KERNEL_FUNCTIONS
     guarded = {name for call in HOT_CALLS for name in re.findall(r"fencepost\.(\w+)\(", call.sql)}
@@ -70,13 +72,13 @@ def test_every_function_is_guarded_or_has_a_reason_why_not(empty_house: House) -
     assert (guarded | excused) - names == set()
 
 
-def complaints(street: Street, call: HotCall) -> list[str]:
+def user_errors(street: PlanDatabases, call: HotCall) -> list[str]:
     small = observe(street.small, call)
     crowded = observe(street.crowded, call)
     return [*crowded.scans, *excess(crowded, small)]
 
 
-def observe(house: House, call: HotCall) -> Observation:
+def observe(house: PlanDatabase, call: HotCall) -> Observation:
     with observer(house.database, BIG_TABLES) as watcher:
         return watcher.observe(call, house.size)
 

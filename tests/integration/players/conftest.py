@@ -8,10 +8,10 @@ import pytest
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.mutations.settings import MutationSettings
-from fencepost.players import reading
+from fencepost.players import queries
 from fencepost.players.requests import CreatePlayer, GrantItems, ItemGrant
 from fencepost.players.service import Players
-from tests.integration.players import game
+from tests.integration.players import env
 
 Node = Callable[..., Awaitable[Players]]
 PATIENT = MutationSettings(cache_wait_seconds=5)
@@ -35,7 +35,7 @@ async def node(database: Database) -> AsyncIterator[Node]:
 async def players(node: Node) -> Players:
     """One node without Redis: the marker alone."""
     players = await node()
-    await game.load(players.fp)
+    await env.load(players.fp)
     return players
 
 
@@ -43,7 +43,7 @@ async def players(node: Node) -> Players:
 async def cached(node: Node, redis_url: str) -> Players:
     """One node with Redis."""
     players = await node(redis_url)
-    await game.load(players.fp)
+    await env.load(players.fp)
     return players
 
 
@@ -62,7 +62,7 @@ async def balances(players: Players, player_id: str) -> dict[str, int]:
     """Resources and stacks by name, and pieces by their item."""
     player = await players.player(player_id)
     held: dict[str, int] = dict(player.state["resources"])
-    for holding in await players.fp.run(reading.inventory(player_id, limit=1000)):
+    for holding in await players.fp.run(queries.inventory(player_id, limit=1000)):
         held[holding.item] = held.get(holding.item, 0) + holding.count
-    assert await players.fp.run(reading.audit_check(player_id)) == []
+    assert await players.fp.run(queries.audit_check(player_id)) == []
     return held

@@ -12,7 +12,7 @@ from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.mutations.errors import Aborted, AlreadyExists, KeyReused
-from fencepost.players import reading
+from fencepost.players import queries
 from fencepost.players.requests import Transfer, UseItem
 from fencepost.players.service import Players
 from fencepost.testing import PlannedCrash, at_crash_point, crash_at
@@ -29,7 +29,7 @@ WAITS = """
 
 
 async def boxes(players: Players) -> int:
-    held = {holding.item: holding.count for holding in await players.fp.run(reading.inventory("ann"))}
+    held = {holding.item: holding.count for holding in await players.fp.run(queries.inventory("ann"))}
     return held.get("box", 0)
 
 
@@ -57,7 +57,7 @@ async def overtaken_by_its_own_copy(players: Players) -> None:
         answer = await players.run(BOX, request_id="r1")
     assert await boxes(players) == BOXES - 20, "the effect was doubled"
     assert answer.response == copies[0].response
-    assert await players.fp.run(reading.audit_check("ann")) == []
+    assert await players.fp.run(queries.audit_check("ann")) == []
 
 
 async def crashed_before_it_was_executed(players: Players) -> None:

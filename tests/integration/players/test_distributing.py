@@ -3,7 +3,7 @@
 import pytest
 
 from fencepost.errors import Duplicate, Mismatch
-from fencepost.players import reading
+from fencepost.players import queries
 from fencepost.players.catalog import Reward
 from fencepost.players.distributor import PlayerVersionBumper, Summary, distribute_and_sync
 from fencepost.players.service import Players
@@ -30,7 +30,7 @@ async def test_rewards_are_granted_once_for_a_key_and_a_repeat_gets_the_first_su
     assert first.version == (await players.player("ann")).version == 2
     assert [next(iter(granted.values())) for granted in first.granted] == ["gold", "sword", "potion"]
     assert await balances(players, "ann") == {"gold": 3, "sword": 1, "potion": 1}
-    (event,) = await players.fp.run(reading.history("ann", limit=1))
+    (event,) = await players.fp.run(queries.history("ann", limit=1))
     assert (event.source, event.request_id, event.version) == ("quest", "quest-1", 2)
 
 

@@ -11,9 +11,9 @@ import pytest
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.mutations.errors import Aborted, MutationError
-from fencepost.mutations.pipeline import Answer
-from fencepost.players import reading
-from fencepost.players.accounting import PlayerLedger
+from fencepost.mutations.pipeline import MutationAnswer
+from fencepost.players import queries
+from fencepost.players.player_store import PlayerStore
 from fencepost.players.requests import ClearDungeon, Draw, GrantItems, PlayerRequest, Teach, Transfer, UseItem
 from fencepost.players.service import Players
 from fencepost.settings import Settings
@@ -32,7 +32,7 @@ DRAW = Draw(player_id="ann", pool="spring")
 CAVE = ClearDungeon(player_id="ann", dungeon="cave")
 
 
-async def all_at_once(nodes: list[Players], *requests: PlayerRequest) -> list[Answer | BaseException]:
+async def all_at_once(nodes: list[Players], *requests: PlayerRequest) -> list[MutationAnswer | BaseException]:
     """Every request once, by turns on the nodes: nobody sends anything again."""
     return await asyncio.gather(
         *(nodes[n % len(nodes)].run(one, request_id=f"r{n}") for n, one in enumerate(requests)),
@@ -40,13 +40,13 @@ async def all_at_once(nodes: list[Players], *requests: PlayerRequest) -> list[An
     )
 
 
-def refused(answers: list[Answer | BaseException]) -> Counter[str]:
+def refused(answers: list[MutationAnswer | BaseException]) -> Counter[str]:
     told = (one for one in answers if isinstance(one, BaseException))
     return Counter(one.meta["reason"] if isinstance(one, MutationError) else repr(one) for one in told)
 
 
-def versions(answers: list[Answer | BaseException]) -> list[int]:
-    return sorted(one.response["version"] for one in answers if isinstance(one, Answer))
+def versions(answers: list[MutationAnswer | BaseException]) -> list[int]:
+    return sorted(one.response["version"] for one in answers if isinstance(one, MutationAnswer))
 
 
 async def test_no_grant_to_a_hot_player_is_refused(node: Node, players: Players) -> None:
@@ -81,7 +81,7 @@ async def test_the_guarantee_holds_whatever_the_order_in_which_draws_meet(
     answers = await all_at_once([players, await node()], *[DRAW] * AT_ONCE)
 
     drawn = sorted(
-        (one.response for one in answers if isinstance(one, Answer)), key=lambda each: each["version"]
+        (one.response for one in answers if isinstance(one, MutationAnswer)), key=lambda each: each["version"]
     )
     rarities = "".join(str(each["rarities"][0]) for each in drawn)
     assert len(rarities) == AT_ONCE
@@ -97,7 +97,9 @@ async def test_what_takes_and_what_gives_at_once_adds_up(node: Node, players: Pl
     answers = await all_at_once([players, await node()], *[use, gold(), gift] * 10, *[CAVE] * 10)
 
     assert refused(answers) == {}
-    cleared = [one.response for one in answers if isinstance(one, Answer) and "clears" in one.response]
+    cleared = [
+        one.response for one in answers if isinstance(one, MutationAnswer) and "clears" in one.response
+    ]
     assert sorted(each["clears"] for each in cleared) == list(range(1, 11))
     assert sum({"resource": "gem", "count": 3} in each["granted"] for each in cleared) == 1
     assert (await balances(players, "bob")) == {"gold": 10}
@@ -167,7 +169,7 @@ def fail() -> None:
 
 
 async def seeds(players: Players) -> dict[str, str | None]:
-    told = await players.fp.run(reading.history("ann", limit=1000))
+    told = await players.fp.run(queries.history("ann", limit=1000))
     return {str(line.request_id): line.seed for line in told}
 
 
@@ -259,7 +261,7 @@ async def test_a_lost_reply_of_a_plan_under_the_lock_is_settled_by_its_marker(
         async with Fencepost(proxy.url, settings=Settings(pool_min=1, pool_max=2)) as fp:
             behind = Players(fp)
             executed: list[int] = []
-            right = PlayerLedger.execute
+            right = PlayerStore.execute
 
             def execute(*arguments: Any, **options: Any) -> Any:
                 """The reply of the COMMIT that follows the second execution is lost."""
@@ -273,7 +275,7 @@ async def test_a_lost_reply_of_a_plan_under_the_lock_is_settled_by_its_marker(
 
                 return replace(call, read=read)
 
-            monkeypatch.setattr(PlayerLedger, "execute", execute)
+            monkeypatch.setattr(PlayerStore, "execute", execute)
             with at_crash_point("mutations.before_execute", overtake):
                 answer = await behind.run(CAVE, request_id="r1")
             assert executed == [1], "its marker told that it had committed"

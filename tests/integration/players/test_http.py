@@ -13,18 +13,18 @@ from pydantic import BaseModel
 from fencepost import Fencepost
 from fencepost.cli.web_service import PARTS
 from fencepost.embedded import Database
-from fencepost.mutations.contract import MutationRoute, TwirpRoute
 from fencepost.mutations.declaration import Mutation, mutation, mutations_of
-from fencepost.mutations.planning import Dice
+from fencepost.mutations.http_routes import MutationRoute, TwirpRoute
+from fencepost.mutations.planning import Rng
 from fencepost.players import requests, rules
 from fencepost.players.api import TWIRP, make_router
-from fencepost.players.part import make_part
+from fencepost.players.http_service import make_service
 from fencepost.players.service import Players
 from fencepost.testing import Signals
 from fencepost.web.app import make_app
-from fencepost.web.part import Part
+from fencepost.web.http_service import HttpService
 from fencepost.web.settings import WebSettings
-from tests.integration.players import game
+from tests.integration.players import env
 from tests.integration.players.conftest import Node, enrol
 
 SAFE = {"GET", "HEAD", "OPTIONS"}
@@ -43,7 +43,7 @@ BODIES: dict[str, dict[str, Any]] = {
 @pytest.fixture
 async def players(node: Node) -> Players:
     players = await node()
-    await game.load(players.fp)
+    await env.load(players.fp)
     await enrol(players, "ann", items={"box": 10, "stone": 5}, gold=1000, gem=100)
     await enrol(players, "bob")
     return players
@@ -51,7 +51,7 @@ async def players(node: Node) -> Players:
 
 @pytest.fixture
 def app(players: Players) -> FastAPI:
-    return make_app([Part("players", make_router(players))], WebSettings())
+    return make_app([HttpService("players", make_router(players))], WebSettings())
 
 
 @pytest.fixture
@@ -243,13 +243,13 @@ async def test_openapi_describes_every_mutation(http: httpx.AsyncClient) -> None
 
 
 def test_the_house_serves_the_players() -> None:
-    assert PARTS["players"] == "fencepost.players.part"
+    assert PARTS["players"] == "fencepost.players.http_service"
 
 
 async def test_the_part_opens_and_cleans(database: Database) -> None:
     async with Fencepost(database.url) as fp:
         with Signals() as signals:
-            async with make_part(fp).running():
+            async with make_service(fp).running():
                 await signals.wait("mutations.cleaned")
 
 
@@ -257,7 +257,7 @@ def test_a_declaration_that_could_take_a_seed_from_outside_is_refused() -> None:
     class Loose(BaseModel):
         player_id: str
 
-    def plan(snapshot: str, request: Loose, dice: Dice) -> str:
+    def plan(snapshot: str, request: Loose, dice: Rng) -> str:
         return snapshot
 
     with pytest.raises(TypeError, match="could be a seed"):

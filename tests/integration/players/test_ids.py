@@ -8,20 +8,20 @@ import pytest
 from fastapi import FastAPI
 
 from fencepost import Fencepost
-from fencepost.drive.answer_cache import RequestName
 from fencepost.embedded import Database
 from fencepost.errors import Mismatch
-from fencepost.mutations import gate
+from fencepost.mutations import request_id_policy
 from fencepost.mutations.errors import Aborted, FailedPrecondition, InvalidArgument
 from fencepost.mutations.settings import MutationSettings
 from fencepost.players.api import make_router
 from fencepost.players.requests import GrantItems
 from fencepost.players.service import Players
+from fencepost.redis_streams.response_cache import CacheKey
+from fencepost.retention import Retention, RetentionMetrics
 from fencepost.settings import Settings
 from fencepost.testing import Clock
-from fencepost.upkeep import Upkeep, UpkeepMetrics
-from tests.integration.kernel.test_marker_ring import ulid, uuid7
-from tests.integration.players import game
+from tests.integration.kernel.test_idempotency_ring import ulid, uuid7
+from tests.integration.players import env
 from tests.integration.players.conftest import balances, enrol
 
 GOLD = GrantItems(player_id="ann", resources={"gold": 1})
@@ -52,7 +52,9 @@ async def test_a_blank_id_is_refused_and_not_taken_for_none(
     with pytest.raises(InvalidArgument):
         await players.run(GOLD, request_id=blank)
     assert await balances(players, "ann") == {}
-    assert await players.fp.run(gate.rate("players", 3600)) == [], "it is no request without an id either"
+    assert await players.fp.run(request_id_policy.rate("players", 3600)) == [], (
+        "it is no request without an id either"
+    )
 
 
 async def test_a_request_that_is_under_way_is_asked_about_again_as_soon_as_it_may_be_done(
@@ -62,7 +64,7 @@ async def test_a_request_that_is_under_way_is_asked_about_again_as_soon_as_it_ma
     await enrol(cached, "ann")
     assert cached.cache is not None
     digest = "sha256:" + "0" * 64
-    await cached.cache.begin(RequestName("player:ann", "r1", digest))
+    await cached.cache.begin(CacheKey("player:ann", "r1", digest))
     with pytest.raises(Aborted) as told:
         await cached.run(GOLD, request_id="r1")
     assert told.value.meta["reason"] == "pending"
@@ -76,7 +78,7 @@ async def test_the_gate_says_how_many_came_without_an_id(players: Players) -> No
     for _ in range(3):
         await players.run(GOLD, request_id=None)
     with pytest.raises(Mismatch, match=r"3 requests without an id"):
-        await players.fp.run(gate.set_phase("players", 2, 3600))
+        await players.fp.run(request_id_policy.set_phase("players", 2, 3600))
 
 
 class Shop:
@@ -85,21 +87,21 @@ class Shop:
     def __init__(self, players: Players, clock: Clock) -> None:
         self.players = players
         self.clock = clock
-        self.upkeep = Upkeep(players.fp, Settings(), UpkeepMetrics.on(players.fp.metrics))
+        self.retention = Retention(players.fp, Settings(), RetentionMetrics.on(players.fp.metrics))
 
     def id_of(self, kind: str, **ago: float) -> str:
         at: datetime = self.clock.now() - timedelta(**ago)
         return uuid7(at) if kind == "uuid7" else ulid(at)
 
     async def clean(self) -> None:
-        await self.upkeep.forget_markers()
+        await self.retention.forget_markers()
 
 
 @pytest.fixture
 async def shop(database: Database) -> AsyncIterator[Shop]:
     with Clock(database.admin_url) as clock:
         async with Fencepost(database.url) as fp:
-            await game.load(fp)
+            await env.load(fp)
             players = Players(fp, ORDERED)
             await enrol(Players(fp, metrics=players.metrics), "ann")
             yield Shop(players, clock)

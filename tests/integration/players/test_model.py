@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.mutations.errors import FailedPrecondition, KeyReused, MutationError
-from fencepost.players import reading
+from fencepost.players import queries
 from fencepost.players.requests import (
     ClearDungeon,
     CreatePlayer,
@@ -37,7 +37,7 @@ from fencepost.players.requests import (
     UseItem,
 )
 from fencepost.players.service import Players
-from tests.integration.players import game
+from tests.integration.players import env
 
 NAMES = ("ann", "bob")
 GRANT = (ItemGrant(item="box", count=3), ItemGrant(item="stone"), ItemGrant(item="sword"))
@@ -61,7 +61,7 @@ class Person:
         return all(self.held[name] >= count for name, count in cost.items())
 
 
-class Stage:
+class PlayersEnv:
     """A database with the game in it, and an event loop to play it in."""
 
     def __init__(self, database: Database) -> None:
@@ -69,7 +69,7 @@ class Stage:
         self._fp = Fencepost(database.url)
         self.run(self._fp.open())
         self.players = Players(self._fp)
-        self.run(game.load(self._fp))
+        self.run(env.load(self._fp))
 
     def run(self, work: Any) -> Any:
         return self._runner.run(work)
@@ -80,13 +80,13 @@ class Stage:
 
 
 @pytest.fixture
-def stage(database: Database) -> Iterator[Stage]:
-    stage = Stage(database)
+def stage(database: Database) -> Iterator[PlayersEnv]:
+    stage = PlayersEnv(database)
     yield stage
     stage.close()
 
 
-def machine_on(stage: Stage) -> type[RuleBasedStateMachine]:
+def machine_on(stage: PlayersEnv) -> type[RuleBasedStateMachine]:
     """The machine; each run plays with players of its own."""
 
     class Game(RuleBasedStateMachine):
@@ -182,7 +182,7 @@ def machine_on(stage: Stage) -> type[RuleBasedStateMachine]:
                 player = stage.run(stage.players.player(self.id_of(name)))
                 held = Counter[str](player.state["resources"])
                 for holding in stage.run(
-                    stage.players.fp.run(reading.inventory(player.player_id, limit=1000))
+                    stage.players.fp.run(queries.inventory(player.player_id, limit=1000))
                 ):
                     held[holding.item] += holding.count
                 assert held == +person.held
@@ -191,7 +191,7 @@ def machine_on(stage: Stage) -> type[RuleBasedStateMachine]:
                 assert player.state["clears"].get("cave", 0) == person.clears
                 assert set(player.state["lessons"]) == person.lessons
                 assert sum(draw["draws"] for draw in player.state["draws"]) == person.draws
-                assert stage.run(stage.players.fp.run(reading.audit_check(player.player_id))) == []
+                assert stage.run(stage.players.fp.run(queries.audit_check(player.player_id))) == []
 
         def expect(self, request: PlayerRequest, name: str, cost: Counter[str], *, may: bool = True) -> Any:
             """It is done if it may be and can be paid, and changes what its answer says."""
@@ -217,7 +217,7 @@ def machine_on(stage: Stage) -> type[RuleBasedStateMachine]:
     return Game
 
 
-def play(stage: Stage, *, examples: int, steps: int) -> None:
+def play(stage: PlayersEnv, *, examples: int, steps: int) -> None:
     bound = settings(
         max_examples=examples,
         stateful_step_count=steps,
@@ -230,17 +230,17 @@ def play(stage: Stage, *, examples: int, steps: int) -> None:
     run_state_machine_as_test(machine_on(stage), settings=bound)
 
 
-def test_any_sequence_is_as_the_model_says(stage: Stage) -> None:
+def test_any_sequence_is_as_the_model_says(stage: PlayersEnv) -> None:
     play(stage, examples=5, steps=15)
 
 
 @pytest.mark.full
 @pytest.mark.timeout(1800)
-def test_many_sequences_are_as_the_model_says(stage: Stage) -> None:
+def test_many_sequences_are_as_the_model_says(stage: PlayersEnv) -> None:
     play(stage, examples=100, steps=50)
 
 
-def test_a_service_that_forgets_to_take_is_caught(stage: Stage, database: Database) -> None:
+def test_a_service_that_forgets_to_take_is_caught(stage: PlayersEnv, database: Database) -> None:
     with database.connect_admin() as admin:
         row = admin.execute(
             "select pg_get_functiondef('fencepost._player_change_amounts(text[],jsonb[])'::regprocedure)"

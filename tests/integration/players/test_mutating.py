@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from fencepost.mutations.errors import FailedPrecondition, InvalidArgument, MutationError, NoSuchThing
-from fencepost.players import reading
+from fencepost.players import queries
 from fencepost.players.catalog import INT64_MAX
 from fencepost.players.requests import (
     ClearDungeon,
@@ -57,14 +57,14 @@ async def test_a_box_gives_one_of_what_it_holds(players: Players) -> None:
 
 async def test_a_piece_is_used_by_its_id(players: Players) -> None:
     await enrol(players, "ann", items={"sword": 2})
-    first, second = await players.fp.run(reading.inventory("ann"))
+    first, second = await players.fp.run(queries.inventory("ann"))
     await do(players, UseItem(player_id="ann", item="sword", piece_id=first.piece_id))
     assert await balances(players, "ann") == {"sword": 1, "dust": 7}
     with pytest.raises(NoSuchThing):
         await do(players, UseItem(player_id="ann", item="sword", piece_id=first.piece_id))
     with pytest.raises(InvalidArgument):
         await do(players, UseItem(player_id="ann", item="sword"))
-    assert [holding.piece_id for holding in await players.fp.run(reading.inventory("ann"))] == [
+    assert [holding.piece_id for holding in await players.fp.run(queries.inventory("ann"))] == [
         second.piece_id
     ]
 
@@ -82,10 +82,10 @@ async def test_the_answer_of_a_grant_is_in_the_order_of_the_request_and_metadata
     answer = await do(players, GrantItems(player_id="ann", items=wanted, source="mail"))
     assert [granted["item"] for granted in answer["granted"]] == ["sword", "potion", "sword", "box"]
     (piece_id,) = answer["granted"][0]["piece_ids"]
-    pieces = {holding.piece_id: holding for holding in await players.fp.run(reading.inventory("ann"))}
+    pieces = {holding.piece_id: holding for holding in await players.fp.run(queries.inventory("ann"))}
     given = pieces[UUID(piece_id)]
     assert (given.enhance_level, given.quality, given.metadata) == (7, 4, {"engraved": "für Ann"})
-    (event,) = await players.fp.run(reading.history("ann", limit=1))
+    (event,) = await players.fp.run(queries.history("ann", limit=1))
     assert (event.source, event.version, event.method) == ("mail", 2, "GrantItems")
 
 
@@ -151,7 +151,7 @@ async def test_a_lesson_is_rewarded_once(players: Players) -> None:
 async def test_a_transfer_changes_both_players_or_neither(players: Players) -> None:
     await enrol(players, "ann", items={"potion": 2, "sword": 1}, gold=10)
     await enrol(players, "bob")
-    piece = next(h for h in await players.fp.run(reading.inventory("ann")) if h.piece_id)
+    piece = next(h for h in await players.fp.run(queries.inventory("ann")) if h.piece_id)
     assert piece.piece_id is not None
     gift = Transfer(
         player_id="ann",
@@ -163,7 +163,7 @@ async def test_a_transfer_changes_both_players_or_neither(players: Players) -> N
     await do(players, gift)
     assert await balances(players, "ann") == {"gold": 6}
     assert await balances(players, "bob") == {"gold": 4, "potion": 2, "sword": 1}
-    assert piece in await players.fp.run(reading.inventory("bob"))
+    assert piece in await players.fp.run(queries.inventory("bob"))
     with pytest.raises(FailedPrecondition):
         await do(players, Transfer(player_id="ann", to_player_id="bob", resources={"gold": 7}))
     with pytest.raises(NoSuchThing):

@@ -3,12 +3,12 @@
 import pytest
 
 from fencepost.mutations.errors import FailedPrecondition, InvalidArgument
-from fencepost.players import catalog, reading
+from fencepost.players import catalog, queries
 from fencepost.players.catalog import Cost, Item, Reward, Stage, Weighted
 from fencepost.players.requests import Draw, GrantItems, ItemGrant, PlayerRequest, UnlockHeroStage, UseItem
 from fencepost.players.service import Players
 from tests.integration.players.conftest import balances, enrol
-from tests.integration.players.game import FAR_AHEAD, LONG_AGO
+from tests.integration.players.env import FAR_AHEAD, LONG_AGO
 
 REFUND = (
     Weighted(weight=1, reward=Reward(resource="dust", count=1)),
@@ -31,9 +31,9 @@ async def generous(players: Players) -> Players:
         ("hero", "heir", catalog.Hero(stages=(stage,))),
         ("pool", "refund", catalog.Pool(cost=Cost(resources={"gem": 5}))),
     ):
-        await players.fp.run(reading.define(kind, name, thing))
+        await players.fp.run(queries.define(kind, name, thing))
     entries = [entry.model_dump(mode="json") for entry in REFUND]
-    await players.fp.run(reading.open_season("refund", "s1", LONG_AGO, FAR_AHEAD, entries))
+    await players.fp.run(queries.open_season("refund", "s1", LONG_AGO, FAR_AHEAD, entries))
     return players
 
 
@@ -56,7 +56,7 @@ async def test_who_has_it_pays_and_gets(generous: Players, wish: str) -> None:
     answer = await generous.run(WISHES[wish], request_id="r1")
 
     assert answer.response["granted"]
-    assert not await generous.fp.run(reading.audit_check("ann"))
+    assert not await generous.fp.run(queries.audit_check("ann"))
 
 
 async def test_pieces_are_bounded_over_the_whole_request(players: Players) -> None:

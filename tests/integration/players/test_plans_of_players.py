@@ -5,7 +5,7 @@ from typing import Any
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.kernel.call import Call
-from fencepost.players import reading
+from fencepost.players import queries
 from fencepost.players.requests import ClearDungeon, Draw, Transfer, UseItem
 from fencepost.players.service import Players
 from tests.integration.players.conftest import enrol
@@ -30,10 +30,10 @@ async def test_no_table_of_the_players_is_scanned(players: Players, database: Da
     await players.run(gift, request_id="t")
     await players.player("ann")
     reads: list[Call[Any]] = [
-        reading.inventory("ann"),
-        reading.history("ann"),
-        reading.ids(),
-        reading.audit_check("ann"),
+        queries.inventory("ann"),
+        queries.history("ann"),
+        queries.ids(),
+        queries.audit_check("ann"),
     ]
     for call in reads:
         await players.fp.run(call)

@@ -11,17 +11,17 @@ import pytest
 import redis
 
 from fencepost import Fencepost
-from fencepost.drive.answer_cache import Announced, RequestName, UnderWay
 from fencepost.embedded import Database, ValkeyServer
 from fencepost.mutations.errors import Aborted, AlreadyExists, KeyReused
 from fencepost.mutations.settings import MutationSettings
-from fencepost.players import catalog, reading
+from fencepost.players import catalog, queries
 from fencepost.players.requests import ClearDungeon, GrantItems, ItemGrant, UseItem
 from fencepost.players.service import Players
+from fencepost.redis_streams.response_cache import Announced, CacheKey, InProgress
 from fencepost.testing import PlannedCrash, Proxy, at_crash_point, crash_at
-from tests.integration.players import game
+from tests.integration.players import env
 from tests.integration.players.conftest import Node, balances, enrol
-from tests.places import server_directory
+from tests.tmp_dirs import server_directory
 
 BOX = UseItem(player_id="ann", item="box", count=20)
 SWORDS = catalog.Reward(piece="sword", count=30)
@@ -43,7 +43,7 @@ def client(redis_url: str) -> Iterator[Any]:
 
 
 async def with_boxes(players: Players) -> None:
-    await game.load(players.fp)
+    await env.load(players.fp)
     await enrol(players, "ann", items={"box": 100})
 
 
@@ -162,7 +162,7 @@ async def test_what_did_not_come_to_an_answer_is_withdrawn_so_that_a_retry_need_
 async def test_a_late_withdrawal_leaves_another_nodes_announcement_alone(
     cached: Players, client: Any
 ) -> None:
-    name = RequestName("player:ann", "r1", "d")
+    name = CacheKey("player:ann", "r1", "d")
     assert cached.cache is not None
     mine = await cached.cache.begin(name)
     assert isinstance(mine, Announced)
@@ -170,7 +170,7 @@ async def test_a_late_withdrawal_leaves_another_nodes_announcement_alone(
     theirs = await cached.cache.begin(name)
     assert isinstance(theirs, Announced)
     await cached.cache.abandon(name, mine.token)
-    assert isinstance(await cached.cache.begin(name), UnderWay)
+    assert isinstance(await cached.cache.begin(name), InProgress)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ async def test_an_answer_of_a_thousand_pieces_is_kept_and_repeated(players: Play
 async def test_an_answer_too_large_to_be_kept_makes_the_repeat_already_exists(players: Players) -> None:
     """The longest names that there are, and the most pieces."""
     long = "s" * 128
-    await players.fp.run(reading.define("item", long, catalog.Item(stackable=True, rewards=(SWORDS,) * 60)))
+    await players.fp.run(queries.define("item", long, catalog.Item(stackable=True, rewards=(SWORDS,) * 60)))
     await enrol(players, "ann", items={long: 1})
     use = UseItem(player_id="ann", item=long)
     first = await players.run(use, request_id="r1")
@@ -227,7 +227,7 @@ async def test_an_answer_too_large_to_be_kept_makes_the_repeat_already_exists(pl
 async def test_a_refused_plan_does_not_hide_the_answer_of_its_first_sending(players: Players) -> None:
     """The first sending commits after the second one has looked, and takes what the second one plans with."""
     await enrol(players, "ann", items={"sword": 1})
-    (piece,) = await players.fp.run(reading.inventory("ann"))
+    (piece,) = await players.fp.run(queries.inventory("ann"))
     request = UseItem(player_id="ann", item="sword", piece_id=piece.piece_id)
     answers = await asyncio.gather(
         *(players.run(request, request_id="r1") for _ in range(8)), return_exceptions=True

@@ -45,19 +45,19 @@ async def by_twirp(players: Players) -> httpx.Response:
         return await client.post(TWIRP, json={"player_id": "ann", "request_id": "r1", **BODY})
 
 
-DOORS = {"rest": by_rest, "twirp": by_twirp}
+OWN_AUTH_PATHS = {"rest": by_rest, "twirp": by_twirp}
 
 
-@pytest.mark.parametrize("first", DOORS)
-@pytest.mark.parametrize("second", DOORS)
+@pytest.mark.parametrize("first", OWN_AUTH_PATHS)
+@pytest.mark.parametrize("second", OWN_AUTH_PATHS)
 @pytest.mark.parametrize("layer", ["redis", "marker"])
 async def test_a_repeat_has_the_bytes_of_the_first_answer(
     node: Node, cached: Players, layer: str, first: str, second: str
 ) -> None:
     await enrol(cached, "ann")
-    told = await DOORS[first](cached)
+    told = await OWN_AUTH_PATHS[first](cached)
 
-    again = await DOORS[second](cached if layer == "redis" else await node())
+    again = await OWN_AUTH_PATHS[second](cached if layer == "redis" else await node())
 
     assert (told.status_code, again.status_code) == (200, 200), told.text
     assert again.headers["idempotency-replayed"] == "true"

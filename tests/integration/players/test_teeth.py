@@ -9,12 +9,12 @@ import psycopg
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.kernel import marker
+from fencepost.kernel import idempotency
 from fencepost.mutations import pipeline
+from fencepost.mutations.batch_executor import BatchExecutor
 from fencepost.mutations.errors import AlreadyExists
-from fencepost.mutations.ferry import Ferry
-from fencepost.mutations.planning import Dice, make_plan
-from fencepost.players.accounting import PlayerLedger
+from fencepost.mutations.planning import Rng, make_plan
+from fencepost.players.player_store import PlayerStore
 from fencepost.players.service import Players
 from tests.integration.players import guards
 from tests.integration.players.conftest import enrol
@@ -33,7 +33,7 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """Every plan that the pipeline makes."""
     made: list[Any] = []
 
-    def watched(plan: Any, dice: Dice) -> Any:
+    def watched(plan: Any, dice: Rng) -> Any:
         made.append(make_plan(plan, dice))
         return made[-1]
 
@@ -99,11 +99,11 @@ async def test_a_marker_outside_the_transaction_loses_the_effect(ready: Players,
 @contextmanager
 def planted_marker_outside(database: Database) -> Generator[None]:
     """The marker is committed as soon as there is a plan; the execution brings none."""
-    right = PlayerLedger.execute
+    right = PlayerStore.execute
 
-    def claimed_first(plan: Any, dice: Dice) -> Any:
+    def claimed_first(plan: Any, dice: Rng) -> Any:
         planned = make_plan(plan, dice)
-        digest = marker.digest("UseItem", guards.BOX.model_dump(mode="json"))
+        digest = idempotency.digest("UseItem", guards.BOX.model_dump(mode="json"))
         with psycopg.connect(database.url, autocommit=True) as connection:
             claim = "select outcome from fencepost.claim('player:ann', 'r1', %s)"
             outcome = connection.execute(claim, (digest,)).fetchone()
@@ -111,7 +111,7 @@ def planted_marker_outside(database: Database) -> Generator[None]:
             raise AlreadyExists("It was claimed before, in a transaction of its own.")
         return planned
 
-    async def alone(self: Any, passenger: Any) -> None:
+    async def alone(self: Any, pending: Any) -> None:
         """The bug is planted in the singular form."""
 
     def unprotected(self: Any, ticket: Any, planned: Any, version: Any, *, keep: bool) -> Any:
@@ -120,8 +120,8 @@ def planted_marker_outside(database: Database) -> Generator[None]:
 
     with (
         mock.patch.object(pipeline, "make_plan", claimed_first),
-        mock.patch.object(PlayerLedger, "execute", unprotected),
-        mock.patch.object(Ferry, "carry", alone),
+        mock.patch.object(PlayerStore, "execute", unprotected),
+        mock.patch.object(BatchExecutor, "carry", alone),
     ):
         yield
 
@@ -142,7 +142,7 @@ async def test_without_a_digest_another_request_gets_the_first_ones_answer(ready
         return "digest"
 
     with (
-        mock.patch.object(marker, "digest", same),
+        mock.patch.object(idempotency, "digest", same),
         pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"),
     ):
         await guards.reused_its_id(ready)

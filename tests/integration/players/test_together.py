@@ -8,7 +8,7 @@ import pytest
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.mutations.errors import FailedPrecondition, MutationError, NoSuchThing
-from fencepost.mutations.pipeline import Answer
+from fencepost.mutations.pipeline import MutationAnswer
 from fencepost.mutations.settings import MutationSettings
 from fencepost.players.requests import GrantItems, PlayerRequest, Transfer, UseItem
 from fencepost.players.service import Players
@@ -24,7 +24,7 @@ def gold(player_id: str, amount: int = 1) -> GrantItems:
     return GrantItems(player_id=player_id, resources={"gold": amount})
 
 
-async def persist(players: Players, request: PlayerRequest, request_id: str) -> Answer:
+async def persist(players: Players, request: PlayerRequest, request_id: str) -> MutationAnswer:
     """As a client does: again, while it is told that this helps."""
     while True:
         try:

@@ -13,7 +13,7 @@ from fencepost.players.answers import players_proto
 from fencepost.players.api import TWIRP, make_router
 from fencepost.players.service import Players
 from fencepost.web.app import make_app
-from fencepost.web.part import Part
+from fencepost.web.http_service import HttpService
 from fencepost.web.settings import WebSettings
 from tests.integration.players.conftest import balances, enrol
 from tests.integration.players.test_http import BODIES
@@ -50,7 +50,7 @@ class Client:
 async def client(players: Players) -> AsyncIterator[Client]:
     await enrol(players, "ann", items={"box": 10, "stone": 5}, gold=1000, gem=100)
     await enrol(players, "bob")
-    app: FastAPI = make_app([Part("players", make_router(players))], WebSettings())
+    app: FastAPI = make_app([HttpService("players", make_router(players))], WebSettings())
     transport = httpx.ASGITransport(app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
         yield Client(http)
@@ -148,7 +148,7 @@ async def test_without_the_library_protobuf_is_refused_and_json_goes_on(
 
     monkeypatch.setattr("fencepost.players.api.Codec", absent)
     await enrol(players, "ann", items={"box": 1})
-    app: FastAPI = make_app([Part("players", make_router(players))], WebSettings())
+    app: FastAPI = make_app([HttpService("players", make_router(players))], WebSettings())
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as http:
         refused = await http.post(f"{TWIRP}/UseItem", content=b"", headers=PROTOBUF)
         assert (refused.status_code, refused.json()["code"]) == (501, "unimplemented")

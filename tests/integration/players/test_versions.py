@@ -9,7 +9,7 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.mutations.errors import Aborted, FailedPrecondition
-from fencepost.players import reading
+from fencepost.players import queries
 from fencepost.players.distributor import bump
 from fencepost.players.requests import (
     CreatePlayer,
@@ -158,8 +158,8 @@ async def test_a_version_that_was_raised_for_nothing_is_in_the_audit_too(
     async with players.fp.transaction() as tx:
         await tx.run(bump("ann"))
         await tx.run(bump("ann"))
-    assert await players.fp.run(reading.audit_check("ann")) == []
-    told = await players.fp.run(reading.history("ann", limit=2))
+    assert await players.fp.run(queries.audit_check("ann")) == []
+    told = await players.fp.run(queries.history("ann", limit=2))
     assert [(line.method, line.version, line.actor, line.changes) for line in told] == [
         ("Bump", 4, "fencepost_service", {}),
         ("Bump", 3, "fencepost_service", {}),

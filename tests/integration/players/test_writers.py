@@ -15,9 +15,9 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.kernel.drivers import run
-from fencepost.players.reading import audit_check
+from fencepost.players.queries import audit_check
 from tests.integration.kernel.caller import Caller
-from tests.integration.players import game
+from tests.integration.players import env
 
 Act = Callable[[Caller], object]
 NOWAIT = "select from fencepost.player where player_id = 'ann' for update nowait"
@@ -74,7 +74,7 @@ WRITERS: dict[str, Act] = {
 @pytest.fixture
 def admin(database: Database) -> Iterator[Caller]:
     with database.connect() as connection:
-        for call in game.calls():
+        for call in env.calls():
             run(connection, call)
     with closing(Caller(database.admin_url)) as caller:
         caller.execute(

@@ -4,12 +4,12 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-from tests.integration.traces.ear import Ear
+from tests.integration.traces.otlp_collector import OtlpCollector
 
 
 @pytest.fixture
-def ear(monkeypatch: pytest.MonkeyPatch) -> Ear:
-    ear = Ear()
+def ear(monkeypatch: pytest.MonkeyPatch) -> OtlpCollector:
+    ear = OtlpCollector()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(ear.exporter))
     monkeypatch.setattr("opentelemetry.trace.get_tracer_provider", lambda: provider)

@@ -10,14 +10,14 @@ from fencepost.embedded import Database
 from fencepost.orders.api import make_router
 from fencepost.orders.broker import Promise
 from fencepost.orders.brokers import Broker
-from fencepost.orders.desk import Strength
+from fencepost.orders.operator_calls import BrokerLimits
 from fencepost.orders.service import Orders
 from fencepost.testing.broker import HostileBroker
 from fencepost.web.app import make_app
-from fencepost.web.part import Part
+from fencepost.web.http_service import HttpService
 from fencepost.web.settings import WebSettings
-from tests.integration.orders.trading_floor import QUICK, Floor, adapter_for
-from tests.integration.traces.ear import CALLER, PARENT, TRACE, Ear
+from tests.integration.orders.broker_env import QUICK, BrokerEnv, adapter_for
+from tests.integration.traces.otlp_collector import CALLER, PARENT, TRACE, OtlpCollector
 
 ORDER = {"idempotency_key": "k1", "broker": "acme", "symbol": "USDJPY", "intent": "BUY", "qty": "1"}
 HEADERS = {"Idempotency-Key": "k1", "traceparent": PARENT}
@@ -26,17 +26,17 @@ HEADERS = {"Idempotency-Key": "k1", "traceparent": PARENT}
 @asynccontextmanager
 async def open_desk(
     database: Database, broker: HostileBroker
-) -> AsyncGenerator[tuple[httpx.AsyncClient, Floor]]:
+) -> AsyncGenerator[tuple[httpx.AsyncClient, BrokerEnv]]:
     async with Fencepost(database.url) as fp:
-        brokers = {"acme": Broker(adapter_for(broker.url, broker.book.promise), Strength())}
+        brokers = {"acme": Broker(adapter_for(broker.url, broker.book.promise), BrokerLimits())}
         orders = Orders(fp, brokers, outbox_settings=QUICK)
-        app = make_app([Part("orders", make_router(orders), orders.running)], WebSettings())
+        app = make_app([HttpService("orders", make_router(orders), orders.running)], WebSettings())
         transport = httpx.ASGITransport(app)
         async with (
             orders.running(),
             httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http,
         ):
-            yield http, Floor(orders, fp)
+            yield http, BrokerEnv(orders, fp)
 
 
 async def place(database: Database) -> str:
@@ -49,7 +49,9 @@ async def place(database: Database) -> str:
             return str(stored["trace_id"])
 
 
-async def test_a_request_and_the_sending_of_its_order_are_one_trace(database: Database, ear: Ear) -> None:
+async def test_a_request_and_the_sending_of_its_order_are_one_trace(
+    database: Database, ear: OtlpCollector
+) -> None:
     assert await place(database) == TRACE
     assert ear.way("deliver orders") == ["deliver orders", "HTTP POST"]
     assert ear.begins_at("deliver orders") == (TRACE, CALLER)
@@ -62,7 +64,7 @@ async def test_without_spans_the_order_has_the_id_and_its_message_no_headers(dat
         assert connection.execute("select headers from fencepost.outbox_messages").fetchall() == [({},)]
 
 
-async def test_an_order_keeps_the_trace_that_it_names(database: Database, ear: Ear) -> None:
+async def test_an_order_keeps_the_trace_that_it_names(database: Database, ear: OtlpCollector) -> None:
     with HostileBroker(Promise.FOREVER) as broker:
         async with open_desk(database, broker) as (http, floor):
             answer = await http.post("/orders", json={**ORDER, "trace_id": "strategy-7"}, headers=HEADERS)

@@ -7,26 +7,26 @@ import httpx
 import pytest
 from fastapi import APIRouter
 
+from fencepost.app import Fencepost
 from fencepost.embedded import Database
 from fencepost.flows import Flow
 from fencepost.flows.sinks.postgres import OutboxSink, PostgresRows, PostgresUpsert
 from fencepost.flows.sources.outbox import OutboxChannel
-from fencepost.house import Fencepost
 from fencepost.jobs.job import Job
 from fencepost.kernel import outbox
 from fencepost.logs import log_context
 from fencepost.outbox.delivery import Channel
-from fencepost.outbox.http import HttpClient
-from fencepost.outbox.relay import Pace, Relay
+from fencepost.outbox.http_client import HttpClient
+from fencepost.outbox.relay import Relay, RelayLimits
 from fencepost.outbox.webhook import Webhook
 from fencepost.tracing import span
 from fencepost.web.app import make_app
-from fencepost.web.part import Part
+from fencepost.web.http_service import HttpService
 from fencepost.web.settings import WebSettings
-from tests.integration.flows.scene import Scene
+from tests.integration.flows.harness import FlowHarness
 from tests.integration.job_features.conftest import quick
 from tests.integration.outbox.receiver import Receiver, receiving
-from tests.integration.traces.ear import CALLER, PARENT, TRACE, Ear
+from tests.integration.traces.otlp_collector import CALLER, PARENT, TRACE, OtlpCollector
 
 OTHER = f"00-{'1' * 32}-{'2' * 16}-01"
 
@@ -45,7 +45,7 @@ def shop(fp: Fencepost) -> httpx.AsyncClient:
         async with fp.transaction() as tx:
             return {"job_id": (await sell.submit(tx)).job_id}
 
-    app = make_app([Part("shop", router, lambda: fp, ())], WebSettings())
+    app = make_app([HttpService("shop", router, lambda: fp, ())], WebSettings())
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
 
 
@@ -56,10 +56,10 @@ def copying(name: str = "copy") -> Flow:
 
 
 async def test_a_request_reaches_the_sink_and_what_follows_it_under_one_id(
-    database: Database, redis_url: str, ear: Ear
+    database: Database, redis_url: str, ear: OtlpCollector
 ) -> None:
     async with (
-        Scene.of(database, redis_url) as scene,
+        FlowHarness.of(database, redis_url) as harness,
         receiving() as receiver,
         Fencepost(database.url, redis_url=redis_url, job_settings=quick()) as fp,
         shop(fp) as client,
@@ -67,9 +67,9 @@ async def test_a_request_reaches_the_sink_and_what_follows_it_under_one_id(
         worker = fp.worker(quick())
         working = asyncio.create_task(worker.run())
         await client.post("/buy", headers={"traceparent": PARENT})
-        async with scene.running(scene.worker(copying())):
-            await scene.until(lambda: scene.rows("select value from line") == [(7,)])
-            await relayed(scene, receiver)
+        async with harness.running(harness.worker(copying())):
+            await harness.until(lambda: harness.rows("select value from line") == [(7,)])
+            await relayed(harness, receiver)
         worker.stop()
         await working
 
@@ -80,38 +80,38 @@ async def test_a_request_reaches_the_sink_and_what_follows_it_under_one_id(
     assert receiver.traced[0][3:35] == TRACE
 
 
-async def relayed(scene: Scene, receiver: Receiver) -> None:
+async def relayed(harness: FlowHarness, receiver: Receiver) -> None:
     """The flow's message is brought to another house."""
-    errors = scene.fp.metrics.counter("relay_errors", "Errors.", labels=("loop",))
-    pace = Pace(idle_seconds=0.05, keep_seconds=0.2)
+    errors = harness.fp.metrics.counter("relay_errors", "Errors.", labels=("loop",))
+    pace = RelayLimits(idle_seconds=0.05, keep_seconds=0.2)
     async with HttpClient() as client:
         relay = Relay(
             "hooks",
-            Channel(scene.fp, "told"),
+            Channel(harness.fp, "told"),
             Webhook(client, receiver.url),
-            scene.fp,
-            scene.fp.owner,
+            harness.fp,
+            harness.fp.owner,
             errors,
             pace,
             carried=lambda message: message.headers,
         )
         relay.start()
-        await scene.until(lambda: bool(receiver.got))
+        await harness.until(lambda: bool(receiver.got))
         await relay.stop()
 
 
 @pytest.mark.parametrize("groups", [None, 2])
 async def test_records_of_many_requests_are_told_in_the_trace_of_each(
-    database: Database, redis_url: str, ear: Ear, groups: int | None
+    database: Database, redis_url: str, ear: OtlpCollector, groups: int | None
 ) -> None:
-    async with Scene.of(database, redis_url) as scene:
+    async with FlowHarness.of(database, redis_url) as harness:
         for number, place in enumerate((PARENT, OTHER, None)):
             with span("request", "server", {"traceparent": place} if place else {}):
-                await scene.fp.run(outbox.put("sales", {"n": number}))
+                await harness.fp.run(outbox.put("sales", {"n": number}))
         flow = copying() if groups is None else counted(groups)
         table = "line" if groups is None else "total"
-        async with scene.running(scene.worker(flow)):
-            await scene.until(lambda: len(_rows(scene, table)) == 3)
+        async with harness.running(harness.worker(flow)):
+            await harness.until(lambda: len(_rows(harness, table)) == 3)
 
     traces = {f"{one.context.trace_id:032x}" for one in ear.named(f"flow {flow.name}") if one.context}
     assert len(traces) == 3
@@ -123,17 +123,19 @@ def counted(groups: int) -> Flow:
     return sales.count().sink(PostgresUpsert("total", ["key"], ["value"]))
 
 
-def _rows(scene: Scene, table: str) -> list[Any]:
-    return scene.rows("select value from line") if table == "line" else scene.rows("select value from total")
+def _rows(harness: FlowHarness, table: str) -> list[Any]:
+    return (
+        harness.rows("select value from line") if table == "line" else harness.rows("select value from total")
+    )
 
 
 async def test_where_nobody_sees_spans_a_message_carries_the_id_and_nothing_is_gathered(
     database: Database, redis_url: str
 ) -> None:
-    async with Scene.of(database, redis_url) as scene:
+    async with FlowHarness.of(database, redis_url) as harness:
         with log_context(trace_id=TRACE):
-            await scene.fp.run(outbox.put("sales", {"n": 1}))
-            await scene.fp.run(outbox.put_many("sales", [{"n": 2}, {"n": 3}]))
-        await scene.fp.run(outbox.put_many("sales", [{"n": 4}]))
-        headers = [row[0] for row in scene.rows("select headers from fencepost.outbox order by id")]
+            await harness.fp.run(outbox.put("sales", {"n": 1}))
+            await harness.fp.run(outbox.put_many("sales", [{"n": 2}, {"n": 3}]))
+        await harness.fp.run(outbox.put_many("sales", [{"n": 4}]))
+        headers = [row[0] for row in harness.rows("select headers from fencepost.outbox order by id")]
     assert headers == [{"trace_id": TRACE}] * 3 + [{}]

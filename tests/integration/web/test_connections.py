@@ -22,9 +22,9 @@ from fencepost.metrics import Metrics
 from fencepost.web import listener
 from fencepost.web.app import make_app
 from fencepost.web.connections import ConnectionTable, Ending, Limits
+from fencepost.web.http_service import HttpService
 from fencepost.web.listener import BoundedListener, connections_within
 from fencepost.web.networks import Networks
-from fencepost.web.part import Part
 from fencepost.web.server import WebServer
 from fencepost.web.settings import WebSettings
 
@@ -52,7 +52,7 @@ class Served:
         return int(self._registry.get_sample_value(name, {"reason": ending.value}) or 0)
 
 
-def words() -> Part:
+def words() -> HttpService:
     router = APIRouter()
 
     @router.get("/word")
@@ -67,7 +67,7 @@ def words() -> Part:
     async def large() -> PlainTextResponse:
         return PlainTextResponse("x" * LARGE)
 
-    return Part("words", router)
+    return HttpService("words", router)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from fencepost.console.role import Role
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.web.settings import WebSettings
-from tests.integration.console.stage import Stage, console
+from tests.integration.console.env import ConsoleEnv, console
 
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
 PAGE = Path(__file__).parents[3] / "docs/how-to/proxies.md"
@@ -86,7 +86,7 @@ def folder(tmp_path: Path) -> Path:
 @contextmanager
 def behind(
     database: Database, folder: Path, web: WebSettings, *, bare: bool = False
-) -> Generator[tuple[Stage, httpx.Client]]:
+) -> Generator[tuple[ConsoleEnv, httpx.Client]]:
     with ExitStack() as stack:
         stage = stack.enter_context(console(database, web=web))
         port = free_port()

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from fencepost.errors import FencepostError, InFlight, InvalidInput, NotFound, ServerUnavailable
 from fencepost.web.app import make_app
-from fencepost.web.part import Part
+from fencepost.web.http_service import HttpService
 from fencepost.web.server import WebServer
 from fencepost.web.settings import WebSettings
 
@@ -33,7 +33,7 @@ class Diary:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def part(self, name: str, *, fails: bool = False) -> Part:
+    def part(self, name: str, *, fails: bool = False) -> HttpService:
         router = APIRouter()
 
         @router.post(f"/{name}")
@@ -54,7 +54,7 @@ class Diary:
             finally:
                 self.lines.append(f"{name} closed")
 
-        return Part(name, router, running)
+        return HttpService(name, router, running)
 
 
 @pytest.fixture

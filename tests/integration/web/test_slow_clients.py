@@ -21,13 +21,13 @@ import httpx
 import psycopg
 import pytest
 
-from fencepost.console import people
-from fencepost.console.doors import TOKEN_PREFIX
+from fencepost.console import account_calls
+from fencepost.console.auth import TOKEN_PREFIX
 from fencepost.console.role import Role
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.kernel.drivers import run
-from fencepost.web.seal import digest_of, new_secret
+from fencepost.web.signing import digest_of, new_secret
 
 HAND_OVER = "import sys; from fencepost.cli.app import main; sys.argv[0] = 'fencepost'; main()"
 ROOT = Path(__file__).parents[3]
@@ -60,9 +60,10 @@ def served(database: Database, folder: Path, **settings: str) -> Generator[Serve
     """`fencepost serve` with the console, as a process of its own."""
     secret = TOKEN_PREFIX + new_secret()
     with psycopg.connect(database.url, autocommit=True) as connection:
-        run(connection, people.set_user("ada", Role.ADMIN, None, "test"))
+        run(connection, account_calls.set_user("ada", Role.ADMIN, None, "test"))
         run(
-            connection, people.make_token(digest_of(secret), "ada", "test", Role.ADMIN, lifetime_seconds=3600)
+            connection,
+            account_calls.make_token(digest_of(secret), "ada", "test", Role.ADMIN, lifetime_seconds=3600),
         )
     environ = {name: value for name, value in os.environ.items() if not name.startswith("HTTP_")}
     environ |= {"DATABASE_URL": database.url, "CONSOLE_READ_DATABASE_URL": database.viewer_url, **settings}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 from fencepost.embedded import Database
-from tests.integration.web.whole_house import House, whole_house
+from tests.integration.web.whole_app import WholeApp, whole_house
 
 # Of schemathesis, which asks `random` on its way to what a description forbids.
 pytestmark = pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
@@ -19,7 +19,7 @@ ENDLESS = {"/api/events", "/status/{job_id}/events"}
 
 
 @pytest.fixture
-def house(database: Database, tmp_path: Path) -> Iterator[House]:
+def house(database: Database, tmp_path: Path) -> Iterator[WholeApp]:
     with whole_house(database, tmp_path) as house:
         yield house
 
@@ -35,7 +35,7 @@ def checks() -> list[Any]:
     ]
 
 
-def walk(house: House, examples: int, *, every: int = 1, derandomize: bool = False) -> int:
+def walk(house: WholeApp, examples: int, *, every: int = 1, derandomize: bool = False) -> int:
     """So many requests that each operation allows, and for one in `every` as many that it does not. Answers
     how many operations there are."""
     import requests  # Here, and not where every worker that collects this module would load it.
@@ -69,13 +69,13 @@ def walk(house: House, examples: int, *, every: int = 1, derandomize: bool = Fal
     return len(operations)
 
 
-def can_be_wrong(house: House, operation: Any) -> bool:
+def can_be_wrong(house: WholeApp, operation: Any) -> bool:
     """Whether its description forbids any request: not if it takes nothing but names in its path."""
     said = house.description["paths"][operation.path][operation.method]
     return "requestBody" in said or any(one["in"] == "query" for one in said.get("parameters", ()))
 
 
-def test_every_number_that_is_asked_for_fits_into_the_database(house: House) -> None:
+def test_every_number_that_is_asked_for_fits_into_the_database(house: WholeApp) -> None:
     """Or it is a failure of ours, and not of whoever asked."""
     unbounded = [
         (path, one["name"])
@@ -88,11 +88,11 @@ def test_every_number_that_is_asked_for_fits_into_the_database(house: House) -> 
     assert unbounded == []
 
 
-def test_no_request_makes_the_api_fail_or_its_description_a_lie(house: House) -> None:
+def test_no_request_makes_the_api_fail_or_its_description_a_lie(house: WholeApp) -> None:
     assert walk(house, 1, every=8, derandomize=True) > 110
 
 
 @pytest.mark.full
 @pytest.mark.timeout(3600)
-def test_many_requests_of_each_kind_neither(house: House) -> None:
+def test_many_requests_of_each_kind_neither(house: WholeApp) -> None:
     walk(house, 25)

@@ -3,13 +3,13 @@
 import pytest
 
 from fencepost.bench.jobs import ALONE_BESIDE, BESIDE, JOBS, goals
-from fencepost.bench.jobs_contest import read_waits
-from fencepost.bench.jobs_scale import QUICK, Held
-from fencepost.bench.jobs_zombie import Ending, verdict
+from fencepost.bench.jobs_measurements import read_waits
+from fencepost.bench.jobs_scale import QUICK, HeldRate
+from fencepost.bench.jobs_zombie import ZombieEnding, verdict
 from fencepost.bench.report import Cell, Row
 
-REFUSED = Ending(accepted=False, effects=1, note="")
-ACCEPTED = Ending(accepted=True, effects=2, note="")
+REFUSED = ZombieEnding(accepted=False, effects=1, note="")
+ACCEPTED = ZombieEnding(accepted=True, effects=2, note="")
 
 
 def row(truth: str, rate: float | None, *, beside: float = 6000, **more: Cell) -> Row:
@@ -67,7 +67,9 @@ def test_nobody_to_compare_with_is_no_victory() -> None:
         (ACCEPTED, ACCEPTED, "accepted"),
     ],
 )
-def test_a_zombie_is_refused_only_if_no_scene_accepts_it(during: Ending, after: Ending, said: str) -> None:
+def test_a_zombie_is_refused_only_if_no_scene_accepts_it(
+    during: ZombieEnding, after: ZombieEnding, said: str
+) -> None:
     assert verdict(during, after) == said
 
 
@@ -79,7 +81,7 @@ def test_waiting_times_are_told_in_milliseconds_by_their_hundredths() -> None:
 
 
 def test_what_is_kept_is_held_against_the_same_without_the_strain() -> None:
-    held = Held(QUICK, 1000, 450, {1: 500, 2: 800, 4: 900}, 520, 390, short_queue=600, long_queue=540)
+    held = HeldRate(QUICK, 1000, 450, {1: 500, 2: 800, 4: 900}, 520, 390, short_queue=600, long_queue=540)
 
     assert [(goal.name, goal.measured, goal.met) for goal in held.goals()] == [
         ("share of pgbench", 0.5, True),

@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.cli import status
 from fencepost.cli.app import run
-from fencepost.cli.exits import Complaint, ExitCode, exit_code_for
+from fencepost.cli.exit_codes import ExitCode, UserError, exit_code_for
 from fencepost.embedded import DirectoryInUseError, ServerStartError
 from fencepost.errors import MigrationFailed, SchemaMissing, ServerUnavailable, SettingsError
 
@@ -62,7 +62,7 @@ def test_a_wrong_command_line_ends_with_2(arguments: list[str], capsys: pytest.C
         (ServerUnavailable("x"), ExitCode.UNREACHABLE),
         (SchemaMissing("x"), ExitCode.SCHEMA),
         (MigrationFailed("x"), ExitCode.PROBLEM),
-        (Complaint("x", ExitCode.NOT_FOUND), ExitCode.NOT_FOUND),
+        (UserError("x", ExitCode.NOT_FOUND), ExitCode.NOT_FOUND),
         (DirectoryInUseError("x"), ExitCode.IN_USE),
         (ServerStartError("x"), ExitCode.UNREACHABLE),
         (ZeroDivisionError("x"), None),
@@ -110,7 +110,7 @@ def test_a_bug_shows_its_traceback_but_no_password(
         raise ZeroDivisionError("while talking to redis://:s3cret@cache")
 
     monkeypatch.setattr(status, "answer_json", broken)
-    monkeypatch.setattr("fencepost.cli.watching.look", lambda: type("Board", (), {"as_json": dict}))
+    monkeypatch.setattr("fencepost.cli.live_status.look", lambda: type("Board", (), {"as_json": dict}))
     assert run(["status", "--json"]) == ExitCode.BUG
     said = capsys.readouterr().err
     assert "Traceback" in said
@@ -122,7 +122,7 @@ def test_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fencepost.cli.watching.look", interrupted)
+    monkeypatch.setattr("fencepost.cli.live_status.look", interrupted)
     assert run(["status"]) == ExitCode.INTERRUPTED
 
 
@@ -133,8 +133,8 @@ def test_the_command_line_itself_loads_nothing_heavy() -> None:
         "redis",
         "rich",
         "fencepost.embedded",
-        "fencepost.cli.house",
-        "fencepost.cli.examination",
+        "fencepost.cli.stack",
+        "fencepost.cli.doctor_checks",
     }
     probe = (
         "import sys, fencepost; before = set(sys.modules); import fencepost.cli.app; "

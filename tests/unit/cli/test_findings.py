@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.cli.findings import Finding, State, as_json, as_text, is_healthy
+from fencepost.cli.findings import Finding, FindingState, as_json, as_text, is_healthy
 
-GOOD = Finding("this machine", "Python", State.OK, "3.11.7", required=True)
-NO_POSTGRES = Finding("this machine", "PostgreSQL", State.LACKING, "not found", "Install it.", required=True)
-NO_GO = Finding("compilers", "go", State.LACKING, "not found", "Install it (Debian: golang-go).")
-SLOW = Finding("Redis", "eviction", State.DEGRADED, "may vanish", "Set noeviction.", required=True)
+GOOD = Finding("this machine", "Python", FindingState.OK, "3.11.7", required=True)
+NO_POSTGRES = Finding(
+    "this machine", "PostgreSQL", FindingState.LACKING, "not found", "Install it.", required=True
+)
+NO_GO = Finding("compilers", "go", FindingState.LACKING, "not found", "Install it (Debian: golang-go).")
+SLOW = Finding("Redis", "eviction", FindingState.DEGRADED, "may vanish", "Set noeviction.", required=True)
 
 
 def test_only_what_is_required_and_lacking_makes_it_unhealthy() -> None:
@@ -17,7 +19,7 @@ def test_only_what_is_required_and_lacking_makes_it_unhealthy() -> None:
 
 def test_a_lack_needs_a_remedy() -> None:
     with pytest.raises(AssertionError, match="needs a remedy"):
-        Finding("compilers", "go", State.LACKING, "not found")
+        Finding("compilers", "go", FindingState.LACKING, "not found")
 
 
 def test_the_text_shows_each_remedy_and_ends_with_the_verdict() -> None:

@@ -4,15 +4,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from fencepost.cli.board import Reason
-from fencepost.cli.exits import Complaint, ExitCode
-from fencepost.cli.timeline import Moment, as_json, as_lines, subject_of
+from fencepost.cli.exit_codes import ExitCode, UserError
+from fencepost.cli.status_snapshot import Reason
+from fencepost.cli.timeline import TimelineEntry, as_json, as_lines, subject_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MOMENTS = (
-    Moment(NOW, "submitted", None, None, {"queue": "mail"}),
-    Moment(NOW + timedelta(seconds=90), "claimed", "worker-1", 1, {"tries": 1, "error": None}),
-    Moment(
+    TimelineEntry(NOW, "submitted", None, None, {"queue": "mail"}),
+    TimelineEntry(NOW + timedelta(seconds=90), "claimed", "worker-1", 1, {"tries": 1, "error": None}),
+    TimelineEntry(
         NOW + timedelta(seconds=91),
         "refused:stale_attempt",
         "zombie",
@@ -39,7 +39,7 @@ def test_a_bare_number_is_a_job(text: str, subject: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "seven", "job:", "job:x", "outbox:x", "planet:mars", ":7", "-7"])
 def test_what_names_nothing_is_refused_with_the_forms_that_do(text: str) -> None:
-    with pytest.raises(Complaint, match=r"names nothing that can be explained. Write job:123") as caught:
+    with pytest.raises(UserError, match=r"names nothing that can be explained. Write job:123") as caught:
         subject_of(text)
     assert caught.value.code == ExitCode.USAGE
 

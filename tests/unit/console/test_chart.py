@@ -7,7 +7,7 @@ from importlib.resources import files
 import pytest
 
 from fencepost.console.chart import HEIGHT, STYLES, TOP, bar, ceiling, draw, figure, growth, largest
-from fencepost.web.wording import duration
+from fencepost.web.formatting import duration
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.embedded.binaries import Places, find_postgres, find_valkey, installed_package
+from fencepost.embedded.binaries import SearchPath, find_postgres, find_valkey, installed_package
 from fencepost.embedded.errors import BinaryMissingError
 
 
@@ -26,8 +26,8 @@ def packages(**directories: Path) -> Callable[[str], Path | None]:
     return directories.get
 
 
-def places(tmp_path: Path, wheels: Callable[[str], Path | None] | None = None) -> Places:
-    return Places(
+def places(tmp_path: Path, wheels: Callable[[str], Path | None] | None = None) -> SearchPath:
+    return SearchPath(
         package=wheels or packages(), path=str(tmp_path / "path"), debian_postgres=tmp_path / "debian"
     )
 
@@ -113,7 +113,7 @@ def test_a_wheel_for_another_platform_is_passed_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("find", [find_postgres, find_valkey])
-def test_a_missing_server_says_what_to_install(tmp_path: Path, find: Callable[[Places], object]) -> None:
+def test_a_missing_server_says_what_to_install(tmp_path: Path, find: Callable[[SearchPath], object]) -> None:
     with pytest.raises(BinaryMissingError, match=r"pip install 'fencepost\[embedded\]' or with Debian"):
         find(places(tmp_path))
 

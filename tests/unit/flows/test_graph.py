@@ -12,7 +12,7 @@ from fencepost.flows import (
     TableSink,
     Tumbling,
 )
-from fencepost.flows.program import Program
+from fencepost.flows.plan import FlowPlan
 
 
 def numbers(name: str = "numbers") -> IterableSource:
@@ -60,7 +60,7 @@ def test_a_window_without_event_time_is_refused() -> None:
     flow = Flow("f").source(numbers()).key_by(str).window(Tumbling(10)).count().sink(ListSink())
 
     with pytest.raises(GraphRefused, match="event_time"):
-        Program(flow)
+        FlowPlan(flow)
 
 
 def test_a_fold_at_commits_into_a_sink_that_appends_is_refused() -> None:
@@ -84,14 +84,14 @@ def test_an_enrichment_before_an_exchange_is_refused() -> None:
     flow = Flow("f").source(numbers()).enrich(enriched).key_by(str, groups=4).count().sink(TableSink())
 
     with pytest.raises(GraphRefused, match="behind key_by"):
-        Program(flow)
+        FlowPlan(flow)
 
 
 def test_a_second_exchange_is_refused_with_the_alternative() -> None:
     keyed = Flow("f").source(numbers()).key_by(str, groups=4).count(emit="each")
 
     with pytest.raises(GraphRefused, match="Leave groups out"):
-        Program(keyed.key_by(str, groups=4).count().sink(TableSink()))
+        FlowPlan(keyed.key_by(str, groups=4).count().sink(TableSink()))
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a:b", "a b", "{a}"])
@@ -102,7 +102,7 @@ def test_a_name_that_cannot_be_part_of_a_resource_is_refused(name: str) -> None:
 
 def test_a_flow_without_a_sink_is_refused() -> None:
     with pytest.raises(GraphRefused, match="no sink"):
-        Program(Flow("f"))
+        FlowPlan(Flow("f"))
 
 
 def test_the_same_graph_from_functions() -> None:
@@ -115,7 +115,7 @@ def test_the_same_graph_from_functions() -> None:
 
 
 def test_the_picture_has_every_node_and_edge() -> None:
-    picture = Program(
+    picture = FlowPlan(
         Flow("f").source(numbers()).key_by(str).count(name="counts").sink(TableSink())
     ).picture()
 

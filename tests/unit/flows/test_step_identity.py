@@ -18,7 +18,7 @@ from fencepost.flows import (
 )
 from fencepost.flows.graph import KeyedStream, Stream
 from fencepost.flows.layout import Layout, LayoutChange
-from fencepost.flows.program import Program
+from fencepost.flows.plan import FlowPlan
 
 
 def records() -> Stream[Any]:
@@ -30,7 +30,7 @@ def keyed(source: Stream[Any] | None = None) -> KeyedStream[Any, Any]:
 
 
 def steps(*flows: Flow) -> set[str]:
-    return set(Program(flows[0].also(*flows[1:])).steps())
+    return set(FlowPlan(flows[0].also(*flows[1:])).steps())
 
 
 def _amount(record: Any) -> int:
@@ -84,7 +84,7 @@ def test_a_number_in_a_lambda_is_in_the_fingerprint_and_not_in_the_name() -> Non
     """Versions of Python keep numbers in different places."""
 
     def summed(amount: Callable[[Any], Any]) -> dict[str, Any]:
-        return Program(keyed().sum(amount).sink(TableSink())).steps()
+        return FlowPlan(keyed().sum(amount).sink(TableSink())).steps()
 
     once, twice, other = (
         summed(lambda record: record["amount"]),
@@ -102,7 +102,7 @@ def test_steps_that_cannot_be_told_apart_need_names() -> None:
     first, second = stream.count().sink(TableSink()), stream.count().sink(TableSink())
 
     with pytest.raises(GraphRefused, match=r"Two steps of f have one name: fold-\w+\..*give each a name="):
-        Program(first.also(second))
+        FlowPlan(first.also(second))
     assert steps(first, stream.count(name="again").sink(TableSink())) >= {"again"}
 
 

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from fencepost.kernel.call import document
 from fencepost.orders import alpaca, oanda
 from fencepost.orders.alpaca import AlpacaBroker
-from fencepost.orders.broker import BrokerAdapter, BrokerOrder, Finding, OutgoingOrder, Promise
+from fencepost.orders.broker import BrokerAdapter, BrokerOrder, LookupFinding, OutgoingOrder, Promise
 from fencepost.orders.http_broker import HttpBroker
 from fencepost.orders.http_rules import Fields, HttpBrokerConfig
 from fencepost.orders.oanda import OandaBroker
 from fencepost.orders.outcome import result_of
 from fencepost.outbox.backoff import RETRY_AFTER_SECONDS_MAX, retry_after_seconds
-from fencepost.outbox.http import HttpClient, NotSent, Reply, Request
-from fencepost.outbox.wire import address_of
+from fencepost.outbox.http1 import address_of
+from fencepost.outbox.http_client import HttpClient, NotSent, Reply, Request
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import bodies, wrong_text
 
@@ -177,7 +177,7 @@ def test_an_id_that_no_url_can_carry_is_no_answer() -> None:
 
     found = asyncio.run(broker("oanda", answer(listed)).find_order(NAMED))
 
-    assert found.finding is Finding.NO_ANSWER
+    assert found.finding is LookupFinding.NO_ANSWER
 
 
 @pytest.mark.parametrize("exponent", ["999999999", "-999999999", "5000"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fencepost.nonces.errors import ChainUnavailable, ContradictingAnswers, SigningFailed
 from fencepost.nonces.sending.keys import addresses_of, bytes_of, result_of, verified
-from fencepost.nonces.sending.next_step import Patience, Sight, after_sending
+from fencepost.nonces.sending.next_step import ChainView, StuckPolicy, after_sending
 from fencepost.nonces.sending.rpc import Chain, Overloaded, RpcError, Unreadable, read_answer, read_block
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import DEEP, bodies
@@ -64,7 +64,7 @@ def reader(method: str) -> Callable[[bytes], None]:
         """What passes for an answer can be worked with."""
         answer: Any = read_answer(method, body)
         if method == "eth_getTransactionReceipt":
-            after_sending(BROADCAST, Sight(10, 9, 9, receipt=answer), Patience(2, 60.0))
+            after_sending(BROADCAST, ChainView(10, 9, 9, receipt=answer), StuckPolicy(2, 60.0))
         elif method == "eth_getBlockByHash":
             read_block(answer)
         elif isinstance(answer, str) and method != "eth_sendRawTransaction":

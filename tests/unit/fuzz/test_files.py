@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 from hypothesis import strategies as st
 
-from fencepost.cli.exits import Complaint
+from fencepost.cli.exit_codes import UserError
 from fencepost.cli.judge_contest import read_contest
-from fencepost.cli.player_desk import _read as read_catalog_file  # pyright: ignore[reportPrivateUsage]
-from fencepost.cli.player_desk import catalog_calls
+from fencepost.cli.player_commands import _read as read_catalog_file  # pyright: ignore[reportPrivateUsage]
+from fencepost.cli.player_commands import catalog_calls
 from fencepost.errors import InvalidInput, SettingsError
 from fencepost.nonces.sending.ethereum import accounts
 from fencepost.nonces.sending.keys import Keystore
@@ -105,8 +105,8 @@ def yaml_files(right: Any) -> st.SearchStrategy[bytes]:
 
 
 PARSERS = {
-    "a contest": Parser(from_file(read_contest, "c.yaml"), yaml_files(CONTEST), (Complaint,)),
-    "a catalogue": Parser(from_file(read_catalog, "c.yaml"), yaml_files(CATALOG), (Complaint, InvalidInput)),
+    "a contest": Parser(from_file(read_contest, "c.yaml"), yaml_files(CONTEST), (UserError,)),
+    "a catalogue": Parser(from_file(read_catalog, "c.yaml"), yaml_files(CATALOG), (UserError, InvalidInput)),
     "a key": Parser(
         from_file(read_keys, "k.json"),
         st.one_of(
@@ -156,12 +156,12 @@ def test_any_file_is_read_or_refused_at_length(name: str) -> None:
     ],
 )
 def test_a_catalogue_that_is_none_is_refused_by_its_place(text: str, why: str) -> None:
-    with pytest.raises(Complaint, match=why):
+    with pytest.raises(UserError, match=why):
         from_file(read_catalog, "c.yaml")(text.encode())
 
 
 def test_a_contest_without_a_floor_is_refused() -> None:
-    with pytest.raises(Complaint, match="no contest: line 1: it is nested too deeply"):
+    with pytest.raises(UserError, match="no contest: line 1: it is nested too deeply"):
         from_file(read_contest, "c.yaml")(DEEP_YAML.encode())
 
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import strategies as st
 
 from fencepost.errors import InvalidInput, ServerUnavailable
-from fencepost.judge.comparison import Answer, Comparison, compare
-from fencepost.judge.discovery_etcd import EtcdPlace, code_of, number_in, workers_in
+from fencepost.judge.comparison import Comparison, ExpectedAnswer, compare
+from fencepost.judge.discovery_etcd import EtcdAddress, code_of, number_in, workers_in
 from fencepost.judge.packages.documents import parse_here
 from fencepost.judge.packages.reading import read_problem
 from fencepost.judge.sandbox.agent import AgentFailed, read_hello
 from fencepost.judge.sandbox.bubblewrap import _exit_code  # pyright: ignore[reportPrivateUsage]
 from fencepost.judge.store import Store
-from fencepost.outbox.http import Reply
+from fencepost.outbox.http_client import Reply
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import DEEP, DOCUMENTS, TEXTS, bodies, wrong_bytes, wrong_documents, wrong_text
 from tests.unit.judge.test_packages import LEGACY
@@ -105,7 +105,7 @@ def compare_by(flags: list[str], output: bytes, answer: bytes) -> None:
     checked = compare(output, answer, how)
     checked.message.encode()
     assert len(checked.message) < 500
-    assert compare(answer, answer, how).answer is Answer.AC
+    assert compare(answer, answer, how).answer is ExpectedAnswer.AC
 
 
 FLAGS = st.lists(
@@ -148,7 +148,7 @@ PARSERS = {
         st.one_of(wrong_documents({"ID": "7587"}), DOCUMENTS),
         (ServerUnavailable,),
     ),
-    "where etcd is": Parser(EtcdPlace.read, wrong_text("etcd://user:hunter2@a:1,[::1]:2"), (InvalidInput,)),
+    "where etcd is": Parser(EtcdAddress.read, wrong_text("etcd://user:hunter2@a:1,[::1]:2"), (InvalidInput,)),
     "bubblewrap's word": Parser(
         _exit_code, st.one_of(bodies({"exit-code": 7}), wrong_bytes(b'{"child-pid": 1}\n{"exit-code": 7}\n'))
     ),

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.console.reports import read_reports
-from fencepost.drive import answer_cache
 from fencepost.errors import InvalidInput, SettingsError, from_sqlstate
-from fencepost.jobs.timetable import read_timetable
+from fencepost.jobs.cron import read_timetable
 from fencepost.judge import protocol
 from fencepost.judge.packages.archive import unpack
 from fencepost.judge.packages.documents import parse_here
@@ -27,11 +26,12 @@ from fencepost.nonces.sending.classification import classify
 from fencepost.nonces.signer import Signer
 from fencepost.orders import alpaca, oanda
 from fencepost.orders.request import OrderRequest
-from fencepost.outbox import wire
-from fencepost.outbox.http import Reply
+from fencepost.outbox import http1
+from fencepost.outbox.http_client import Reply
 from fencepost.redaction import redact_named, redact_text, redact_url
+from fencepost.redis_streams import response_cache
 from fencepost.sentinel_url import SentinelUrl
-from fencepost.whereabouts import read_note
+from fencepost.server_addresses import read_note
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed, refusal
 from tests.unit.fuzz.hostile import DOCUMENTS, TEXTS, bodies, fuzzed, wrong_bytes, wrong_documents, wrong_text
 from tests.unit.judge.test_packages import LEGACY
@@ -76,8 +76,8 @@ def read_request(body: bytes) -> None:
     assert OrderRequest.parse(text).digest() == request.digest()
 
 
-def read_reply(data: bytes) -> wire.Reply | None:
-    reader = wire.ReplyReader()
+def read_reply(data: bytes) -> http1.ParsedReply | None:
+    reader = http1.ReplyReader()
     reader.feed(data)
     if reader.reply is None:
         reader.end()
@@ -85,7 +85,7 @@ def read_reply(data: bytes) -> wire.Reply | None:
 
 
 def read_answer(text: str) -> object:
-    return answer_cache._read(text, answer_cache.RequestName("s", "k", "d"), 0, 5000)  # pyright: ignore[reportPrivateUsage]
+    return response_cache._read(text, response_cache.CacheKey("s", "k", "d"), 0, 5000)  # pyright: ignore[reportPrivateUsage]
 
 
 def read_files(text: bytes) -> None:
@@ -183,7 +183,7 @@ PARSERS = {
     "an HTTP answer": Parser(
         read_reply, st.one_of(wrong_bytes(REPLY), st.binary(max_size=80)), (ValueError,)
     ),
-    "a URL to send to": Parser(wire.address_of, wrong_text("https://u:p@host:8080/a?b=c"), (ValueError,)),
+    "a URL to send to": Parser(http1.address_of, wrong_text("https://u:p@host:8080/a?b=c"), (ValueError,)),
     "a broker's body": Parser(lambda body: Reply(200, body=body).json(), bodies(ALPACA)),
     "an excerpt": Parser(lambda body: Reply(200, body=body).excerpt(), bodies(ALPACA)),
     "Alpaca's order": Parser(alpaca.read_order, st.one_of(wrong_documents(ALPACA), DOCUMENTS)),
@@ -235,8 +235,8 @@ def test_whatever_comes_is_read_or_refused_at_length(name: str) -> None:
 @fuzzed(QUICK)
 @given(wrong_bytes(REPLY), st.lists(st.integers(1, 20), max_size=20))
 def test_an_http_answer_means_the_same_however_it_is_cut(data: bytes, cuts: list[int]) -> None:
-    def in_pieces() -> wire.Reply | None:
-        reader, rest = wire.ReplyReader(), data
+    def in_pieces() -> http1.ParsedReply | None:
+        reader, rest = http1.ReplyReader(), data
         for cut in [*cuts, len(data)]:
             piece, rest = rest[:cut], rest[cut:]
             if piece:
@@ -245,7 +245,7 @@ def test_an_http_answer_means_the_same_however_it_is_cut(data: bytes, cuts: list
             reader.end()
         return reader.reply
 
-    def outcome(read: Callable[[], wire.Reply | None]) -> object:
+    def outcome(read: Callable[[], http1.ParsedReply | None]) -> object:
         try:
             return read()
         except ValueError:

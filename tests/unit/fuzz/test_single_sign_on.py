@@ -12,14 +12,14 @@ import pytest
 from aiohttp import web
 from hypothesis import strategies as st
 
-from fencepost.console.provider import NotVouched, Provider, believed, doors_of, person_of
-from tests.unit.console.test_provider import ERRAND, ISSUER, KEY, SETTINGS, claims, keys
+from fencepost.console.oidc import IdentityRefused, OidcProvider, believed, doors_of, person_of
+from tests.unit.console.test_oidc import ERRAND, ISSUER, KEY, SETTINGS, claims, keys
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import DEEP, DOCUMENTS, wrong_documents, wrong_text
 
 PERSON = claims(email="a@b.example", email_verified=True, groups=["ops"])
 TOKEN = jwt.encode(PERSON, KEY, "RS256", headers={"kid": "1"})
-DOORS = {
+OWN_AUTH_PATHS = {
     "issuer": ISSUER,
     "authorization_endpoint": f"{ISSUER}/ask",
     "token_endpoint": f"{ISSUER}/token",
@@ -35,7 +35,7 @@ def believe(token: str, known: Any = None) -> None:
 def describe(doors: Any) -> None:
     with shown():
         found = doors_of(doors, ISSUER)
-        assert all(urlsplit(found[name]).hostname for name in DOORS if name != "issuer")
+        assert all(urlsplit(found[name]).hostname for name in OWN_AUTH_PATHS if name != "issuer")
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def shown() -> Generator[None]:
     why = ""
     try:
         yield
-    except NotVouched as error:
+    except IdentityRefused as error:
         why = str(error)
         raise
     finally:
@@ -65,15 +65,19 @@ def signed(document: Any) -> str:
 HEADS = st.one_of(wrong_documents({"alg": "RS256", "kid": "1", "typ": "JWT"}), DOCUMENTS)
 PARSERS = {
     "where its doors are": Parser(
-        describe, wrong_documents(DOORS).filter(lambda doors: hasattr(doors, "get")), (NotVouched,)
+        describe,
+        wrong_documents(OWN_AUTH_PATHS).filter(lambda doors: hasattr(doors, "get")),
+        (IdentityRefused,),
     ),
-    "an ID token": Parser(believe, wrong_text(TOKEN), (NotVouched,)),
-    "its head": Parser(believe, HEADS.map(lambda head: with_part(0, head)), (NotVouched,)),
-    "its claims": Parser(believe, st.one_of(wrong_documents(PERSON), DOCUMENTS).map(signed), (NotVouched,)),
+    "an ID token": Parser(believe, wrong_text(TOKEN), (IdentityRefused,)),
+    "its head": Parser(believe, HEADS.map(lambda head: with_part(0, head)), (IdentityRefused,)),
+    "its claims": Parser(
+        believe, st.one_of(wrong_documents(PERSON), DOCUMENTS).map(signed), (IdentityRefused,)
+    ),
     "keys": Parser(
         lambda known: believe(TOKEN, known),
-        st.one_of(wrong_documents(keys()), wrong_documents({"keys": [DOORS]})).filter(bool),
-        (NotVouched,),
+        st.one_of(wrong_documents(keys()), wrong_documents({"keys": [OWN_AUTH_PATHS]})).filter(bool),
+        (IdentityRefused,),
     ),
 }
 
@@ -101,7 +105,7 @@ def test_whatever_a_provider_says_is_believed_or_not_at_length(name: str) -> Non
     ids=repr,
 )
 def test_claims_that_no_clock_and_no_alphabet_has_vouch_for_nobody(wrong: dict[str, Any]) -> None:
-    with pytest.raises(NotVouched):
+    with pytest.raises(IdentityRefused):
         believe(signed(PERSON | wrong))
 
 
@@ -111,12 +115,12 @@ def test_claims_that_no_clock_and_no_alphabet_has_vouch_for_nobody(wrong: dict[s
     ids=repr,
 )
 def test_keys_that_are_none_vouch_for_nobody(known: Any) -> None:
-    with pytest.raises(NotVouched):
+    with pytest.raises(IdentityRefused):
         believe(TOKEN, known)
 
 
 @asynccontextmanager
-async def provider(answers: dict[str, bytes]) -> AsyncGenerator[Provider]:
+async def provider(answers: dict[str, bytes]) -> AsyncGenerator[OidcProvider]:
     async def answer(request: web.Request) -> web.Response:
         return web.Response(body=answers[request.path])
 
@@ -134,7 +138,7 @@ async def provider(answers: dict[str, bytes]) -> AsyncGenerator[Provider]:
             "jwks_uri": f"{url}/keys",
         }
         answers.setdefault(FOUND, json.dumps(doors | {"more": "x" * 600_000}).encode())
-        yield Provider(SETTINGS.model_copy(update={"oidc_issuer": url}), "/back")
+        yield OidcProvider(SETTINGS.model_copy(update={"oidc_issuer": url}), "/back")
     finally:
         await runner.cleanup()
 
@@ -160,7 +164,7 @@ async def test_an_answer_that_comes_in_pieces_is_read_to_its_end() -> None:
     ids=repr,
 )
 def test_a_provider_that_does_not_say_where_its_doors_are_is_not_asked(wrong: dict[str, Any]) -> None:
-    with pytest.raises(NotVouched, match=r"does not say its (authorization|token)_endpoint"):
+    with pytest.raises(IdentityRefused, match=r"does not say its (authorization|token)_endpoint"):
         describe({"issuer": ISSUER} | wrong)
 
 
@@ -171,5 +175,5 @@ def test_a_provider_that_does_not_say_where_its_doors_are_is_not_asked(wrong: di
 async def test_an_answer_that_is_no_document_vouches_for_nobody(path: str, body: bytes) -> None:
     right = {"/token": json.dumps({"id_token": TOKEN}).encode(), "/keys": json.dumps(keys()).encode()}
     async with provider(right | {path: body}) as asked:
-        with pytest.raises(NotVouched, match="The provider"):
+        with pytest.raises(IdentityRefused, match="The provider"):
             await asked.person("code", ERRAND)

@@ -7,23 +7,23 @@ import msgspec
 import pytest
 from hypothesis import strategies as st
 
-from fencepost.drive import stream as job_stream
 from fencepost.flows import Flow, IterableSource, TableSink
-from fencepost.flows.channel import ChannelIntake, ChannelKeys, NoEntry, entries_for, read_entry
 from fencepost.flows.frontier import Frontier, Mark
-from fencepost.flows.intake import Arrival
-from fencepost.flows.program import Program
+from fencepost.flows.plan import FlowPlan
 from fencepost.flows.record import IdempotentRecord, Record, order
+from fencepost.flows.record_input import Arrival
 from fencepost.flows.shared_reads import SharedReads
+from fencepost.flows.shuffle import ChannelKeys, ChannelReceiver, NoEntry, entries_for, read_entry
 from fencepost.flows.sources import redis_streams
 from fencepost.flows.state import as_it_was
 from fencepost.flows.units import senders_of
-from fencepost.jobs import intake as job_intake
-from fencepost.kernel import stream as kernel_stream
+from fencepost.jobs import fetcher as job_intake
+from fencepost.kernel import poison_entries as kernel_stream
+from fencepost.redis_streams import stream as job_stream
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import DOCUMENTS, TEXTS, wrong_bytes, wrong_documents, wrong_text
 
-PROGRAM = Program(
+PROGRAM = FlowPlan(
     Flow("f")
     .source(IterableSource([], name="in"))
     .key_by(str, groups=1)
@@ -91,7 +91,7 @@ class Held:
 
 
 async def taken(redis: Held, at: int | None = None) -> list[Arrival]:
-    intake = ChannelIntake(redis, SharedReads(redis, 1, 1), PROGRAM, [SENDER], 0)
+    intake = ChannelReceiver(redis, SharedReads(redis, 1, 1), PROGRAM, [SENDER], 0)
     intake.open(Frontier({SENDER.name: Mark(at=at)}))
     return await intake.read(10, 0.01, None)
 

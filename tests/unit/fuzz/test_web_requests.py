@@ -17,19 +17,19 @@ from fencepost.kernel.call import text as storable_text
 from fencepost.tracing import place_of, trace_id_of
 from fencepost.web.cookies import Cookies
 from fencepost.web.forms import FORM_FIELD, Id, fields_of, filled, local_path, readable
-from fencepost.web.guard import Guard, Rules
-from fencepost.web.seal import Seal
-from fencepost.web.traced import Traced
+from fencepost.web.security_middleware import SecurityMiddleware, SecurityRules
+from fencepost.web.signing import Signer
+from fencepost.web.tracing_middleware import TracingMiddleware
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import TEXTS, wrong_bytes, wrong_text
 
-SEAL = Seal(b"k" * 32)
+SEAL = Signer(b"k" * 32)
 COOKIES = Cookies(SEAL, "notice")
 TRACE = b"00-" + b"ab" * 16 + b"-" + b"cd" * 8 + b"-01"
 FORM = b"application/x-www-form-urlencoded"
 KEPT = f"session={SEAL.signed('s', purpose='session')}; notice={SEAL.signed('61', purpose='notice')}".encode()
 TOKEN = "0123456789abcdef"
-OPEN, CLOSED = Rules(token=None, body_max_bytes=2048), Rules(token=TOKEN, body_max_bytes=2048)
+OPEN, CLOSED = SecurityRules(token=None, body_max_bytes=2048), SecurityRules(token=TOKEN, body_max_bytes=2048)
 Headers = Sequence[tuple[bytes, bytes]]
 
 
@@ -52,7 +52,9 @@ async def inner(scope: Scope, receive: Receive, send: Send) -> None:
     await PlainTextResponse("in")(scope, receive, send)
 
 
-def status_of(headers: Headers, body: bytes = b"", *, method: str = "POST", rules: Rules = OPEN) -> int:
+def status_of(
+    headers: Headers, body: bytes = b"", *, method: str = "POST", rules: SecurityRules = OPEN
+) -> int:
     said: list[Message] = []
 
     async def receive() -> Message:
@@ -71,7 +73,7 @@ def status_of(headers: Headers, body: bytes = b"", *, method: str = "POST", rule
         "server": ("127.0.0.1", 80),
         "scheme": "http",
     }
-    asyncio.run(Traced(Guard(inner, rules))(scope, receive, send))
+    asyncio.run(TracingMiddleware(SecurityMiddleware(inner, rules))(scope, receive, send))
     if said[0]["status"] >= 400:
         assert json.loads(said[1]["body"])["code"]
     return int(said[0]["status"])

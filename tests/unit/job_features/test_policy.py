@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.jobs.policy import Bury, PermanentError, Rate, Retry, exponential
+from fencepost.jobs.retry_policy import Bury, PermanentError, Rate, Retry, exponential
 
 
 def delays(*tries: int, **how: float) -> list[float]:

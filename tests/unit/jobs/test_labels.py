@@ -3,7 +3,7 @@
 import pytest
 
 from fencepost.errors import REFUSALS
-from fencepost.jobs.policy import ACKNOWLEDGED, LABELS, POISON, RECLAIM_DECISIONS
+from fencepost.jobs.retry_policy import ACKNOWLEDGED, LABELS, POISON, RECLAIM_DECISIONS
 
 # What _job_explain can answer: every reason that an attempt at a job may be refused for.
 JOB_REASONS = {

@@ -4,9 +4,9 @@ import pytest
 
 from fencepost.judge.protocol import Verdict
 from fencepost.judge.sandbox.bubblewrap import Ended, judge_run
-from fencepost.judge.sandbox.order import Limits, Order
+from fencepost.judge.sandbox.run_spec import Limits, RunSpec
 
-ORDER = Order(args=["/app/main"], limits=Limits(cpu_ms=1000, memory_kb=65_536, output_kb=64))
+ORDER = RunSpec(args=["/app/main"], limits=Limits(cpu_ms=1000, memory_kb=65_536, output_kb=64))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from fencepost.errors import InvalidInput
-from fencepost.judge.comparison import Answer, Comparison, compare
+from fencepost.judge.comparison import Comparison, ExpectedAnswer, compare
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,6 @@ def test_a_wrong_flag_is_refused(flags: str) -> None:
 def test_a_message_is_short_and_printable() -> None:
     checked = compare(b"\x1b[31m" + b"x" * 100_000, b"1", Comparison())
 
-    assert checked.answer is Answer.WA
+    assert checked.answer is ExpectedAnswer.WA
     assert len(checked.message) < 200
     assert checked.message.isprintable()

@@ -7,7 +7,7 @@ import pytest
 from fencepost.judge.grading import CaseResult, aim, best, grade
 from fencepost.judge.legacy_grading import Graded, Question, grade_group
 from fencepost.judge.problem import Aggregation, Group, Problem, Rules, TestCase, VerdictMode
-from fencepost.judge.turns import in_turn
+from fencepost.judge.test_order import in_turn
 
 EMPTY = "0" * 64
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.judge.protocol import Outcome, ProtocolError, Verdict, parse
+from fencepost.judge.protocol import ProtocolError, RunOutcome, Verdict, parse
 
 GOOD: dict[str, Any] = {
     "schema_version": 1,
@@ -26,7 +26,7 @@ def line(**changes: Any) -> bytes:
 def test_a_line_is_read() -> None:
     outcome = parse(line(status="Finished", time_used=12, memory_used=2048, exit_code=0))
 
-    assert outcome == Outcome(
+    assert outcome == RunOutcome(
         verdict=Verdict.OK,
         time_ms=12,
         mem_kb=2048,

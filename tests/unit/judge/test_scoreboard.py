@@ -6,7 +6,14 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.judge.scoreboard import Contest, ContestProblem, Entry, Line, Scoring, scoreboard
+from fencepost.judge.scoreboard import (
+    Contest,
+    ContestProblem,
+    ScoreboardRow,
+    ScoredSubmission,
+    Scoring,
+    scoreboard,
+)
 
 START = datetime(2026, 10, 3, 9, tzinfo=UTC)
 
@@ -28,11 +35,11 @@ IOI = replace(ICPC, scoring=Scoring.IOI)
 END = minute(301)
 
 
-def entry(author: str, slug: str, at: float, verdict: str | None, **more: object) -> Entry:
-    return replace(Entry(author, slug, minute(at), verdict), **more)  # type: ignore[arg-type]
+def entry(author: str, slug: str, at: float, verdict: str | None, **more: object) -> ScoredSubmission:
+    return replace(ScoredSubmission(author, slug, minute(at), verdict), **more)  # type: ignore[arg-type]
 
 
-def standing(lines: list[Line]) -> list[tuple[int, str, int, int]]:
+def standing(lines: list[ScoreboardRow]) -> list[tuple[int, str, int, int]]:
     return [(line.rank, line.name, line.solved, line.penalty) for line in lines]
 
 
@@ -140,7 +147,7 @@ ENTRIES = st.lists(
 
 @given(ENTRIES, st.sampled_from([0, 100, 239, 240, 270, 309, 310, 320]))
 def test_before_the_freeze_and_after_it_is_lifted_everybody_sees_the_same(
-    entries: list[Entry], at: int
+    entries: list[ScoredSubmission], at: int
 ) -> None:
     lifted = replace(ICPC, unfrozen_at=minute(310))
     everybody = scoreboard(lifted, ["ann", "bob", "cem"], entries, minute(at))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.judge.sandbox.program import SOURCES
+from fencepost.judge.sandbox.box_binary import SOURCES
 from fencepost.judge.sandbox.system_calls import NEWEST_CALL, REFUSED, WEIGHED, filter_program
 
 GUARD = (SOURCES / "guard.c").read_text(encoding="utf-8")

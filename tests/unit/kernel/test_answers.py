@@ -9,11 +9,11 @@ import pytest
 import structlog
 
 from fencepost.errors import Mismatch
-from fencepost.kernel import call, job, marker, outbox, rate
+from fencepost.kernel import call, idempotency, job, outbox, rate
+from fencepost.kernel.idempotency import Claim
 from fencepost.kernel.job import waiting
+from fencepost.kernel.job_queries import JobOutcome
 from fencepost.kernel.lease import owner_name
-from fencepost.kernel.marker import Claim
-from fencepost.kernel.outcome import Outcome
 
 
 def test_documents_are_the_same_where_json_has_no_c(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,11 +48,11 @@ def test_no_two_starts_have_the_same_owner() -> None:
 
 
 def test_a_digest_is_of_method_and_body_and_not_of_the_order_of_keys() -> None:
-    one = marker.digest("pay", {"a": 1, "b": 2})
+    one = idempotency.digest("pay", {"a": 1, "b": 2})
 
-    assert one == marker.digest("pay", {"b": 2, "a": 1})
-    assert one != marker.digest("refund", {"a": 1, "b": 2})
-    assert one != marker.digest("pay", {"a": 1, "b": 3})
+    assert one == idempotency.digest("pay", {"b": 2, "a": 1})
+    assert one != idempotency.digest("refund", {"a": 1, "b": 2})
+    assert one != idempotency.digest("pay", {"a": 1, "b": 3})
 
 
 def test_a_claim_is_the_one_a_replay_or_a_refusal() -> None:
@@ -66,8 +66,8 @@ def test_a_claim_is_the_one_a_replay_or_a_refusal() -> None:
 
 
 def test_an_outcome_is_final_or_not() -> None:
-    assert Outcome("finished", "finished", 1, 1, None, None).is_final
-    assert not Outcome("running", None, 1, 1, None, None).is_final
+    assert JobOutcome("finished", "finished", 1, 1, None, None).is_final
+    assert not JobOutcome("running", None, 1, 1, None, None).is_final
 
 
 def test_how_long_a_loop_may_sleep_is_asked_by_queue() -> None:

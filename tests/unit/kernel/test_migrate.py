@@ -7,7 +7,7 @@ import pytest
 
 import fencepost.kernel.migrate as migrations
 from fencepost.errors import SchemaMissing, SchemaTooNew, SchemaTooOld
-from fencepost.kernel.migrate import Component, Step, check_version, components, kernel
+from fencepost.kernel.migrate import Component, SchemaStep, check_version, components, kernel
 from fencepost.kernel.migrate import component as component_of
 
 
@@ -47,8 +47,8 @@ def test_a_schema_file_is_named_by_its_version(tmp_path: Path) -> None:
 
 
 def test_a_changed_file_has_another_digest() -> None:
-    assert Step(1, "a", "create table a ()").digest == Step(2, "b", "create table a ()").digest
-    assert Step(1, "a", "create table a ()").digest != Step(1, "a", "create table a () ").digest
+    assert SchemaStep(1, "a", "create table a ()").digest == SchemaStep(2, "b", "create table a ()").digest
+    assert SchemaStep(1, "a", "create table a ()").digest != SchemaStep(1, "a", "create table a () ").digest
 
 
 def test_changed_functions_or_grants_have_another_digest() -> None:
@@ -67,7 +67,7 @@ def test_changed_functions_or_grants_have_another_digest() -> None:
 def test_the_kernel_is_whole() -> None:
     names = {name for name, _ in kernel().functions}
 
-    assert {"lease.sql", "marker.sql", "outbox.sql", "job.sql", "checkpoint.sql", "refusal.sql"} <= names
+    assert {"lease.sql", "idempotency.sql", "outbox.sql", "job.sql", "checkpoint.sql", "refusal.sql"} <= names
     assert kernel().version >= 6
 
 
@@ -105,7 +105,7 @@ def test_a_database_without_a_schema_says_how_to_get_one() -> None:
 
 
 def test_a_step_is_told_with_its_component_unless_that_is_the_kernel() -> None:
-    step = Step(7, "leases", "")
+    step = SchemaStep(7, "leases", "")
     assert kernel().title(step) == "0007_leases"
     assert replace(kernel(), name="orders").title(step) == "orders/0007_leases"
 

@@ -4,21 +4,21 @@ import asyncio
 
 import pytest
 
-from fencepost.kernel.eviction import Patience, outwait
+from fencepost.kernel.eviction import EvictionDelay, outwait
 
 
 @pytest.mark.parametrize(
     ("patience", "pauses"),
     [
-        (Patience(), [0.25, 0.5, 1, *[2] * 14, 0.25]),
-        (Patience(0.5, 0.5, 1), [0.5, 0.5]),
-        (Patience(1, 4, 10), [1, 2, 4, 3]),
-        (Patience(1, 4, 0), []),
-        (Patience(3, 4, 2), [2]),
+        (EvictionDelay(), [0.25, 0.5, 1, *[2] * 14, 0.25]),
+        (EvictionDelay(0.5, 0.5, 1), [0.5, 0.5]),
+        (EvictionDelay(1, 4, 10), [1, 2, 4, 3]),
+        (EvictionDelay(1, 4, 0), []),
+        (EvictionDelay(3, 4, 2), [2]),
     ],
 )
 def test_pauses_double_up_to_the_longest_and_end_with_the_patience(
-    patience: Patience, pauses: list[float]
+    patience: EvictionDelay, pauses: list[float]
 ) -> None:
     assert list(patience.pauses()) == pauses
 
@@ -30,7 +30,7 @@ async def test_an_attempt_that_is_answered_is_not_looked_at() -> None:
     async def attempt() -> int:
         return 7
 
-    assert await outwait(attempt(), look, Patience()) == 7
+    assert await outwait(attempt(), look, EvictionDelay()) == 7
 
 
 async def test_a_blocked_attempt_is_looked_at_after_each_pause_until_it_is_answered() -> None:
@@ -46,7 +46,7 @@ async def test_a_blocked_attempt_is_looked_at_after_each_pause_until_it_is_answe
         await free.wait()
         return "taken"
 
-    assert await outwait(attempt(), look, Patience(0.001, 0.001, 60)) == "taken"
+    assert await outwait(attempt(), look, EvictionDelay(0.001, 0.001, 60)) == "taken"
     assert looks == [0, 1, 2]
 
 
@@ -65,7 +65,7 @@ async def test_whoever_gives_up_leaves_nothing_under_way() -> None:
             undone.set()
 
     with pytest.raises(LookupError):
-        await outwait(attempt(), look, Patience(0.001, 0.001, 60))
+        await outwait(attempt(), look, EvictionDelay(0.001, 0.001, 60))
 
     assert begun.is_set()
     assert undone.is_set(), "what undoes the attempt belongs to the transaction of whoever attempted it"

@@ -3,8 +3,8 @@
 import inspect
 
 from fencepost.mutations import errors, execution
-from fencepost.mutations.contract import failure
 from fencepost.mutations.errors import Aborted, AlreadyExists, KeyReused, MutationError
+from fencepost.mutations.http_routes import failure
 
 # https://twitchtv.github.io/twirp/docs/spec_v7.html
 TWIRP_STATUSES = {

@@ -2,19 +2,19 @@
 
 import pytest
 
-from fencepost.mutations.planning import Dice, Planned, make_plan
+from fencepost.mutations.planning import Planned, Rng, make_plan
 
 
 def test_the_same_seed_throws_the_same() -> None:
-    def throws(dice: Dice) -> list[object]:
+    def throws(dice: Rng) -> list[object]:
         return [dice.below(100), dice.pick([("a", 1), ("b", 2)]), dice.identity()]
 
-    assert throws(Dice(7)) == throws(Dice(7))
-    assert throws(Dice(7)) != throws(Dice(8))
+    assert throws(Rng(7)) == throws(Rng(7))
+    assert throws(Rng(7)) != throws(Rng(8))
 
 
 def test_a_choice_comes_by_its_weight() -> None:
-    dice = Dice(1)
+    dice = Rng(1)
     picks = [dice.pick([("often", 9), ("seldom", 1)]) for _ in range(10_000)]
     assert 800 < picks.count("seldom") < 1200
 
@@ -29,7 +29,7 @@ def test_a_plan_cannot_be_put_together_by_hand() -> None:
 
 
 def test_a_plan_that_is_made_again_has_the_same_dice_from_their_beginning() -> None:
-    dice = Dice.throw()
+    dice = Rng.throw()
     first, second = (make_plan(lambda thrown: [thrown.below(1000) for _ in range(9)], dice) for _ in range(2))
     assert (first.plan, first.seed) == (second.plan, second.seed)
 

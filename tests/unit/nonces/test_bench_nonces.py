@@ -1,14 +1,24 @@
 """What bench-nonces concludes from its figures."""
 
 from fencepost.bench.nonces import Compared, Hot, goals
-from fencepost.bench.nonces_stage import Rate
+from fencepost.bench.nonces_env import MeasuredRate
 
 
 def concluded(
     *, basic: float = 600, queue: float = 7000, blocks: float = 40_000, after: float = 600
 ) -> list[bool]:
-    compared = [Compared(1, Rate(1000), Rate(basic), Rate(900), Rate(500), 0.8)]
-    hot = Hot(Rate(600), Rate(queue), Rate(blocks), Rate(50_000), Rate(600), Rate(after), 10)
+    compared = [
+        Compared(1, MeasuredRate(1000), MeasuredRate(basic), MeasuredRate(900), MeasuredRate(500), 0.8)
+    ]
+    hot = Hot(
+        MeasuredRate(600),
+        MeasuredRate(queue),
+        MeasuredRate(blocks),
+        MeasuredRate(50_000),
+        MeasuredRate(600),
+        MeasuredRate(after),
+        10,
+    )
     return [goal.met for goal in goals(compared, hot)]
 
 

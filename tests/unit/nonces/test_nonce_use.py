@@ -20,11 +20,11 @@ from fencepost.nonces.sending.nonce_use import (
     links,
     passing_block,
 )
-from fencepost.nonces.sending.transaction import Order
+from fencepost.nonces.sending.transaction_calls import TransactionRequest
 
 SENDER = "0x" + "ab" * 20
-OURS = Order("0x" + "11" * 20, 5, b"", 21_000)
-THEIRS = Order("0x" + "22" * 20, 7, b"", 21_000)
+OURS = TransactionRequest("0x" + "11" * 20, 5, b"", 21_000)
+THEIRS = TransactionRequest("0x" + "22" * 20, 7, b"", 21_000)
 ALSO_THERE = Mined("0xee", "0x" + "cd" * 20, 3, OURS)
 STRANGERS = Mined("0xcc", SENDER, 3, THEIRS)
 DEPTH = 2

@@ -10,8 +10,8 @@ import pytest
 from fencepost.errors import Backpressure
 from fencepost.metrics import Metrics
 from fencepost.nonces import queue as queue_module
-from fencepost.nonces.allocation import Reservation
 from fencepost.nonces.metrics import NonceMetrics
+from fencepost.nonces.nonce_calls import Reservation
 from fencepost.nonces.queue import SignerQueue
 
 

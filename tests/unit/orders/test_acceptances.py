@@ -12,24 +12,24 @@ import pytest
 from fencepost.errors import SettingsError
 from fencepost.orders.alpaca import AlpacaBroker
 from fencepost.orders.broker import (
+    AnswerVerdict,
     BrokerAdapter,
     BrokerOrder,
     Code,
     Declaration,
-    Finding,
-    Found,
+    FoundOrder,
+    LookupFinding,
+    LookupScope,
     Meaning,
     Promise,
-    Sight,
-    Verdict,
 )
 from fencepost.orders.http_broker import HttpBroker
 from fencepost.orders.http_rules import HttpBrokerConfig, order_of
 from fencepost.orders.oanda import OandaBroker
-from fencepost.orders.order import OrderSettlement, TakenOrder
+from fencepost.orders.order_calls import OrderSettlement, TakenOrder
 from fencepost.orders.outcome import Policy, answered, found, outgoing, with_answer
 from fencepost.outbox.backoff import Backoff
-from fencepost.outbox.http import Reply, Request
+from fencepost.outbox.http_client import Reply, Request
 from tests.unit.fuzz.test_broker_answers import Said
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -139,8 +139,8 @@ def test_what_the_shipped_adapters_take_for_an_acceptance(
 )
 def test_an_adapter_of_your_own_is_held_to_the_same_rule(order: BrokerOrder, outcome: str) -> None:
     declared = Declaration(Promise.FOREVER)
-    assert answered(TAKEN, Verdict(Meaning.ACCEPTED, order=order), declared, POLICY).outcome == outcome
-    shown = found(TAKEN, Found(Finding.FOUND, order), Declaration(Promise.NOTHING), POLICY, NOW)
+    assert answered(TAKEN, AnswerVerdict(Meaning.ACCEPTED, order=order), declared, POLICY).outcome == outcome
+    shown = found(TAKEN, FoundOrder(LookupFinding.FOUND, order), Declaration(Promise.NOTHING), POLICY, NOW)
     assert shown.outcome == outcome
 
 
@@ -255,9 +255,9 @@ def test_the_first_409_at_a_broker_that_shows_and_promises_nothing_waits_for_a_p
     blind = plain(find_path=None)
     first = settle(blind, 409, CONFLICT)
     assert first.outcome == "unknown"
-    asked = found(TAKEN, Found(Finding.NO_ANSWER), blind.declaration, POLICY, NOW)
+    asked = found(TAKEN, FoundOrder(LookupFinding.NO_ANSWER), blind.declaration, POLICY, NOW)
     assert asked.outcome == "parked"
-    assert blind.declaration.sight is Sight.NONE
+    assert blind.declaration.sight is LookupScope.NONE
 
 
 @pytest.mark.parametrize("status", [300, 400, 401, 403, 404, 408, 409, 422, 429, 500, 503])
@@ -281,16 +281,16 @@ def test_what_is_kept_of_a_body_has_a_bound_and_says_that_it_was_cut() -> None:
 def test_a_secret_that_the_broker_repeats_is_not_kept() -> None:
     asked = Request("POST", "http://b/orders", {"Authorization": "Bearer very-secret-token"})
     reply = Reply(400, {}, b"no such token: very-secret-token", asked)
-    verdict = with_answer(Verdict(Meaning.REFUSED), reply)
+    verdict = with_answer(AnswerVerdict(Meaning.REFUSED), reply)
     assert verdict.detail is not None
     assert "very-secret-token" not in verdict.detail
 
 
 def test_an_adapter_that_says_nothing_about_a_refusal_has_its_body_kept() -> None:
     reply = Reply(418, {}, b"short and stout")
-    assert with_answer(Verdict(Meaning.REFUSED), reply).detail == "418: short and stout"
-    assert with_answer(Verdict(Meaning.REFUSED, detail="mine"), reply).detail == "mine"
-    assert with_answer(Verdict(Meaning.ACCEPTED), Reply(200, {}, b"fine")).detail is None
+    assert with_answer(AnswerVerdict(Meaning.REFUSED), reply).detail == "418: short and stout"
+    assert with_answer(AnswerVerdict(Meaning.REFUSED, detail="mine"), reply).detail == "mine"
+    assert with_answer(AnswerVerdict(Meaning.ACCEPTED), Reply(200, {}, b"fine")).detail is None
 
 
 @pytest.mark.parametrize(("status", "finding"), [(404, "absent"), (429, "limited"), (403, "no_answer")])

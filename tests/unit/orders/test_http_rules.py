@@ -22,7 +22,7 @@ from fencepost.orders.http_rules import (
 )
 from fencepost.orders.oanda import OandaBroker
 from fencepost.orders.resend import may_repeat
-from fencepost.outbox.http import Reply
+from fencepost.outbox.http_client import Reply
 
 PLAIN = HttpBrokerConfig(base_url="http://broker", promise=Promise.FOREVER)
 

@@ -9,33 +9,35 @@ from typing import Any
 import pytest
 
 from fencepost.orders.broker import (
+    AnswerVerdict,
     BrokerOrder,
     Code,
     Declaration,
-    Finding,
-    Found,
+    FoundOrder,
+    LookupFinding,
+    LookupScope,
     Meaning,
     Promise,
-    Sight,
-    Verdict,
 )
-from fencepost.orders.following import Followed, FollowPolicy, heard
-from fencepost.orders.order import OrderSettlement, TakenOrder
+from fencepost.orders.fill_calls import Followed, FollowPolicy, heard
+from fencepost.orders.order_calls import OrderSettlement, TakenOrder
 from fencepost.orders.outcome import Policy, answered, found
 from fencepost.orders.resend import Decision, Next, keep_asking, when_parked, when_used_up
 from fencepost.outbox.backoff import Backoff
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 POLICY = Policy(retry_max=3, backoff=Backoff(jitter=0))
-SHIPPED = Declaration(Promise.WHILE_OPEN, Sight.ALL)
+SHIPPED = Declaration(Promise.WHILE_OPEN, LookupScope.ALL)
 TAKEN = TakenOrder(
     *(5, 3, "main/USDJPY", {"qty": "1"}, "key-1", "main", None, 0, 1, NOW, None, NOW, NOW, NOW, "BROKER_5XX")
 )
 LIVE = BrokerOrder("key-1", "b-1", "accepted")
-ABSENT = Found(Finding.ABSENT)
+ABSENT = FoundOrder(LookupFinding.ABSENT)
 
 
-def asked(answer: Found, after: float, declared: Declaration = SHIPPED, **fields: Any) -> OrderSettlement:
+def asked(
+    answer: FoundOrder, after: float, declared: Declaration = SHIPPED, **fields: Any
+) -> OrderSettlement:
     taken = replace(TAKEN, unknown_since=NOW, state="unknown", **fields)
     return found(taken, answer, declared, POLICY, NOW + timedelta(seconds=after))
 
@@ -65,50 +67,57 @@ def test_the_minute_begins_when_the_outcome_became_unknown() -> None:
 
 
 def test_an_order_that_appears_late_is_sent_whenever_it_is_seen() -> None:
-    shown = Found(Finding.FOUND, LIVE)
+    shown = FoundOrder(LookupFinding.FOUND, LIVE)
     assert asked(shown, 5).outcome == "sent"
     parked = replace(TAKEN, unknown_since=NOW, state="parked")
     late = found(parked, shown, SHIPPED, POLICY, NOW + timedelta(days=3))
     assert (late.outcome, late.result["broker_order_id"] if late.result else None) == ("sent", "b-1")
-    rejected = Found(Finding.FOUND, replace(LIVE, live=False))
+    rejected = FoundOrder(LookupFinding.FOUND, replace(LIVE, live=False))
     assert found(parked, rejected, SHIPPED, POLICY, NOW + timedelta(days=3)).outcome == "dead"
 
 
-@pytest.mark.parametrize("sight", Sight)
+@pytest.mark.parametrize("sight", LookupScope)
 @pytest.mark.parametrize("promise", Promise)
 @pytest.mark.parametrize("valid_seconds", [None, 5.0])
-@pytest.mark.parametrize("finding", [Finding.ABSENT, Finding.NO_ANSWER, Finding.LIMITED])
+@pytest.mark.parametrize("finding", [LookupFinding.ABSENT, LookupFinding.NO_ANSWER, LookupFinding.LIMITED])
 @pytest.mark.parametrize("retries", [0, 3])
 @pytest.mark.parametrize("expired", [False, True])
 def test_what_is_parked_is_never_sent_again_by_itself(
-    sight: Sight, promise: Promise, valid_seconds: float | None, finding: Finding, retries: int, expired: bool
+    sight: LookupScope,
+    promise: Promise,
+    valid_seconds: float | None,
+    finding: LookupFinding,
+    retries: int,
+    expired: bool,
 ) -> None:
     window = 10_000.0 if promise is Promise.WINDOW else 0.0
     declared = Declaration(promise, sight, window, valid_seconds)
     parked = replace(
         TAKEN, state="parked", retry_count=retries, expires_at=NOW if expired else None, unknown_since=NOW
     )
-    settled = found(parked, Found(finding), declared, POLICY, NOW + timedelta(seconds=100))
+    settled = found(parked, FoundOrder(finding), declared, POLICY, NOW + timedelta(seconds=100))
     if settled.outcome == "dead":
         assert settled.fate == "none"
-        assert (finding, sight, valid_seconds) == (Finding.ABSENT, Sight.ALL, 5.0), "only with the proof"
+        assert (finding, sight, valid_seconds) == (LookupFinding.ABSENT, LookupScope.ALL, 5.0), (
+            "only with the proof"
+        )
         assert expired or retries
     else:
         assert (settled.outcome, settled.code, settled.delay_seconds) == ("parked", "BROKER_5XX", 300)
 
 
 def test_a_broker_that_cannot_be_asked_is_not_waited_for() -> None:
-    declared = Declaration(Promise.NOTHING, Sight.NONE)
-    assert asked(Found(Finding.NO_ANSWER), 0, declared).outcome == "parked"
+    declared = Declaration(Promise.NOTHING, LookupScope.NONE)
+    assert asked(FoundOrder(LookupFinding.NO_ANSWER), 0, declared).outcome == "parked"
 
 
-@pytest.mark.parametrize(("decision", "sight"), list(product(Decision, Sight)))
-def test_nothing_but_parking_is_put_off(decision: Decision, sight: Sight) -> None:
+@pytest.mark.parametrize(("decision", "sight"), list(product(Decision, LookupScope)))
+def test_nothing_but_parking_is_put_off(decision: Decision, sight: LookupScope) -> None:
     step = Next(decision, why="so")
     declared = Declaration(Promise.NOTHING, sight)
     for seconds in (0.0, 30.0, 59.9, 60.0, 99.0):
         after = keep_asking(declared, step, seconds, ask_seconds=60, first_seconds=2)
-        if decision is Decision.PARK and sight is not Sight.NONE and seconds < 60:
+        if decision is Decision.PARK and sight is not LookupScope.NONE and seconds < 60:
             assert (after.decision, after.why) == (Decision.ASK, "so")
             assert after.wait_seconds == max(2, min(seconds, 60 - seconds))
         else:
@@ -130,9 +139,9 @@ def test_after_the_last_retry_and_while_parked_nothing_is_sent(decision: Decisio
     [(0.0, 0.0), (7.0, 7.0), (300.0, 300.0), (301.0, 300.0), (86_400.0, 300.0), (None, 2.0)],
 )
 def test_no_retry_after_is_longer_than_its_bound(told: float | None, waits: float) -> None:
-    limited = Verdict(Meaning.LIMITED, Code.RATE_LIMITED, retry_after_seconds=told)
+    limited = AnswerVerdict(Meaning.LIMITED, Code.RATE_LIMITED, retry_after_seconds=told)
     assert answered(TAKEN, limited, SHIPPED, POLICY).delay_seconds == waits
-    question = Found(Finding.LIMITED, code=Code.RATE_LIMITED, retry_after_seconds=told)
+    question = FoundOrder(LookupFinding.LIMITED, code=Code.RATE_LIMITED, retry_after_seconds=told)
     assert asked(question, 1).delay_seconds == waits
     followed = Followed(5, 3, {}, "key-1", "main", None, 1, NOW, NOW, NOW)
     policy = FollowPolicy(Backoff(2.0, 300.0, jitter=0))
@@ -140,13 +149,13 @@ def test_no_retry_after_is_longer_than_its_bound(told: float | None, waits: floa
 
 
 def test_the_bound_is_a_setting() -> None:
-    limited = Verdict(Meaning.LIMITED, Code.RATE_LIMITED, retry_after_seconds=3600)
+    limited = AnswerVerdict(Meaning.LIMITED, Code.RATE_LIMITED, retry_after_seconds=3600)
     longer = replace(POLICY, retry_after_max_seconds=900)
     assert answered(TAKEN, limited, SHIPPED, longer).delay_seconds == 900
 
 
 def test_refused_credentials_end_the_order_or_hold_it() -> None:
-    refused = Verdict(Meaning.REFUSED, Code.UNAUTHORIZED, "401: expired")
+    refused = AnswerVerdict(Meaning.REFUSED, Code.UNAUTHORIZED, "401: expired")
     ended = answered(TAKEN, refused, SHIPPED, POLICY)
     assert ended == OrderSettlement(
         5, 3, "dead", "not_this", Code.UNAUTHORIZED, "401: expired", weather="unauthorized"

@@ -10,22 +10,22 @@ import pytest
 from fencepost.errors import SettingsError
 from fencepost.kernel.call import document
 from fencepost.orders.broker import (
+    AnswerVerdict,
     BrokerOrder,
     Code,
     Declaration,
-    Finding,
-    Found,
+    FoundOrder,
+    LookupFinding,
+    LookupScope,
     Meaning,
     Promise,
-    Sight,
-    Verdict,
 )
 from fencepost.orders.http_rules import HttpBrokerConfig, classified, with_secrets
-from fencepost.orders.order import OrderSettlement, TakenOrder
+from fencepost.orders.order_calls import OrderSettlement, TakenOrder
 from fencepost.orders.outcome import Policy, answered, found, hold_back, not_sent, outgoing, result_of
-from fencepost.orders.sender import Sender
+from fencepost.orders.sender import OrderSender
 from fencepost.outbox.backoff import Backoff
-from fencepost.outbox.http import Reply
+from fencepost.outbox.http_client import Reply
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 CONFIG = HttpBrokerConfig(base_url="http://broker", promise=Promise.NOTHING, request_valid_seconds=10)
@@ -127,7 +127,7 @@ def test_a_brokers_own_rule_speaks_before_the_status() -> None:
 
 
 def test_a_request_that_came_too_late_is_made_again() -> None:
-    settled = answered(taken(), Verdict(Meaning.STALE), CONFIG.declaration, POLICY)
+    settled = answered(taken(), AnswerVerdict(Meaning.STALE), CONFIG.declaration, POLICY)
     assert (settled.outcome, settled.fate, settled.code) == ("failed", "not_this", Code.NETWORK_TIMEOUT)
 
 
@@ -145,38 +145,42 @@ def test_jitter_stays_within_a_tenth() -> None:
     assert backoff.seconds(50, 0.5) == 256
 
 
-def asked(finding: Finding, declared: Declaration, after_seconds: float, **fields: Any) -> OrderSettlement:
-    return found(taken(**fields), Found(finding), declared, POLICY, NOW + timedelta(seconds=after_seconds))
+def asked(
+    finding: LookupFinding, declared: Declaration, after_seconds: float, **fields: Any
+) -> OrderSettlement:
+    return found(
+        taken(**fields), FoundOrder(finding), declared, POLICY, NOW + timedelta(seconds=after_seconds)
+    )
 
 
 def test_a_proved_absence_is_sent_again_with_backoff_and_then_dead() -> None:
     declared = CONFIG.declaration
-    again = asked(Finding.ABSENT, declared, 12, retry_count=1)
+    again = asked(LookupFinding.ABSENT, declared, 12, retry_count=1)
     assert (again.outcome, again.fate, again.delay_seconds) == ("failed", "none", 4)
-    over = asked(Finding.ABSENT, declared, 12, retry_count=8, last_error="BROKER_5XX")
+    over = asked(LookupFinding.ABSENT, declared, 12, retry_count=8, last_error="BROKER_5XX")
     assert (over.outcome, over.fate, over.code) == ("dead", "none", "BROKER_5XX")
 
 
 def test_an_unproved_repeat_ends_with_a_person() -> None:
     declared = Declaration(Promise.FOREVER)
-    again = asked(Finding.ABSENT, declared, 0)
+    again = asked(LookupFinding.ABSENT, declared, 0)
     assert (again.outcome, again.fate) == ("failed", "unproved")
-    assert asked(Finding.ABSENT, declared, 0, retry_count=8).outcome == "parked"
+    assert asked(LookupFinding.ABSENT, declared, 0, retry_count=8).outcome == "parked"
 
 
 def test_an_expired_order_ends_instead_of_being_sent() -> None:
-    ended = asked(Finding.ABSENT, CONFIG.declaration, 12, expires_at=NOW)
+    ended = asked(LookupFinding.ABSENT, CONFIG.declaration, 12, expires_at=NOW)
     assert (ended.outcome, ended.fate, ended.code) == ("dead", "none", "EXPIRED")
 
 
 def test_an_early_absence_waits_for_the_end_of_the_validity() -> None:
-    waiting = asked(Finding.ABSENT, CONFIG.declaration, 4)
+    waiting = asked(LookupFinding.ABSENT, CONFIG.declaration, 4)
     assert (waiting.outcome, waiting.delay_seconds) == ("unknown", 7)
 
 
 def test_an_order_that_the_broker_has_is_sent_or_was_rejected() -> None:
     def said(order: BrokerOrder, **fields: Any) -> OrderSettlement:
-        return found(taken(**fields), Found(Finding.FOUND, order), CONFIG.declaration, POLICY, NOW)
+        return found(taken(**fields), FoundOrder(LookupFinding.FOUND, order), CONFIG.declaration, POLICY, NOW)
 
     sent = said(BrokerOrder("key-1", "b-1", "accepted"), last_error=Code.CONFLICT_PROCESSED)
     assert (sent.outcome, sent.code) == ("sent", Code.CONFLICT_PROCESSED)
@@ -186,12 +190,12 @@ def test_an_order_that_the_broker_has_is_sent_or_was_rejected() -> None:
 
 
 def test_what_cannot_be_proved_waits_for_a_person() -> None:
-    parked = asked(Finding.ABSENT, Declaration(Promise.NOTHING), 12, last_error="BROKER_5XX")
+    parked = asked(LookupFinding.ABSENT, Declaration(Promise.NOTHING), 12, last_error="BROKER_5XX")
     assert (parked.outcome, parked.code) == ("parked", "BROKER_5XX")
 
 
 def test_a_broker_that_limits_questions_says_when_to_ask_again() -> None:
-    limited = Found(Finding.LIMITED, retry_after_seconds=9)
+    limited = FoundOrder(LookupFinding.LIMITED, retry_after_seconds=9)
     assert found(taken(), limited, CONFIG.declaration, POLICY, NOW).delay_seconds == 9
 
 
@@ -201,7 +205,7 @@ def test_an_order_leaves_as_it_was_taken() -> None:
 
 
 def test_an_answer_about_another_order_is_no_answer() -> None:
-    answer = Found(Finding.FOUND, BrokerOrder("another", "b-2", "accepted"))
+    answer = FoundOrder(LookupFinding.FOUND, BrokerOrder("another", "b-2", "accepted"))
     settled = found(taken(), answer, CONFIG.declaration, POLICY, NOW + timedelta(seconds=99))
     assert settled.outcome == "unknown"
 
@@ -231,7 +235,7 @@ class Unasked:
 async def test_a_worker_that_stood_still_sends_nothing_after_the_orders_own_time() -> None:
     long_ago = datetime(2020, 1, 1, tzinfo=UTC)
     late = taken(expires_at=long_ago, stamped_at=long_ago, open_since=long_ago)
-    settled = await Sender(cast("Any", Unasked()), POLICY).deliver(late)
+    settled = await OrderSender(cast("Any", Unasked()), POLICY).deliver(late)
     assert (settled.outcome, settled.fate, settled.code) == ("dead", "not_this", "EXPIRED")
     in_time = taken(expires_at=NOW + timedelta(seconds=1))
     assert hold_back(CONFIG.declaration, in_time, POLICY, NOW) is None
@@ -239,7 +243,7 @@ async def test_a_worker_that_stood_still_sends_nothing_after_the_orders_own_time
 
 def test_a_duplicate_of_a_lost_request_at_a_broker_that_shows_nothing_is_taken_at_its_word() -> None:
     config = HttpBrokerConfig(base_url="http://b", find_path=None, promise=Promise.FOREVER)
-    assert config.declaration.sight is Sight.NONE
+    assert config.declaration.sight is LookupScope.NONE
     said = classified(config, Reply(409, {}, b""))
     first = answered(taken(), said, config.declaration, POLICY)
     assert (first.outcome, first.code) == ("unknown", Code.CONFLICT_PROCESSED)

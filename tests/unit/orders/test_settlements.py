@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from fencepost.orders.broker import (
+    AnswerVerdict,
     BrokerOrder,
     Code,
     Declaration,
-    Finding,
-    Found,
+    FoundOrder,
+    LookupFinding,
+    LookupScope,
     Meaning,
     OutgoingOrder,
     Promise,
-    Sight,
-    Verdict,
 )
-from fencepost.orders.order import OrderSettlement, TakenOrder
+from fencepost.orders.order_calls import OrderSettlement, TakenOrder
 from fencepost.orders.outcome import (
     DETAIL_CHARACTERS_MAX,
     RESULT_CHARACTERS_MAX,
@@ -40,8 +40,8 @@ SECOND = timedelta(seconds=1)
 POLICY = Policy(retry_max=3, backoff=Backoff(jitter=0), margin_seconds=1, ask_seconds=0)
 PROVABLE = Declaration(Promise.NOTHING, request_valid_seconds=10)
 FOREVER = Declaration(Promise.FOREVER)
-SILENT = Declaration(Promise.FOREVER, Sight.NONE)
-BLIND = Declaration(Promise.NOTHING, Sight.OPEN)
+SILENT = Declaration(Promise.FOREVER, LookupScope.NONE)
+BLIND = Declaration(Promise.NOTHING, LookupScope.OPEN)
 TAKEN = TakenOrder(
     *(5, 3, "main/USDJPY", {"qty": "1"}, "key-1", "main", None, 0, 1, NOW, None, NOW, NOW, NOW, None)
 )
@@ -67,48 +67,48 @@ UNPLACED = replace(
 @pytest.mark.parametrize(
     ("verdict", "declared", "expected"),
     [
-        (Verdict(Meaning.ACCEPTED, order=LIVE), PROVABLE, SENT),
-        (Verdict(Meaning.ACCEPTED, order=NAMELESS), PROVABLE, replace(SENT, result=result_of(NAMELESS))),
-        (Verdict(Meaning.ACCEPTED, order=REJECTED), PROVABLE, UNPLACED),
-        (Verdict(Meaning.ACCEPTED, order=OTHERS), PROVABLE, ANOTHER),
+        (AnswerVerdict(Meaning.ACCEPTED, order=LIVE), PROVABLE, SENT),
+        (AnswerVerdict(Meaning.ACCEPTED, order=NAMELESS), PROVABLE, replace(SENT, result=result_of(NAMELESS))),
+        (AnswerVerdict(Meaning.ACCEPTED, order=REJECTED), PROVABLE, UNPLACED),
+        (AnswerVerdict(Meaning.ACCEPTED, order=OTHERS), PROVABLE, ANOTHER),
         (
-            Verdict(Meaning.ACCEPTED),
+            AnswerVerdict(Meaning.ACCEPTED),
             PROVABLE,
             said("unknown", code=Code.UNKNOWN, detail="no answer that can be read", weather="failed"),
         ),
         (
-            Verdict(Meaning.UNKNOWN, Code.BROKER_5XX, "500: oh\0"),
+            AnswerVerdict(Meaning.UNKNOWN, Code.BROKER_5XX, "500: oh\0"),
             PROVABLE,
             said("unknown", code=Code.BROKER_5XX, detail="500: oh\ufffd", weather="failed"),
         ),
-        (Verdict(Meaning.DUPLICATE, order=LIVE), PROVABLE, KNOWN),
+        (AnswerVerdict(Meaning.DUPLICATE, order=LIVE), PROVABLE, KNOWN),
         (
-            Verdict(Meaning.DUPLICATE, order=NAMELESS, detail="409: known"),
+            AnswerVerdict(Meaning.DUPLICATE, order=NAMELESS, detail="409: known"),
             PROVABLE,
             said("unknown", code=Code.CONFLICT_PROCESSED, detail="409: known", weather="ok"),
         ),
         (
-            Verdict(Meaning.DUPLICATE),
+            AnswerVerdict(Meaning.DUPLICATE),
             PROVABLE,
             said("unknown", code=Code.CONFLICT_PROCESSED, weather="ok"),
         ),
         (
-            Verdict(Meaning.DUPLICATE, order=NAMELESS),
+            AnswerVerdict(Meaning.DUPLICATE, order=NAMELESS),
             SILENT,
             said("unknown", code=Code.CONFLICT_PROCESSED, weather="ok"),
         ),
         (
-            Verdict(Meaning.REFUSED, detail="400: no"),
+            AnswerVerdict(Meaning.REFUSED, detail="400: no"),
             PROVABLE,
             said("dead", fate="not_this", code=Code.BAD_REQUEST, detail="400: no", weather="ok"),
         ),
         (
-            Verdict(Meaning.REFUSED, Code.UNAUTHORIZED),
+            AnswerVerdict(Meaning.REFUSED, Code.UNAUTHORIZED),
             PROVABLE,
             said("dead", fate="not_this", code=Code.UNAUTHORIZED, weather="unauthorized"),
         ),
         (
-            Verdict(Meaning.LIMITED, detail="429"),
+            AnswerVerdict(Meaning.LIMITED, detail="429"),
             PROVABLE,
             said(
                 "queued", fate="not_this", code=Code.RATE_LIMITED, detail="429", delay_seconds=2.0,
@@ -116,14 +116,14 @@ UNPLACED = replace(
             ),
         ),
         (
-            Verdict(Meaning.LIMITED, retry_after_seconds=0.0),
+            AnswerVerdict(Meaning.LIMITED, retry_after_seconds=0.0),
             PROVABLE,
             said("queued", fate="not_this", code=Code.RATE_LIMITED, delay_seconds=0.0, weather="limited"),
         ),
     ],
 )  # fmt: skip
 def test_an_answer_settles_the_order_so_and_not_otherwise(
-    verdict: Verdict, declared: Declaration, expected: OrderSettlement
+    verdict: AnswerVerdict, declared: Declaration, expected: OrderSettlement
 ) -> None:
     assert answered(TAKEN, verdict, declared, POLICY) == expected
 
@@ -131,7 +131,7 @@ def test_an_answer_settles_the_order_so_and_not_otherwise(
 def test_a_word_about_a_lost_request_is_believed_where_nothing_can_be_looked_at() -> None:
     repeat = replace(TAKEN, open_since=NOW - SECOND, last_error="NETWORK_TIMEOUT")
     known = replace(KNOWN, detail="409: known", result=result_of(BrokerOrder("key-1", None, "duplicate")))
-    verdict = Verdict(Meaning.DUPLICATE, order=NAMELESS, detail="409: known")
+    verdict = AnswerVerdict(Meaning.DUPLICATE, order=NAMELESS, detail="409: known")
     assert answered(repeat, verdict, SILENT, POLICY) == known
 
 
@@ -142,9 +142,11 @@ def test_what_did_not_arrive_is_tried_as_often_as_allowed(retries: int) -> None:
     if retries < 3:
         expected = replace(expected, outcome="failed", delay_seconds=2.0 ** (retries + 1))
     assert not_sent(taken, "no way", POLICY) == expected
-    stale = answered(taken, Verdict(Meaning.STALE, detail="no way"), PROVABLE, POLICY)
+    stale = answered(taken, AnswerVerdict(Meaning.STALE, detail="no way"), PROVABLE, POLICY)
     assert stale == expected
-    assert answered(taken, Verdict(Meaning.STALE), PROVABLE, POLICY) == replace(expected, detail="too late")
+    assert answered(taken, AnswerVerdict(Meaning.STALE), PROVABLE, POLICY) == replace(
+        expected, detail="too late"
+    )
 
 
 def test_what_is_said_is_kept_up_to_a_length() -> None:
@@ -155,7 +157,7 @@ def test_what_is_said_is_kept_up_to_a_length() -> None:
 
 
 def asked(
-    answer: Found, declared: Declaration, age: float, *, open_age: float | None = None, **fields: Any
+    answer: FoundOrder, declared: Declaration, age: float, *, open_age: float | None = None, **fields: Any
 ) -> OrderSettlement:
     """The broker was asked so many seconds after the last request was stamped."""
     at = NOW + age * SECOND
@@ -163,7 +165,7 @@ def asked(
     return found(replace(TAKEN, open_since=open_since, **fields), answer, declared, POLICY, at)
 
 
-ABSENT, NO_ANSWER = Found(Finding.ABSENT), Found(Finding.NO_ANSWER)
+ABSENT, NO_ANSWER = FoundOrder(LookupFinding.ABSENT), FoundOrder(LookupFinding.NO_ANSWER)
 NOT_THERE = "not there, and the request can no longer arrive"
 REFUSES = "the broker refuses a second order with this client id"
 
@@ -193,7 +195,7 @@ def test_a_repeat_that_the_broker_refuses_needs_no_proof() -> None:
     assert asked(ABSENT, FOREVER, 0, retry_count=3) == said(
         "parked", code=Code.UNKNOWN, detail="the retries are used up", delay_seconds=300.0, weather="ok"
     )
-    window = Declaration(Promise.WINDOW, Sight.OPEN, window_seconds=20, request_valid_seconds=10)
+    window = Declaration(Promise.WINDOW, LookupScope.OPEN, window_seconds=20, request_valid_seconds=10)
     assert asked(ABSENT, window, 0, open_age=8.9).outcome == "failed"
     assert asked(ABSENT, window, 0, open_age=9).outcome == "parked"
     assert asked(ABSENT, window, 8.9).outcome == "failed", "the only request is the open one"
@@ -219,7 +221,7 @@ def test_no_answer_is_asked_for_again_as_the_broker_or_the_backoff_says() -> Non
     assert asked(told, PROVABLE, 11) == said(
         "unknown", code=Code.BROKER_5XX, detail="503\ufffd", delay_seconds=0.0, weather="failed"
     )
-    limited = asked(Found(Finding.LIMITED), FOREVER, 11)
+    limited = asked(FoundOrder(LookupFinding.LIMITED), FOREVER, 11)
     assert limited == said(
         "unknown",
         code=Code.UNKNOWN,
@@ -230,11 +232,11 @@ def test_no_answer_is_asked_for_again_as_the_broker_or_the_backoff_says() -> Non
 
 
 def test_what_the_broker_has_is_sent_or_was_rejected() -> None:
-    there = asked(Found(Finding.FOUND, LIVE), PROVABLE, 0, last_error="BROKER_5XX")
+    there = asked(FoundOrder(LookupFinding.FOUND, LIVE), PROVABLE, 0, last_error="BROKER_5XX")
     assert there == said("sent", detail="found at the broker", result=result_of(LIVE), weather="ok")
-    repeated = asked(Found(Finding.FOUND, NAMELESS), PROVABLE, 0, last_error="CONFLICT_PROCESSED")
+    repeated = asked(FoundOrder(LookupFinding.FOUND, NAMELESS), PROVABLE, 0, last_error="CONFLICT_PROCESSED")
     assert (repeated.outcome, repeated.code) == ("sent", Code.CONFLICT_PROCESSED)
-    rejected = asked(Found(Finding.FOUND, REJECTED), PROVABLE, 0)
+    rejected = asked(FoundOrder(LookupFinding.FOUND, REJECTED), PROVABLE, 0)
     assert rejected == said(
         "dead",
         fate="none",
@@ -243,7 +245,7 @@ def test_what_the_broker_has_is_sent_or_was_rejected() -> None:
         result=result_of(REJECTED),
         weather="ok",
     )
-    other = asked(Found(Finding.FOUND, OTHERS), BLIND, 0)
+    other = asked(FoundOrder(LookupFinding.FOUND, OTHERS), BLIND, 0)
     assert (other.outcome, other.code, other.weather) == ("parked", Code.UNKNOWN, "failed")
 
 
@@ -278,14 +280,14 @@ def test_an_open_request_is_asked_about_before_the_next() -> None:
 @pytest.mark.parametrize(
     ("answer", "weather"),
     [
-        (Found(Finding.FOUND, LIVE), "ok"),
+        (FoundOrder(LookupFinding.FOUND, LIVE), "ok"),
         (ABSENT, "ok"),
-        (Found(Finding.LIMITED), "ask_limited"),
+        (FoundOrder(LookupFinding.LIMITED), "ask_limited"),
         (NO_ANSWER, None),
         (replace(NO_ANSWER, code=Code.BROKER_5XX), "failed"),
     ],
 )
-def test_what_an_answer_says_about_the_broker_itself(answer: Found, weather: str | None) -> None:
+def test_what_an_answer_says_about_the_broker_itself(answer: FoundOrder, weather: str | None) -> None:
     assert weather_of(answer) == weather
 
 

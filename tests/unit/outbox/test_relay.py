@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter
 
 from fencepost.kernel.call import Call
-from fencepost.outbox.relay import Pace, Relay
+from fencepost.outbox.relay import Relay, RelayLimits
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Desk:
             self.under_way.pop(letter).set_result(None)
 
 
-def relay_of(desk: Desk, pace: Pace) -> Relay[Letter, int]:
+def relay_of(desk: Desk, pace: RelayLimits) -> Relay[Letter, int]:
     errors = Counter("errors", "Errors.", ("loop",), registry=CollectorRegistry())
     return Relay("letters", desk, desk, desk, "me", errors, pace)
 
@@ -95,7 +95,7 @@ async def rest() -> None:
 
 async def test_a_take_is_not_made_for_a_few_places() -> None:
     desk = Desk(12)
-    relay = relay_of(desk, Pace(batch=4, in_flight_max=8, idle_seconds=60))
+    relay = relay_of(desk, RelayLimits(batch=4, in_flight_max=8, idle_seconds=60))
     relay.start()
     await until(lambda: len(desk.under_way) == 8)
     desk.end(0)
@@ -114,7 +114,7 @@ async def test_a_take_is_not_made_for_a_few_places() -> None:
 
 async def test_a_relay_for_one_message_at_a_time_takes_one_after_the_other() -> None:
     desk = Desk(3)
-    relay = relay_of(desk, Pace(batch=1, in_flight_max=1, idle_seconds=60))
+    relay = relay_of(desk, RelayLimits(batch=1, in_flight_max=1, idle_seconds=60))
     relay.start()
     for letter in range(3):
         await until(lambda letter=letter: letter in desk.under_way)  # type: ignore[misc]
@@ -126,7 +126,7 @@ async def test_a_relay_for_one_message_at_a_time_takes_one_after_the_other() -> 
 async def test_what_ends_while_a_settlement_is_written_is_settled_too() -> None:
     desk = Desk(4)
     desk.may_settle.clear()
-    relay = relay_of(desk, Pace(batch=4, in_flight_max=4, idle_seconds=60))
+    relay = relay_of(desk, RelayLimits(batch=4, in_flight_max=4, idle_seconds=60))
     relay.start()
     await until(lambda: len(desk.under_way) == 4)
     desk.end(0)
@@ -141,7 +141,7 @@ async def test_what_ends_while_a_settlement_is_written_is_settled_too() -> None:
 
 async def test_a_relay_that_leaves_says_so_of_what_is_under_way_and_keeps_nothing() -> None:
     desk = Desk(2)
-    relay = relay_of(desk, Pace(batch=2, in_flight_max=2, idle_seconds=60, drain_seconds=0.01))
+    relay = relay_of(desk, RelayLimits(batch=2, in_flight_max=2, idle_seconds=60, drain_seconds=0.01))
     relay.start()
     await until(lambda: len(desk.under_way) == 2)
     await relay.stop()
@@ -152,7 +152,7 @@ async def test_a_relay_that_leaves_says_so_of_what_is_under_way_and_keeps_nothin
 async def test_a_delivery_that_hangs_is_given_up_and_said_to_have_failed() -> None:
     desk = Desk(2)
     relay = relay_of(
-        desk, Pace(batch=1, in_flight_max=1, idle_seconds=60, delivery_seconds=0.05, keep_seconds=0.01)
+        desk, RelayLimits(batch=1, in_flight_max=1, idle_seconds=60, delivery_seconds=0.05, keep_seconds=0.01)
     )
     relay.start()
     await until(lambda: -0 in desk.settled and 1 in desk.under_way)
@@ -164,7 +164,7 @@ async def test_one_that_does_not_even_end_then_is_not_renewed() -> None:
     desk = Desk(1)
     desk.is_deaf = True
     relay = relay_of(
-        desk, Pace(batch=1, in_flight_max=1, idle_seconds=60, delivery_seconds=0.05, keep_seconds=0.01)
+        desk, RelayLimits(batch=1, in_flight_max=1, idle_seconds=60, delivery_seconds=0.05, keep_seconds=0.01)
     )
     relay.start()
     try:

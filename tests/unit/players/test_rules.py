@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from fencepost.mutations.errors import FailedPrecondition, NoSuchThing
-from fencepost.mutations.planning import Dice
+from fencepost.mutations.planning import Rng
 from fencepost.players import rules
 from fencepost.players.catalog import Item, Pool, Reward, Weighted
 from fencepost.players.requests import Draw, GrantItems, ItemGrant, Transfer, UseItem
@@ -33,13 +33,13 @@ def snapshot(**things: Item | Pool) -> PlayerSnapshot:
 
 def test_a_plan_is_a_function_of_snapshot_request_and_seed() -> None:
     request = UseItem(player_id="ann", item="box", count=50)
-    plans = [rules.use_item.plan(snapshot(box=BOX), request, Dice(seed)).as_json(seed) for seed in (1, 1, 2)]
+    plans = [rules.use_item.plan(snapshot(box=BOX), request, Rng(seed)).as_json(seed) for seed in (1, 1, 2)]
     assert plans[0] == plans[1] != plans[2]
 
 
 def test_what_is_taken_and_given_of_one_thing_is_one_change() -> None:
     lucky = Item(stackable=True, rewards=(Reward(item="coin", count=3),))
-    plan = rules.use_item.plan(snapshot(coin=lucky), UseItem(player_id="ann", item="coin"), Dice(1))
+    plan = rules.use_item.plan(snapshot(coin=lucky), UseItem(player_id="ann", item="coin"), Rng(1))
     assert plan.parties[0].change.as_json() == {"stacks": {"coin": 2}, "paid": {"stacks": {"coin": 1}}}
 
 
@@ -51,7 +51,7 @@ def test_pieces_are_granted_in_the_order_of_the_request_with_their_metadata() ->
         ItemGrant(item="sword", count=2),
     )
     request = GrantItems(player_id="ann", items=grants)
-    plan = rules.grant_items.plan(snapshot(**items), request, Dice(1))
+    plan = rules.grant_items.plan(snapshot(**items), request, Rng(1))
     assert [granted["item"] for granted in plan.answer["granted"]] == ["sword", "potion", "sword"]
     pieces = plan.parties[0].change.pieces_added
     assert [piece["quality"] for piece in pieces] == [3, 0, 0]
@@ -65,18 +65,18 @@ def test_a_guarantee_counts_draws_of_earlier_requests(dry: int) -> None:
         "ann", 1, snapshot(spring=pool).catalog, pools={"spring": Season("s1", ENTRIES, 100, dry)}
     )
     for seed in range(50):
-        plan = rules.draw.plan(seen, Draw(player_id="ann", pool="spring", count=10 - dry), Dice(seed))
+        plan = rules.draw.plan(seen, Draw(player_id="ann", pool="spring", count=10 - dry), Rng(seed))
         assert 5 in plan.answer["rarities"]
 
 
 def test_without_a_season_there_is_no_plan() -> None:
     with pytest.raises(FailedPrecondition, match="no open season"):
-        rules.draw.plan(snapshot(spring=Pool()), Draw(player_id="ann", pool="spring"), Dice(1))
+        rules.draw.plan(snapshot(spring=Pool()), Draw(player_id="ann", pool="spring"), Rng(1))
 
 
 def test_without_a_player_there_is_no_plan() -> None:
     with pytest.raises(NoSuchThing, match="no player ann"):
-        rules.use_item.plan(PlayerSnapshot("ann", None), UseItem(player_id="ann", item="box"), Dice(1))
+        rules.use_item.plan(PlayerSnapshot("ann", None), UseItem(player_id="ann", item="box"), Rng(1))
 
 
 @pytest.mark.parametrize(

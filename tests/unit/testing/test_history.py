@@ -8,9 +8,9 @@ import pytest
 
 from fencepost.testing import (
     Breach,
-    Entry,
     History,
     HistoryBroken,
+    HistoryLine,
     at_most_once,
     breaches,
     check,
@@ -19,12 +19,12 @@ from fencepost.testing import (
 )
 
 
-def asked(key: str) -> Entry:
-    return Entry("asked", key)
+def asked(key: str) -> HistoryLine:
+    return HistoryLine("asked", key)
 
 
-def done(key: str, token: int | None = None) -> Entry:
-    return Entry("done", key, token)
+def done(key: str, token: int | None = None) -> HistoryLine:
+    return HistoryLine("done", key, token)
 
 
 def test_what_was_recorded_is_read_in_its_order(tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_each_effect_once_is_no_breach() -> None:
         ([done("a")], "took effect, and nobody asked for it"),
     ],
 )
-def test_lost_doubled_and_unasked_effects_are_seen(entries: list[Entry], what: str) -> None:
+def test_lost_doubled_and_unasked_effects_are_seen(entries: list[HistoryLine], what: str) -> None:
     assert breaches(entries, once()) == [Breach("once", "a", what)]
 
 
@@ -80,7 +80,7 @@ def test_a_zombie_s_write_after_its_successor_is_seen() -> None:
 
 
 def test_a_test_s_own_rule_stands_beside_ours() -> None:
-    def cheap(entries: Sequence[Entry]) -> Iterable[Breach]:
+    def cheap(entries: Sequence[HistoryLine]) -> Iterable[Breach]:
         return [
             Breach("cheap", entry.key, "costs too much") for entry in entries if entry.detail["price"] > 5
         ]
@@ -88,4 +88,4 @@ def test_a_test_s_own_rule_stands_beside_ours() -> None:
     with pytest.raises(
         HistoryBroken, match=r"(?s)2 breaches in 1 entries.*once: a took.*cheap: a costs too much"
     ):
-        check([Entry("done", "a", detail={"price": 6})], once(), cheap)
+        check([HistoryLine("done", "a", detail={"price": 6})], once(), cheap)

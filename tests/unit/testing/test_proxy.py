@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.testing import Proxy, faults
+from fencepost.testing import Proxy
+from fencepost.testing import proxy as proxy_module
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def waiting_client(monkeypatch: pytest.MonkeyPatch) -> Generator[tuple[Proxy, so
         on_the_way.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(faults, "_connect", never)
+    monkeypatch.setattr(proxy_module, "_connect", never)
     proxy = Proxy.for_postgres("postgresql:///x?host=/nowhere").start()
     folder = proxy.url.partition("host=")[2].replace("%2F", "/").partition("&")[0]
     with closing(socket.socket(socket.AF_UNIX)) as client:

@@ -3,11 +3,11 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from fencepost.torture.crew import Crew, Process
-from fencepost.torture.faults import AHEAD_MAX, Faults
-from fencepost.torture.ground import Ground
-from fencepost.torture.schedule import Blow
-from fencepost.torture.stage import Errand
+from fencepost.torture.environment import Environment
+from fencepost.torture.faults import AHEAD_MAX, FaultInjector
+from fencepost.torture.process_pool import ProcessPool, SystemProcess
+from fencepost.torture.schedule import Fault
+from fencepost.torture.system_environment import ProcessTask
 from fencepost.torture.tally import Tally
 
 POINTS = {"jobs": ["a", "b", "c"], "flows": ["d"]}
@@ -17,7 +17,7 @@ class Listening:
     """A crew of one process for each system, that notes its orders."""
 
     def __init__(self) -> None:
-        victim = Process(1, cast("Errand", None))
+        victim = SystemProcess(1, cast("ProcessTask", None))
         self.places = dict.fromkeys([("jobs", 0), ("flows", 0)], victim)
         self.ordered: list[str] = []
 
@@ -28,9 +28,9 @@ class Listening:
 def ordered(tally: Tally, system: str, *, evenly: bool = True) -> list[str]:
     crew = Listening()
     stage = SimpleNamespace(lease_seconds=1.0)
-    ground = cast("Ground", SimpleNamespace(stages={"jobs": stage, "flows": stage}))
-    faults = Faults(ground, cast("Crew", cast("Any", crew)), tally, POINTS if evenly else None)
-    faults.strike(Blow(1, 0.1, "crash", system, 0, POINTS[system][0], 1, 1.5, at_redis=False))
+    ground = cast("Environment", SimpleNamespace(stages={"jobs": stage, "flows": stage}))
+    faults = FaultInjector(ground, cast("ProcessPool", cast("Any", crew)), tally, POINTS if evenly else None)
+    faults.strike(Fault(1, 0.1, "crash", system, 0, POINTS[system][0], 1, 1.5, at_redis=False))
     faults.give_orders()
     return crew.ordered
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from fencepost.torture import linearizability
-from fencepost.torture.chronicle import Operation
 from fencepost.torture.effects import UNDECIDED
 from fencepost.torture.linearizability import linearizable, linearize
 from fencepost.torture.models import Held, LeaseModel, NonceModel, Run, Sequence, united
+from fencepost.torture.operation_log import Operation
 
 
 def acquire(begun: float, ended: float, owner: str, answer: Any) -> Operation:

@@ -1,16 +1,16 @@
 """Who is struck how often."""
 
-from fencepost.torture.pace import Pace
+from fencepost.torture.pace import RunPace
 
 POINTS = {"jobs": ["a", "b", "c"], "flows": ["d"]}
 
 
 def test_evenly_a_system_is_struck_as_often_as_it_has_crash_points() -> None:
-    assert Pace(evenly=True).shares_of(POINTS) == {"jobs": 3, "flows": 1}
+    assert RunPace(evenly=True).shares_of(POINTS) == {"jobs": 3, "flows": 1}
 
 
 def test_what_a_goal_says_of_a_system_holds() -> None:
-    assert Pace(evenly=True, shares={"flows": 9, "leases": 7}).shares_of(POINTS) == {
+    assert RunPace(evenly=True, shares={"flows": 9, "leases": 7}).shares_of(POINTS) == {
         "jobs": 3,
         "flows": 9,
         "leases": 7,
@@ -18,4 +18,4 @@ def test_what_a_goal_says_of_a_system_holds() -> None:
 
 
 def test_otherwise_nobody_is_struck_more_often_for_his_points() -> None:
-    assert Pace(shares={"leases": 7}).shares_of(POINTS) == {"leases": 7}
+    assert RunPace(shares={"leases": 7}).shares_of(POINTS) == {"leases": 7}

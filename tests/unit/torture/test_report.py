@@ -11,10 +11,10 @@ from typing import Any
 from fencepost.console.reports import read_reports
 from fencepost.testing import Breach
 from fencepost.torture.goals import GOALS
-from fencepost.torture.ordeal import Moment, Outcome
-from fencepost.torture.plan import Plan
+from fencepost.torture.plan import RunPlan
 from fencepost.torture.report import facts_of, keep, replay_command, write
-from fencepost.torture.schedule import Role, chosen_kinds, schedule
+from fencepost.torture.run import RunMoment, RunResult
+from fencepost.torture.schedule import ProcessRole, chosen_kinds, schedule
 from fencepost.torture.systems import BY_NAME, PLACES
 from fencepost.torture.tally import Tally
 from fencepost.torture.verdict import Hardness, judge
@@ -22,10 +22,10 @@ from fencepost.torture.verdict import Hardness, judge
 HARDNESS = Hardness(10.0, {"jobs": 200}, hits=3, ambiguous=4)
 
 
-def outcome(**changes: Any) -> Outcome:
-    plan = Plan(7, 10, ["jobs"], ["kill", "crash"])
+def outcome(**changes: Any) -> RunResult:
+    plan = RunPlan(7, 10, ["jobs"], ["kill", "crash"])
     tally = Tally(hit=Counter(kill=3), struck=Counter(kill=4))
-    tally.strike(next(schedule(7, ["kill"], [Role("jobs", 1, ())], gap_seconds=1)), 0.5)
+    tally.strike(next(schedule(7, ["kill"], [ProcessRole("jobs", 1, ())], gap_seconds=1)), 0.5)
     breaches = [("jobs", Breach("lost", "<script>alert(1)</script>", "was lost"))]
     facts: dict[str, Any] = {
         "plan": plan,
@@ -38,10 +38,10 @@ def outcome(**changes: Any) -> Outcome:
         "ended_by_themselves": 0,
         "settled_after": 1.0,
         "judgement": judge(breaches, HARDNESS, plan.floors),
-        "moments": [Moment(0.5, {"jobs": 100}, 1, {}), Moment(10, {"jobs": 200}, 3, {})],
+        "moments": [RunMoment(0.5, {"jobs": 100}, 1, {}), RunMoment(10, {"jobs": 200}, 3, {})],
         "log": "a line",
     }
-    return Outcome(**(facts | changes))
+    return RunResult(**(facts | changes))
 
 
 def test_the_last_run_can_be_read_by_a_program(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_the_last_run_can_be_read_by_a_program(tmp_path: Path) -> None:
 
 
 def test_the_command_that_has_the_same_run_again_has_its_settings_too() -> None:
-    plan = Plan(
+    plan = RunPlan(
         7, 10, ["jobs"], ["crash"], ["jobs.ack.before"], server_settings={"synchronous_commit": "off"}
     )
 

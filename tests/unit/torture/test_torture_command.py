@@ -10,10 +10,10 @@ import pytest
 
 from fencepost.cli import torture as command
 from fencepost.cli.app import run
-from fencepost.cli.exits import ExitCode
+from fencepost.cli.exit_codes import ExitCode
 from fencepost.testing import Breach
-from fencepost.torture.ordeal import Outcome
-from fencepost.torture.plan import Plan
+from fencepost.torture.plan import RunPlan
+from fencepost.torture.run import RunResult
 from fencepost.torture.tally import Tally
 from fencepost.torture.verdict import Floors, judge
 from tests.unit.torture.test_report import HARDNESS, outcome
@@ -41,9 +41,9 @@ def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_each_verdict_has_its_exit_code(
     judgement: object, code: ExitCode, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    told: Outcome = outcome(judgement=judgement)
+    told: RunResult = outcome(judgement=judgement)
 
-    def ran(_plan: Plan, _disk: object, _faketime: object) -> Outcome:
+    def ran(_plan: RunPlan, _disk: object, _faketime: object) -> RunResult:
         return told
 
     monkeypatch.setattr(command, "_run", ran)
@@ -57,11 +57,11 @@ PAUSES = ["torture", "--goal", "pauses", "--result", "pauses.json"]
 
 
 @pytest.fixture
-def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[RunPlan]:
     """What would have been run; each run passes."""
-    found: list[Plan] = []
+    found: list[RunPlan] = []
 
-    def ran(plan: Plan, _disk: object, _faketime: object) -> Outcome:
+    def ran(plan: RunPlan, _disk: object, _faketime: object) -> RunResult:
         found.append(plan)
         tally = Tally(hit=Counter(pause=12_000))
         return outcome(plan=plan, tally=tally, judgement=judge([], HARDNESS, NONE))
@@ -75,7 +75,7 @@ def kept() -> tuple[list[int], list[int]]:
     return [run["seed"] for run in facts["runs"]], [size["reached"] for size in facts["sizes"]]
 
 
-def test_runs_of_a_goal_add_up_in_one_file_and_no_seed_counts_twice(plans: list[Plan]) -> None:
+def test_runs_of_a_goal_add_up_in_one_file_and_no_seed_counts_twice(plans: list[RunPlan]) -> None:
     assert run([*PAUSES, "--seed", "101", "--minutes", "1"]) == ExitCode.OK
     assert run([*PAUSES, "--seed", "102", "--seconds", "5"]) == ExitCode.OK
     assert kept() == ([101, 102], [24_000])
@@ -84,7 +84,7 @@ def test_runs_of_a_goal_add_up_in_one_file_and_no_seed_counts_twice(plans: list[
     assert [plan.seconds for plan in plans] == [60, 5]
 
 
-def test_a_goal_without_a_time_lasts_until_what_is_missing_is_there(plans: list[Plan]) -> None:
+def test_a_goal_without_a_time_lasts_until_what_is_missing_is_there(plans: list[RunPlan]) -> None:
     run([*PAUSES, "--seed", "101", "--minutes", "1"])
     run([*PAUSES, "--seed", "102"])
 
@@ -96,7 +96,7 @@ def test_a_goal_without_a_time_lasts_until_what_is_missing_is_there(plans: list[
 
 
 def test_a_goal_that_is_reached_goes_on_only_when_it_is_told_how_long(
-    plans: list[Plan], capsys: pytest.CaptureFixture[str]
+    plans: list[RunPlan], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run([*PAUSES, "--seed", "101", "--minutes", "1"])
     run([*PAUSES, "--seed", "102", "--minutes", "1"])
@@ -107,7 +107,7 @@ def test_a_goal_that_is_reached_goes_on_only_when_it_is_told_how_long(
     assert len(plans) == 3
 
 
-def test_a_run_with_other_systems_than_the_goals_is_no_part_of_it(plans: list[Plan]) -> None:
+def test_a_run_with_other_systems_than_the_goals_is_no_part_of_it(plans: list[RunPlan]) -> None:
     run([*PAUSES, "--seed", "101", "--minutes", "1"])
     alone = ["torture", "--goal", "pauses", "--seed", "102", "--minutes", "1", "--systems", "leases"]
 

@@ -2,8 +2,8 @@
 
 from fencepost.testing import Breach
 from fencepost.torture.effects import UNDECIDED, exactly_once, in_order
-from fencepost.torture.plan import Plan, allowed_seconds
-from fencepost.torture.stage import Account
+from fencepost.torture.plan import RunPlan, allowed_seconds
+from fencepost.torture.system_environment import Account
 from fencepost.torture.verdict import Floors, Hardness, judge
 
 HARD = Hardness(10.0, {"jobs": 100, "leases": 50}, hits=10, ambiguous=5)
@@ -54,7 +54,7 @@ def test_a_search_that_gave_up_makes_a_run_void_and_hides_no_breach() -> None:
 
 
 def test_who_did_nothing_has_not_all_the_time_in_the_world() -> None:
-    plan = Plan(7, 30, ["jobs"], ["kill"], lease_seconds=2.0)
+    plan = RunPlan(7, 30, ["jobs"], ["kill"], lease_seconds=2.0)
 
     assert allowed_seconds(plan, 30, [Account(1060, 1000), Account(60, 60)]) == 10 + 60 * 30 / 1000
     assert allowed_seconds(plan, 30, [Account(60, 1)]) == 10 + 30

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fencepost.web.answers import ECHO_MAX, MESSAGE_MAX, brief, failure
+from fencepost.web.errors import ECHO_MAX, MESSAGE_MAX, brief, failure
 from fencepost.web.forms import local_path
 
 

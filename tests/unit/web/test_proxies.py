@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from fencepost.errors import SettingsError
-from fencepost.web.guard import Accounts, Rules
 from fencepost.web.networks import Networks
 from fencepost.web.proxies import Proxied, client_of, is_forwarded, is_local
+from fencepost.web.security_middleware import Accounts, SecurityRules
 from fencepost.web.settings import WebSettings
 
 NAMED = Networks.read("10.0.0.7, 10.1.0.0/16, ::1")
@@ -85,7 +85,7 @@ async def test_nobody_else_is_believed() -> None:
 def test_without_a_token_what_was_forwarded_is_not_local(name: str) -> None:
     headers = HERE | {name: "203.0.113.9"}
     assert not is_local(headers, "1.1")
-    rules = Rules(token=None, body_max_bytes=2048)
+    rules = SecurityRules(token=None, body_max_bytes=2048)
     refusal = rules.refusal("GET", "/orders", headers)
     assert refusal is not None
     assert refusal.status_code == 403
@@ -96,11 +96,11 @@ def test_without_a_token_what_was_forwarded_is_not_local(name: str) -> None:
 
 
 def test_nginx_without_settings_is_told_by_its_version() -> None:
-    rules = Rules(token=None, body_max_bytes=2048)
+    rules = SecurityRules(token=None, body_max_bytes=2048)
     assert rules.refusal("GET", "/orders", HERE, "1.0") is not None
     assert rules.refusal("GET", "/orders", HERE, "1.1") is None
     assert not rules.trusts(HERE, "1.0")
-    assert Rules(token=TOKEN, body_max_bytes=2048).trusts({"authorization": f"Bearer {TOKEN}"}, "1.0")
+    assert SecurityRules(token=TOKEN, body_max_bytes=2048).trusts({"authorization": f"Bearer {TOKEN}"}, "1.0")
 
 
 def test_a_proxy_in_front_of_a_browser_is_no_forwarding() -> None:

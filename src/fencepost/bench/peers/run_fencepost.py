@@ -15,12 +15,12 @@ from handlers import WRITE, AsyncHandlers
 from redis.asyncio import Redis
 from runner import Order, by_batches, play, run_until_told
 
-from fencepost.collector import spare_the_collector
-from fencepost.drive.lanes import NORMAL, stream_of
-from fencepost.house import Fencepost
+from fencepost.app import Fencepost
+from fencepost.gc_tuning import freeze_collected_objects
 from fencepost.jobs.job import Job
 from fencepost.jobs.settings import JobSettings
 from fencepost.kernel import job as kernel_job
+from fencepost.redis_streams.stream_names import NORMAL, stream_of
 
 QUEUE = "bench"
 BATCH = 500
@@ -58,7 +58,7 @@ class Us:
         )
         worker = fp.worker(settings)
         # As `fencepost worker` does.
-        spare_the_collector()
+        freeze_collected_objects()
         async with fp:
             await run_until_told(worker.run(), worker.stop)
 

@@ -19,23 +19,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from fencepost.bench.peers.ledger import Ledger
+    from fencepost.bench.peers.results_store import ResultsStore
 else:
     # Beside this file: in the environment of a peer there is no Fencepost.
-    from ledger import Ledger
+    from results_store import ResultsStore
 
 POLL_SECONDS = 0.005
 KINDS = ("empty", "write", "timed", "zombie")
 
 
 @dataclass(frozen=True)
-class Order:
+class PeerTask:
     """What the one who measures asks for."""
 
     postgres_url: str
     admin_url: str
     redis_url: str
-    ledger: Ledger
+    ledger: ResultsStore
     worker: str = "A"
     kind: str = "empty"
     count: int = 0
@@ -66,26 +66,26 @@ class Client(Protocol):
 class Peer(Protocol):
     """A job library with its settings for this contest."""
 
-    def prepare(self, order: Order) -> None:
+    def prepare(self, order: PeerTask) -> None:
         """Make what the library needs in an empty database."""
 
-    def work(self, order: Order) -> None:
+    def work(self, order: PeerTask) -> None:
         """Be a worker until SIGTERM."""
 
-    def client(self, order: Order) -> AbstractAsyncContextManager[Client]: ...
+    def client(self, order: PeerTask) -> AbstractAsyncContextManager[Client]: ...
 
 
 def play(peer: Peer) -> None:
     """Do what the command line says."""
     role, given = sys.argv[1], json.loads(sys.argv[2])
-    order = Order(ledger=Ledger(Path(given.pop("ledger"))), **given)
+    order = PeerTask(ledger=ResultsStore(Path(given.pop("ledger"))), **given)
     if role == "prepare":
         peer.prepare(order)
     elif role == "work":
         threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
         peer.work(order)
     else:
-        parts: dict[str, Callable[[Client, Order], Awaitable[dict[str, Any]]]] = {
+        parts: dict[str, Callable[[Client, PeerTask], Awaitable[dict[str, Any]]]] = {
             "load": _load,
             "pace": _pace,
             "fill": _fill,
@@ -104,13 +104,13 @@ def _end_with_parent(parent: int) -> None:
 
 
 async def _with_client(
-    peer: Peer, order: Order, part: Callable[[Client, Order], Awaitable[dict[str, Any]]]
+    peer: Peer, order: PeerTask, part: Callable[[Client, PeerTask], Awaitable[dict[str, Any]]]
 ) -> dict[str, Any]:
     async with peer.client(order) as client:
         return await part(client, order)
 
 
-async def _load(client: Client, order: Order) -> dict[str, Any]:
+async def _load(client: Client, order: PeerTask) -> dict[str, Any]:
     """Submit and see them all finished, by workers that run already: the whole life of jobs."""
     before = order.ledger.total()
     began = time.monotonic()
@@ -133,7 +133,7 @@ async def _load(client: Client, order: Order) -> dict[str, Any]:
     }
 
 
-async def _pace(client: Client, order: Order) -> dict[str, Any]:
+async def _pace(client: Client, order: PeerTask) -> dict[str, Any]:
     """Submit at a steady rate, whatever the answers take, and wait until every job has started."""
     before = order.ledger.total()
     count = round(order.rate * order.seconds)
@@ -149,7 +149,7 @@ async def _pace(client: Client, order: Order) -> dict[str, Any]:
     return {"submitted": count, "waits": order.ledger.waits()}
 
 
-async def _fill(client: Client, order: Order) -> dict[str, Any]:
+async def _fill(client: Client, order: PeerTask) -> dict[str, Any]:
     """Submit so many, or as many as the time allows, with nobody working."""
     began = time.monotonic()
     done, piece = 0, 1000
@@ -160,16 +160,16 @@ async def _fill(client: Client, order: Order) -> dict[str, Any]:
     return {"waiting": done, "seconds": time.monotonic() - began}
 
 
-async def _submit(client: Client, order: Order) -> dict[str, Any]:
+async def _submit(client: Client, order: PeerTask) -> dict[str, Any]:
     await client.submit(order.kind, time.monotonic())
     return {}
 
 
-async def _outcome(client: Client, order: Order) -> dict[str, Any]:
+async def _outcome(client: Client, order: PeerTask) -> dict[str, Any]:
     return await client.outcome()
 
 
-async def _recover(client: Client, order: Order) -> dict[str, Any]:
+async def _recover(client: Client, order: PeerTask) -> dict[str, Any]:
     """What the documentation tells an operator to run for jobs of lost workers, where no worker does it."""
     recover = getattr(client, "recover", None)
     if recover is not None:

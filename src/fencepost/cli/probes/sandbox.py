@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fencepost.cli.findings import Finding, State
+from fencepost.cli.findings import Finding, FindingState
 from fencepost.cli.probes.machine import Machine
-from fencepost.judge.sandbox import program
+from fencepost.judge.sandbox import box_binary
 
 AREA = "sandbox"
 
@@ -20,26 +20,32 @@ def probe_sandbox(machine: Machine) -> list[Finding]:
 
 def probe_box(machine: Machine) -> Finding:
     """The judge's own sandbox: compiled already, or a compiler to do it with."""
-    compiled = program.compiled()
+    compiled = box_binary.compiled()
     if compiled is not None:
-        return Finding(AREA, "fencepost-box", State.OK, f"compiled  {compiled}")
-    compiler = next((path for name in program.COMPILERS if (path := machine.which(name))), None)
+        return Finding(AREA, "fencepost-box", FindingState.OK, f"compiled  {compiled}")
+    compiler = next((path for name in box_binary.COMPILERS if (path := machine.which(name))), None)
     if compiler is None and machine.which("bwrap"):
         remedy = (
             "Install a C compiler (Debian: gcc); until then bubblewrap is used, which measures less well."
         )
-        return Finding(AREA, "fencepost-box", State.DEGRADED, "not compiled, and no C compiler", remedy)
+        return Finding(
+            AREA, "fencepost-box", FindingState.DEGRADED, "not compiled, and no C compiler", remedy
+        )
     if compiler is None:
         remedy = "Install a C compiler (Debian: gcc), or bubblewrap; without them nothing is judged here."
-        return Finding(AREA, "fencepost-box", State.LACKING, "not compiled, and no C compiler", remedy)
-    return Finding(AREA, "fencepost-box", State.OK, f"compiled at first use  {compiler}")
+        return Finding(AREA, "fencepost-box", FindingState.LACKING, "not compiled, and no C compiler", remedy)
+    return Finding(AREA, "fencepost-box", FindingState.OK, f"compiled at first use  {compiler}")
 
 
 def probe_bubblewrap(machine: Machine) -> Finding:
     path = machine.which("bwrap")
     if path is None:
-        return Finding(AREA, "bubblewrap", State.LACKING, "not found", "Install it (Debian: bubblewrap).")
-    return Finding(AREA, "bubblewrap", State.OK, f"{machine.output(path, '--version') or ''}  {path}".strip())
+        return Finding(
+            AREA, "bubblewrap", FindingState.LACKING, "not found", "Install it (Debian: bubblewrap)."
+        )
+    return Finding(
+        AREA, "bubblewrap", FindingState.OK, f"{machine.output(path, '--version') or ''}  {path}".strip()
+    )
 
 
 def probe_user_namespaces(machine: Machine) -> Finding:
@@ -52,12 +58,14 @@ def probe_user_namespaces(machine: Machine) -> Finding:
     )
     unshare = machine.which("unshare")
     if limit == "0":
-        return Finding(AREA, name, State.LACKING, "this kernel allows none", remedy)
+        return Finding(AREA, name, FindingState.LACKING, "this kernel allows none", remedy)
     if unshare is None:
-        return Finding(AREA, name, State.DEGRADED, "allowed, but not tried: unshare is not here", remedy)
+        return Finding(
+            AREA, name, FindingState.DEGRADED, "allowed, but not tried: unshare is not here", remedy
+        )
     if machine.output(unshare, "--user", "--map-root-user", "true") is None:
-        return Finding(AREA, name, State.LACKING, "refused, though the limit is above zero", remedy)
-    return Finding(AREA, name, State.OK, "one was made")
+        return Finding(AREA, name, FindingState.LACKING, "refused, though the limit is above zero", remedy)
+    return Finding(AREA, name, FindingState.OK, "one was made")
 
 
 def probe_cgroups(machine: Machine) -> Finding:
@@ -73,11 +81,13 @@ def probe_cgroups(machine: Machine) -> Finding:
             version, where = "v2", own if machine.writable(own) else mounted
         case _:
             return Finding(
-                AREA, "cgroups", State.LACKING, "none mounted; memory is measured less well", remedy
+                AREA, "cgroups", FindingState.LACKING, "none mounted; memory is measured less well", remedy
             )
     if not machine.writable(where):
-        return Finding(AREA, "cgroups", State.DEGRADED, f"{version}, but {where} is not writable", remedy)
-    return Finding(AREA, "cgroups", State.OK, f"{version}, writable")
+        return Finding(
+            AREA, "cgroups", FindingState.DEGRADED, f"{version}, but {where} is not writable", remedy
+        )
+    return Finding(AREA, "cgroups", FindingState.OK, f"{version}, writable")
 
 
 def own_place(mounted: str, memberships: str) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.flows.errors import FlowError, StartRefused
-from fencepost.flows.sinks.kinds import TwoPhaseCommitSink
 from fencepost.flows.sinks.redis import as_bytes
 from fencepost.flows.sinks.rejecting import (
     STOP,
@@ -24,7 +23,8 @@ from fencepost.flows.sinks.rejecting import (
     halves,
     rejection,
 )
-from fencepost.flows.sinks.sink import CheckpointId, Workplace
+from fencepost.flows.sinks.sink import CheckpointId, FlowContext
+from fencepost.flows.sinks.sink_types import TwoPhaseCommitSink
 
 STAGING = ".staging"
 
@@ -50,7 +50,7 @@ class StagedFiles(TwoPhaseCommitSink[Any, dict[str, Any]]):
     def write_file(self, path: Path, values: Sequence[Any]) -> None:
         """Write what `convert` has made."""
 
-    async def open(self, place: Workplace) -> None:
+    async def open(self, place: FlowContext) -> None:
         staging = self._directory / STAGING
         try:
             staging.mkdir(parents=True, exist_ok=True)
@@ -170,7 +170,7 @@ class ParquetFiles(StagedFiles):
         self._schema = schema
         self._compression = compression
 
-    async def open(self, place: Workplace) -> None:
+    async def open(self, place: FlowContext) -> None:
         arrow_library("pyarrow.parquet")
         await super().open(place)
 

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from fencepost.flows.errors import FlowError
 from fencepost.flows.guarantee import AT_LEAST_ONCE, EXACTLY_ONCE, Promise
 from fencepost.flows.record import IdempotentRecord
-from fencepost.flows.sinks.kinds import StagedSink
 from fencepost.flows.sinks.redis import as_bytes, as_record
 from fencepost.flows.sinks.rejecting import (
     STOP,
@@ -29,9 +28,10 @@ from fencepost.flows.sinks.rejecting import (
     rejection,
 )
 from fencepost.flows.sinks.sink import CheckpointId
+from fencepost.flows.sinks.sink_types import StagedSink
 from fencepost.kernel.call import Json
-from fencepost.outbox import wire
-from fencepost.outbox.http import HttpClient, MaybeSent, NotSent, Reply, Request
+from fencepost.outbox import http1
+from fencepost.outbox.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
 from fencepost.tracing import TRACEPARENT, current_place
 
 AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
@@ -125,7 +125,7 @@ class HttpSink(StagedSink):
         on_reject: OnReject = STOP,
     ) -> None:
         try:
-            wire.address_of(url)
+            http1.address_of(url)
         except ValueError:
             raise FlowError(
                 f"{url!r} is no address for HTTP: it must begin with http:// or https:// and name a host."

@@ -14,10 +14,10 @@ from typing import Any
 
 from fencepost.flows.errors import FlowError, StartRefused
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
-from fencepost.flows.sinks.kinds import StagedSink
 from fencepost.flows.sinks.redis import as_bytes
 from fencepost.flows.sinks.rejecting import STOP, OnReject, Rejected, Rejections, converted
-from fencepost.flows.sinks.sink import CheckpointId, Workplace
+from fencepost.flows.sinks.sink import CheckpointId, FlowContext
+from fencepost.flows.sinks.sink_types import StagedSink
 from fencepost.flows.sources.kafka import ANSWER_SECONDS, client_library
 
 LOOK_SECONDS = 0.2
@@ -61,7 +61,7 @@ class KafkaSink(StagedSink):
         self._producers: dict[str, Any] = {}
         self._positions: dict[str, int] = {}
 
-    async def open(self, place: Workplace) -> None:
+    async def open(self, place: FlowContext) -> None:
         if place.tasks > self._producers_max:
             raise StartRefused(
                 f"The flow has {place.tasks} tasks, and the sink in {self._topic} may have "

@@ -10,7 +10,6 @@ from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from fencepost.errors import InvalidInput
-from fencepost.flows.sinks.kinds import TransactionalSink
 from fencepost.flows.sinks.rejecting import (
     STOP,
     UNFIT,
@@ -21,7 +20,8 @@ from fencepost.flows.sinks.rejecting import (
     halves,
     rejection,
 )
-from fencepost.flows.sinks.sink import CheckpointId, Workplace
+from fencepost.flows.sinks.sink import CheckpointId, FlowContext
+from fencepost.flows.sinks.sink_types import TransactionalSink
 from fencepost.flows.sinks.table import Table
 from fencepost.kernel import outbox
 from fencepost.transaction import Transaction
@@ -107,7 +107,7 @@ class PostgresRows(TransactionalSink):
         self._append = Append(self._table, row)
         self.on_reject = on_reject
 
-    async def open(self, place: Workplace) -> None:
+    async def open(self, place: FlowContext) -> None:
         async with place.fp.transaction() as tx:
             await self._table.examine(tx.connection, type(self).__name__)
 
@@ -178,7 +178,7 @@ class PostgresUpsert(TransactionalSink):
         self._merge = Merge(self._table, row)
         self.on_reject = on_reject
 
-    async def open(self, place: Workplace) -> None:
+    async def open(self, place: FlowContext) -> None:
         async with place.fp.transaction() as tx:
             await self._table.examine(tx.connection, type(self).__name__)
 

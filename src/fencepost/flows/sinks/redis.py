@@ -19,10 +19,10 @@ from redis.crc import key_slot
 from fencepost.flows.errors import StartRefused
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.record import IdempotentRecord, Offset
-from fencepost.flows.redis_link import connect_bytes
-from fencepost.flows.sinks.kinds import StagedSink
+from fencepost.flows.redis_client import connect_bytes
 from fencepost.flows.sinks.rejecting import STOP, OnReject, Rejections, converted
-from fencepost.flows.sinks.sink import CheckpointId, Workplace
+from fencepost.flows.sinks.sink import CheckpointId, FlowContext
+from fencepost.flows.sinks.sink_types import StagedSink
 from fencepost.flows.sources.redis_streams import RedisStreams
 
 _FOLDER = Path(__file__).parent
@@ -58,7 +58,7 @@ class RedisScriptSink(StagedSink):
         """What lies under the key."""
         return "list"
 
-    async def open(self, place: Workplace) -> None:
+    async def open(self, place: FlowContext) -> None:
         self._users += 1
         if self._redis is None:
             self._redis = connect_bytes(self._url or place.redis_url, f"The sink {self._key}")
@@ -123,7 +123,7 @@ class RedisSink(RedisScriptSink):
         """A field of a hash is replaced by its next value."""
         return self._kind == "hash"
 
-    async def open(self, place: Workplace) -> None:
+    async def open(self, place: FlowContext) -> None:
         streams: Iterable[str] = () if self._source is None else self._source.streams.values()
         _one_slot(self._key, self._frontier_key, *streams)
         if self._source is not None and self._source.group is None:
@@ -197,7 +197,7 @@ class RedisIdempotentList(RedisScriptSink):
         self._ttl_seconds = ttl_seconds
         self._encode = encode
 
-    async def open(self, place: Workplace) -> None:
+    async def open(self, place: FlowContext) -> None:
         _one_slot(self._key, self._frontier_key, self._seen_key)
         if self._ttl_seconds < place.replay_seconds_max:
             raise StartRefused(

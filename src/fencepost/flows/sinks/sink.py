@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-from fencepost.client import Fencepost
+from fencepost.client import KernelClient
 from fencepost.flows.guarantee import Promise
 from fencepost.flows.record import Offset
 from fencepost.flows.sinks.rejecting import STOP, OnReject, Rejection, Rejections
@@ -49,10 +49,10 @@ class Prepared(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
+class FlowContext:
     """What sources and sinks are opened with."""
 
-    fp: Fencepost
+    fp: KernelClient
     flow: str
     redis_url: str | None
     replay_seconds_max: float
@@ -81,7 +81,7 @@ class Sink:
     on_reject: OnReject = STOP
     """What becomes of a value that the sink will never take."""
 
-    async def open(self, place: Workplace) -> None:
+    async def open(self, place: FlowContext) -> None:
         """Connect, and refuse what cannot work, with the remedy."""
 
     async def close(self) -> None:

@@ -89,9 +89,9 @@ class Table:
 
     async def examine(self, connection: Connection, sink: str) -> None:
         """Raise StartRefused if the sink could not write a row."""
-        complaint = lacking(self, await self._seen(connection))
-        if complaint is not None:
-            raise StartRefused(f"{sink} cannot write {self.schema}.{self.name}: {complaint}")
+        user_error = lacking(self, await self._seen(connection))
+        if user_error is not None:
+            raise StartRefused(f"{sink} cannot write {self.schema}.{self.name}: {user_error}")
 
     async def _seen(self, connection: Connection) -> Seen:
         found: Any = await (await connection.execute(_PLACE, (self.schema, self.name))).fetchone()

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from fencepost.flows.errors import GraphRefused, SourceTrimmed
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.record import Offset
-from fencepost.flows.sinks.sink import Workplace
+from fencepost.flows.sinks.sink import FlowContext
 from fencepost.flows.sources.source import Chunk, partition_name
 
 
@@ -51,7 +51,7 @@ class FileLines:
     def reads(self, partition: str) -> str:
         return f"file {partition}"
 
-    async def open(self, place: Workplace, partition: str, after: Offset | None) -> FileReader:
+    async def open(self, place: FlowContext, partition: str, after: Offset | None) -> FileReader:
         path = self._paths[partition]
         position = int(after or 0)
         if path.stat().st_size < position:

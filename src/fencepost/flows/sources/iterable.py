@@ -8,7 +8,7 @@ from typing import Any
 
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.record import Offset
-from fencepost.flows.sinks.sink import Workplace
+from fencepost.flows.sinks.sink import FlowContext
 from fencepost.flows.sources.source import Chunk
 
 Values = Sequence[Any] | Callable[[], Iterable[Any]]
@@ -54,6 +54,6 @@ class IterableSource:
         values = self._values[partition]
         return None if callable(values) else len(values)
 
-    async def open(self, place: Workplace, partition: str, after: Offset | None) -> IterableReader:
+    async def open(self, place: FlowContext, partition: str, after: Offset | None) -> IterableReader:
         values = self._values[partition]
         return IterableReader(values() if callable(values) else values, int(after or 0))

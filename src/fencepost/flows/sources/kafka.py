@@ -10,12 +10,12 @@ import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fencepost.flows.commit_trace import traces_of
 from fencepost.flows.errors import FlowError, SourceTrimmed, StartRefused
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.record import Offset
-from fencepost.flows.sinks.sink import Workplace
+from fencepost.flows.sinks.sink import FlowContext
 from fencepost.flows.sources.source import Chunk
-from fencepost.flows.trail import traces_of
 
 ANSWER_SECONDS = 30.0
 
@@ -48,7 +48,7 @@ class KafkaTopic:
     def reads(self, partition: str) -> str:
         return f"kafka {self._topic}/{partition}"
 
-    async def open(self, place: Workplace, partition: str, after: Offset | None) -> KafkaReader:
+    async def open(self, place: FlowContext, partition: str, after: Offset | None) -> KafkaReader:
         kafka = client_library()
         consumer = kafka.Consumer(
             {

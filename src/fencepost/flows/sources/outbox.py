@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fencepost.client import Fencepost
+from fencepost.client import KernelClient
+from fencepost.flows.commit_trace import traces_of
 from fencepost.flows.errors import SourceTrimmed
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.record import IdempotentRecord, Offset
-from fencepost.flows.sinks.sink import Workplace
+from fencepost.flows.sinks.sink import FlowContext
 from fencepost.flows.sources.source import Chunk
-from fencepost.flows.trail import traces_of
 from fencepost.kernel.call import Call, Json, each, one, parsed, scalar, text
 from fencepost.kernel.lease import Lease
 
@@ -64,7 +64,7 @@ class OutboxChannel:
     def reads(self, partition: str) -> str:
         return f"outbox channel {self._channel}"
 
-    async def open(self, place: Workplace, partition: str, after: Offset | None) -> OutboxReader:
+    async def open(self, place: FlowContext, partition: str, after: Offset | None) -> OutboxReader:
         lowest, last = await place.fp.run(log_range(place.flow, self.name))
         if after is not None and (last if lowest is None else lowest - 1) > int(after):
             raise SourceTrimmed(
@@ -86,7 +86,7 @@ class OutboxChannel:
 class OutboxReader:
     def __init__(
         self,
-        fp: Fencepost,
+        fp: KernelClient,
         flow: str,
         source: str,
         channel: str,

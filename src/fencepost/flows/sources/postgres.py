@@ -14,10 +14,10 @@ from typing import Any
 
 from psycopg import sql
 
-from fencepost.client import Fencepost
+from fencepost.client import KernelClient
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.record import Offset
-from fencepost.flows.sinks.sink import Workplace
+from fencepost.flows.sinks.sink import FlowContext
 from fencepost.flows.sources.source import Chunk
 
 POLL_SECONDS = 0.01
@@ -56,7 +56,7 @@ class PostgresTable:
     def reads(self, partition: str) -> str:
         return f"table {self._table.as_string(None)}"
 
-    async def open(self, place: Workplace, partition: str, after: Offset | None) -> TableReader:
+    async def open(self, place: FlowContext, partition: str, after: Offset | None) -> TableReader:
         names = {"id": self._id, "table": self._table}
         writers = _WRITERS.format(name=sql.Literal(self._table.as_string(None)))
         return TableReader(
@@ -70,14 +70,14 @@ class PostgresTable:
 
 class TableReader:
     def __init__(
-        self, fp: Fencepost, read: sql.Composed, look: sql.Composed, still: sql.Composed, after: int
+        self, fp: KernelClient, read: sql.Composed, look: sql.Composed, still: sql.Composed, after: int
     ) -> None:
         self._fp = fp
         self._read = read
         self._look_around = look
         self._still = still
         self._last = after
-        self._horizon = after
+        self._claim_cursor = after
         self._next: int | None = None
         """What is to be the horizon when `_writers` have ended."""
         self._writers: list[str] = []
@@ -90,21 +90,21 @@ class TableReader:
                 return Chunk((), ())
             # Whoever writes will be done soon; for whoever has not begun yet, there is time.
             await asyncio.sleep(min(left, POLL_SECONDS if self._next is not None else wait_seconds))
-        rows = await self._rows(self._read, (self._last, self._horizon, limit))
-        self._last = self._horizon if len(rows) < limit else rows[-1][0]
+        rows = await self._rows(self._read, (self._last, self._claim_cursor, limit))
+        self._last = self._claim_cursor if len(rows) < limit else rows[-1][0]
         return Chunk([row for _, row in rows], [number for number, _ in rows])
 
     async def acknowledge(self, offset: Offset) -> None:
         """The rows stay."""
 
     async def lag(self, count: int) -> int | None:
-        return max(0, max(self._horizon, self._next or 0) - self._last)
+        return max(0, max(self._claim_cursor, self._next or 0) - self._last)
 
     async def close(self) -> None:
         """Connections are the client's."""
 
     async def _sees_more(self) -> bool:
-        if self._last < self._horizon:
+        if self._last < self._claim_cursor:
             return True
         if self._next is None:
             [[highest, self._writers]] = await self._rows(self._look_around)
@@ -114,7 +114,7 @@ class TableReader:
             self._writers = self._writers if still else []
         if self._next is None or self._writers:
             return False
-        self._horizon, self._next = self._next, None
+        self._claim_cursor, self._next = self._next, None
         return True
 
     async def _rows(self, query: sql.Composed, arguments: Sequence[Any] = ()) -> list[Any]:

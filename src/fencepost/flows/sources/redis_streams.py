@@ -12,13 +12,13 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
+from fencepost.flows.commit_trace import traces_of
 from fencepost.flows.errors import GraphRefused, SourceTrimmed, StartRefused
 from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
 from fencepost.flows.record import IdempotentRecord, Offset, order
-from fencepost.flows.redis_link import connect_bytes, entries_of
-from fencepost.flows.sinks.sink import Workplace
+from fencepost.flows.redis_client import connect_bytes, entries_of
+from fencepost.flows.sinks.sink import FlowContext
 from fencepost.flows.sources.source import Chunk, partition_name
-from fencepost.flows.trail import traces_of
 from fencepost.tracing import TRACE_HEADERS
 
 ORIGINAL_ID = b"x-original-message-id"
@@ -77,7 +77,7 @@ class RedisStreams:
     def reads(self, partition: str) -> str:
         return f"redis stream {self._streams[partition]}"
 
-    async def open(self, place: Workplace, partition: str, after: Offset | None) -> RedisStreamReader:
+    async def open(self, place: FlowContext, partition: str, after: Offset | None) -> RedisStreamReader:
         self._check(place)
         redis = connect_bytes(place.redis_url, f"The source {self.name}")
         stream = self._streams[partition]
@@ -99,7 +99,7 @@ class RedisStreams:
             raise
         return reader
 
-    def _check(self, place: Workplace) -> None:
+    def _check(self, place: FlowContext) -> None:
         """Whoever claims idle entries of the group would take ours, if they idle until the commit."""
         longest = place.interval_seconds + place.drain_seconds
         if self._group is not None and self._claim_idle_seconds <= longest:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from fencepost.flows.commit_trace import Traces
 from fencepost.flows.guarantee import Promise
 from fencepost.flows.record import Offset
-from fencepost.flows.sinks.sink import Workplace
-from fencepost.flows.trail import Traces
+from fencepost.flows.sinks.sink import FlowContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Source(Protocol):
     @property
     def partitions(self) -> Sequence[str]: ...
 
-    async def open(self, place: Workplace, partition: str, after: Offset | None) -> Reader:
+    async def open(self, place: FlowContext, partition: str, after: Offset | None) -> Reader:
         """Open behind `after`. Raises SourceTrimmed when records behind it are gone."""
         ...
 

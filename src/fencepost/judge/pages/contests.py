@@ -9,30 +9,30 @@ from fastapi import Query, Request, Response
 from pydantic import BaseModel
 
 from fencepost.errors import InvalidInput
-from fencepost.judge import contests, records, viewing
-from fencepost.judge.access import COURT
+from fencepost.judge import contests, judge_calls, visibility
+from fencepost.judge.access import PAGES_ROOT
+from fencepost.judge.authentication import Who, author_of
 from fencepost.judge.contest_api import ContestRequest, Question, Reply, ask_as, seen_contest
-from fencepost.judge.doors import Who, author_of
-from fencepost.judge.pages.desk import Desk
-from fencepost.judge.pages.reception import form_of
+from fencepost.judge.pages.page_router import PageRouter
+from fencepost.judge.pages.page_sessions import form_of
 from fencepost.judge.problem import Slug
 from fencepost.web.forms import Id, filled
 
 PAGE_ROWS = 200
-HOME = f"{COURT}/contests"
+HOME = f"{PAGES_ROOT}/contests"
 
 
 class Named(BaseModel):
     contest: Slug
 
 
-def add(desk: Desk) -> None:
+def add(desk: PageRouter) -> None:
     _add_contests(desk)
     _add_making(desk)
     _add_clarifications(desk)
 
 
-def _add_contests(desk: Desk) -> None:
+def _add_contests(desk: PageRouter) -> None:
     fp = desk.fp
 
     @desk.router.get(HOME)
@@ -43,10 +43,10 @@ def _add_contests(desk: Desk) -> None:
 
     @desk.router.get(f"{HOME}/{{contest}}")
     async def one_contest(request: Request, who: Who, contest: str) -> Response:
-        seen = await viewing.contest(fp, contest)
-        names = await fp.run(contests.contestants(contest))
+        seen = await visibility.contest(fp, contest)
+        names = await fp.run(contests.entrants(contest))
         shown = seen_contest(seen, who)
-        titles = await fp.run(records.get_titles([one.slug for one in shown.problems]))
+        titles = await fp.run(judge_calls.get_titles([one.slug for one in shown.problems]))
         facts = {
             "seen": seen,
             "contest": shown,
@@ -63,7 +63,7 @@ def _add_contests(desk: Desk) -> None:
 
     @desk.router.get(f"{HOME}/{{contest}}/scoreboard")
     async def scoreboard(request: Request, who: Who, contest: str) -> Response:
-        board = await viewing.board(fp, who, contest)
+        board = await visibility.board(fp, who, contest)
         facts = {
             "board": board,
             "contest": seen_contest(board.seen, who),
@@ -78,16 +78,16 @@ def _add_contests(desk: Desk) -> None:
         return desk.done(request, f"{HOME}/{contest}/scoreboard", "Everybody sees everything now.")
 
 
-def _add_making(desk: Desk) -> None:
+def _add_making(desk: PageRouter) -> None:
     fp = desk.fp
 
-    @desk.router.get(f"{COURT}/contest")
+    @desk.router.get(f"{PAGES_ROOT}/contest")
     async def contest_form(request: Request, contest: Annotated[Slug | None, Query()] = None) -> Response:
-        seen = None if contest is None else await viewing.contest(fp, contest)
+        seen = None if contest is None else await visibility.contest(fp, contest)
         title = "A new contest" if seen is None else f"Change {seen.contest.title}"
         return desk.show(request, "contest_form.html", title, {"contest": seen and seen.contest})
 
-    @desk.router.post(f"{COURT}/contest")
+    @desk.router.post(f"{PAGES_ROOT}/contest")
     async def put_contest(request: Request, who: Who) -> Response:
         fields: dict[str, Any] = dict(await form_of(request))
         for name in ("starts_at", "freeze_at", "ends_at"):
@@ -99,16 +99,16 @@ def _add_making(desk: Desk) -> None:
         return desk.done(request, f"{HOME}/{named.contest}", f"{wanted.title} is kept.")
 
 
-def _add_clarifications(desk: Desk) -> None:
+def _add_clarifications(desk: PageRouter) -> None:
     fp = desk.fp
     place = f"{HOME}/{{contest}}/clarifications"
 
     @desk.router.get(place)
     async def clarifications(request: Request, who: Who, contest: str) -> Response:
-        seen = await viewing.contest(fp, contest)
+        seen = await visibility.contest(fp, contest)
         facts = {
             "contest": seen_contest(seen, who),
-            "clarifications": list(reversed(await viewing.clarifications(fp, who, contest))),
+            "clarifications": list(reversed(await visibility.clarifications(fp, who, contest))),
         }
         return desk.show(request, "clarifications.html", f"Questions about {seen.contest.title}", facts)
 

@@ -9,11 +9,11 @@ from pydantic import BaseModel, BeforeValidator, Field
 from starlette.datastructures import UploadFile
 
 from fencepost.errors import InvalidInput
-from fencepost.judge.access import COURT
+from fencepost.judge.access import PAGES_ROOT
 from fencepost.judge.api import import_zip
 from fencepost.judge.packages.icpc import slug_of
-from fencepost.judge.pages.desk import Desk
-from fencepost.judge.pages.reception import form_of
+from fencepost.judge.pages.page_router import PageRouter
+from fencepost.judge.pages.page_sessions import form_of
 from fencepost.judge.problem import Slug
 from fencepost.web.forms import filled
 from fencepost.web.settings import WebSettings
@@ -28,14 +28,14 @@ class ImportForm(BaseModel):
     """In seconds, in the place of the package's."""
 
 
-def add(desk: Desk) -> None:
+def add(desk: PageRouter) -> None:
     most = WebSettings.load().body_max_bytes
 
-    @desk.router.get(f"{COURT}/import")
+    @desk.router.get(f"{PAGES_ROOT}/import")
     async def import_form(request: Request) -> Response:
         return desk.show(request, "import.html", "Import a problem", {"most_bytes": most})
 
-    @desk.router.post(f"{COURT}/import")
+    @desk.router.post(f"{PAGES_ROOT}/import")
     async def import_package(request: Request) -> Response:
         wanted = filled(ImportForm, await form_of(request))
         package = (await request.form()).get("package")
@@ -44,4 +44,4 @@ def add(desk: Desk) -> None:
         slug = wanted.slug or slug_of(package.filename.rpartition("/")[2].removesuffix(".zip"))
         made = await import_zip(desk.judging, await package.read(), slug, wanted.time_limit)
         told = f"{made.title} ({made.slug}) is imported, version {made.version}."
-        return desk.done(request, f"{COURT}/problems/{made.slug}", told)
+        return desk.done(request, f"{PAGES_ROOT}/problems/{made.slug}", told)

@@ -9,17 +9,17 @@ from pydantic import BaseModel, BeforeValidator
 
 from fencepost.errors import InvalidInput
 from fencepost.judge import rejudging
-from fencepost.judge.access import COURT
-from fencepost.judge.doors import Who
-from fencepost.judge.pages.desk import Desk
-from fencepost.judge.pages.reception import form_of
+from fencepost.judge.access import PAGES_ROOT
+from fencepost.judge.authentication import Who
+from fencepost.judge.pages.page_router import PageRouter
+from fencepost.judge.pages.page_sessions import form_of
 from fencepost.judge.rejudge_api import RejudgeRequest, find
 from fencepost.judge.service import REJUDGE_MAX
 from fencepost.web.forms import Id, filled
 
 PAGE_ROWS = 50
 CHANGES_MAX = 1000
-HOME = f"{COURT}/rejudgings"
+HOME = f"{PAGES_ROOT}/rejudgings"
 
 
 def _unless_empty(value: object) -> object:
@@ -47,12 +47,12 @@ class RejudgeForm(BaseModel):
         return filled(RejudgeRequest, fields)
 
 
-def add(desk: Desk) -> None:
+def add(desk: PageRouter) -> None:
     _add_choosing(desk)
     _add_deciding(desk)
 
 
-def _add_choosing(desk: Desk) -> None:
+def _add_choosing(desk: PageRouter) -> None:
     fp = desk.fp
 
     @desk.router.get(HOME)
@@ -62,7 +62,7 @@ def _add_choosing(desk: Desk) -> None:
         facts = {"generations": found, "further": further, "languages": desk.judging.languages}
         return desk.show(request, "rejudgings.html", "Rejudgings", facts)
 
-    @desk.router.get(f"{COURT}/rejudge")
+    @desk.router.get(f"{PAGES_ROOT}/rejudge")
     async def preview(request: Request, query: Annotated[RejudgeForm, Query()]) -> Response:
         """How many are meant. Changes nothing."""
         wanted = query.wanted()
@@ -83,7 +83,7 @@ def _add_choosing(desk: Desk) -> None:
         return desk.done(request, f"{HOME}/{opened.generation}", told)
 
 
-def _add_deciding(desk: Desk) -> None:
+def _add_deciding(desk: PageRouter) -> None:
     fp = desk.fp
 
     @desk.router.get(f"{HOME}/{{generation}}")

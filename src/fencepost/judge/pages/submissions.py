@@ -9,20 +9,20 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 
 from fencepost.errors import FencepostError
-from fencepost.judge import records, viewing
-from fencepost.judge.access import COURT
+from fencepost.judge import judge_calls, visibility
+from fencepost.judge.access import PAGES_ROOT
 from fencepost.judge.api import SubmitRequest, submit_as
-from fencepost.judge.doors import Who, author_of
-from fencepost.judge.onlookers import EventStream
-from fencepost.judge.pages.desk import Desk
+from fencepost.judge.authentication import Who, author_of
+from fencepost.judge.pages.page_router import PageRouter
+from fencepost.judge.pages.page_sessions import form_of
 from fencepost.judge.pages.problems import show_problem
-from fencepost.judge.pages.reception import form_of
-from fencepost.judge.pages.workbench import sent
+from fencepost.judge.pages.submit_form import sent
 from fencepost.judge.problem import Slug
-from fencepost.judge.role import Role
+from fencepost.judge.role import JudgeRole
+from fencepost.judge.submission_watch import EventStream
+from fencepost.web.formatting import link
 from fencepost.web.forms import Id, filled
-from fencepost.web.stationery import HEADERS
-from fencepost.web.wording import link
+from fencepost.web.templating import HEADERS
 
 PAGE_ROWS = 50
 KEY_MAX = 100
@@ -31,13 +31,13 @@ STREAM_SECONDS = 300.0
 Author = Annotated[str | None, Query(max_length=100, pattern=r"^[^\x00]*$")]
 
 
-def add(desk: Desk) -> None:
+def add(desk: PageRouter) -> None:
     _add_sending(desk)
     _add_reading(desk)
 
 
-def _add_sending(desk: Desk) -> None:
-    @desk.router.post(f"{COURT}/submissions")
+def _add_sending(desk: PageRouter) -> None:
+    @desk.router.post(f"{PAGES_ROOT}/submissions")
     async def submit(request: Request, who: Who) -> Response:
         """Refused, it comes back with the program: nobody writes it twice."""
         fields = sent(await form_of(request))
@@ -49,48 +49,48 @@ def _add_sending(desk: Desk) -> None:
             contest = fields.get("contest") or None
             slug = fields.get("problem_id", "")
             return await show_problem(desk, request, slug, {**bench, "contest": contest}, error)
-        place = link(f"{COURT}/submissions/{job_id}", contest=wanted.contest)
+        place = link(f"{PAGES_ROOT}/submissions/{job_id}", contest=wanted.contest)
         return desk.done(request, place, f"Submission {job_id} is sent.")
 
 
-def _add_reading(desk: Desk) -> None:
+def _add_reading(desk: PageRouter) -> None:
     judging = desk.judging
 
-    @desk.router.get(f"{COURT}/submissions")
+    @desk.router.get(f"{PAGES_ROOT}/submissions")
     async def history(
         request: Request, who: Who, author: Author = None, before: Id | None = None
     ) -> Response:
         """One's own; a jury sees everybody's, or those of whom it names."""
         rows: list[Any]
-        if who.may(Role.JURY) and not author:
-            rows = await desk.fp.run(records.get_recent(before, PAGE_ROWS))
+        if who.may(JudgeRole.JURY) and not author:
+            rows = await desk.fp.run(judge_calls.get_recent(before, PAGE_ROWS))
         else:
             author = author_of(who, author or None)
-            rows = list(await viewing.history(judging, who, author, before, PAGE_ROWS))
+            rows = list(await visibility.history(judging, who, author, before, PAGE_ROWS))
         further = rows[-1].job_id if len(rows) == PAGE_ROWS else None
         facts = {"rows": rows, "further": further, "author": author}
         return desk.show(request, "submissions.html", "Submissions", facts)
 
-    @desk.router.get(f"{COURT}/submissions/{{job_id}}")
+    @desk.router.get(f"{PAGES_ROOT}/submissions/{{job_id}}")
     async def submission(request: Request, who: Who, job_id: Id, contest: Slug | None = None) -> Response:
-        found = await viewing.standing(judging, who, job_id)
-        docket = (await desk.fp.run(records.get_docket(job_id)))[0]
-        status = viewing.as_json(found, who)
+        found = await visibility.standing(judging, who, job_id)
+        task = (await desk.fp.run(judge_calls.get_task(job_id)))[0]
+        status = visibility.as_json(found, who)
         facts = {
             "standing": found,
             "status": status,
-            "is_over": status["status"] in viewing.OVER,
-            "sources": docket.sources,
-            "problem": docket.problem,
+            "is_over": status["status"] in visibility.OVER,
+            "sources": task.sources,
+            "problem": task.problem,
             "contest": contest,
         }
         return desk.show(request, "submission.html", f"Submission {job_id}", facts)
 
-    @desk.router.get(f"{COURT}/submissions/{{job_id}}/events")
+    @desk.router.get(f"{PAGES_ROOT}/submissions/{{job_id}}/events")
     async def events(who: Who, job_id: Id) -> Response:
-        await viewing.standing(judging, who, job_id)
+        await visibility.standing(judging, who, job_id)
         end = judging.streams.begin(who.name if who.is_user else "")
-        events = viewing.events(judging, who, job_id, lifetime_seconds=STREAM_SECONDS)
+        events = visibility.events(judging, who, job_id, lifetime_seconds=STREAM_SECONDS)
         return EventStream(events, end, {**HEADERS, "X-Accel-Buffering": "no"})
 
 

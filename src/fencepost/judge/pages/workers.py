@@ -7,14 +7,14 @@ from typing import Any
 from fastapi import Request, Response
 
 from fencepost.errors import FencepostError
-from fencepost.judge.access import COURT
-from fencepost.judge.pages.desk import Desk
+from fencepost.judge.access import PAGES_ROOT
+from fencepost.judge.pages.page_router import PageRouter
 from fencepost.judge.service import QUEUE
 from fencepost.kernel import dead_letter
 
 
-def add(desk: Desk) -> None:
-    @desk.router.get(f"{COURT}/workers")
+def add(desk: PageRouter) -> None:
+    @desk.router.get(f"{PAGES_ROOT}/workers")
     async def workers(request: Request) -> Response:
         facts: dict[str, Any] = {
             "workers": (),

@@ -8,10 +8,10 @@ import socket
 from pathlib import Path
 from typing import Any, cast
 
-from fencepost.judge.protocol import LINE_BYTES_MAX, Outcome, parse
+from fencepost.judge.protocol import LINE_BYTES_MAX, RunOutcome, parse
 from fencepost.judge.sandbox.box_files import BoxFiles
 from fencepost.judge.sandbox.box_process import MARGIN_SECONDS, see_off, start_box
-from fencepost.judge.sandbox.order import Order, Site
+from fencepost.judge.sandbox.run_spec import RunSpec, Site
 
 START_SECONDS = 20.0
 CEILING = 10
@@ -75,7 +75,7 @@ class Agent:
             await self.close()
             raise
 
-    async def run(self, order: Order, files: BoxFiles) -> Outcome:
+    async def run(self, order: RunSpec, files: BoxFiles) -> RunOutcome:
         """Raises AgentFailed when the agent is at fault, ProtocolError when its answer is."""
         if self._socket is None:
             raise AgentFailed("closed", "The agent is not running.")

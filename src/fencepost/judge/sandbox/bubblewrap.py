@@ -19,12 +19,12 @@ from pathlib import Path
 from shutil import rmtree, which
 from typing import Any, cast
 
-from fencepost.judge.protocol import Outcome, Verdict, sandbox_failure
+from fencepost.judge.protocol import RunOutcome, Verdict, sandbox_failure
 from fencepost.judge.sandbox.agent import CEILING
 from fencepost.judge.sandbox.box_files import BoxFiles
 from fencepost.judge.sandbox.copying import OutputRefused, bytes_below, copy_out
-from fencepost.judge.sandbox.order import Order, Site
 from fencepost.judge.sandbox.process_tree import Seen, children_of, look_at
+from fencepost.judge.sandbox.run_spec import RunSpec, Site
 from fencepost.judge.sandbox.system_calls import filter_program, is_known_machine
 
 DEGRADED = (
@@ -79,7 +79,7 @@ def reaches(path: str) -> bool:
     return all(above.stat().st_mode & 0o001 for above in place.parents)
 
 
-async def run_in_bubblewrap(program: Path, site: Site, order: Order, files: BoxFiles) -> Outcome:
+async def run_in_bubblewrap(program: Path, site: Site, order: RunSpec, files: BoxFiles) -> RunOutcome:
     """One run. What is wrong with bubblewrap itself is a sandbox failure, and never the program's."""
     with ExitStack() as closing:
         try:
@@ -113,7 +113,7 @@ class Ended:
     peak_kb: int
 
 
-def judge_run(order: Order, ended: Ended, stdout_bytes: int, stderr_bytes: int) -> Outcome:
+def judge_run(order: RunSpec, ended: Ended, stdout_bytes: int, stderr_bytes: int) -> RunOutcome:
     """The verdict, without I/O. The order of the questions is that of `supervise.c`."""
     if ended.code is None and not ended.by:
         return sandbox_failure("bubblewrap: no run")
@@ -134,7 +134,7 @@ def judge_run(order: Order, ended: Ended, stdout_bytes: int, stderr_bytes: int) 
         verdict = Verdict.MLE
     else:
         verdict = Verdict.RE if failed else Verdict.OK
-    return Outcome(
+    return RunOutcome(
         verdict=verdict,
         time_ms=ended.cpu_ms,
         mem_kb=ended.peak_kb,
@@ -147,7 +147,7 @@ def judge_run(order: Order, ended: Ended, stdout_bytes: int, stderr_bytes: int) 
     )
 
 
-async def _run(program: Path, site: Site, order: Order, files: BoxFiles, out: Path | None) -> Ended:
+async def _run(program: Path, site: Site, order: RunSpec, files: BoxFiles, out: Path | None) -> Ended:
     with ExitStack() as closing:
         told, tells = os.pipe()
         closing.callback(os.close, told)
@@ -182,7 +182,7 @@ async def _run(program: Path, site: Site, order: Order, files: BoxFiles, out: Pa
             await watch.end()
 
 
-def _words(site: Site, order: Order, out: Path | None, *, status: int, rules: int) -> list[str]:
+def _words(site: Site, order: RunSpec, out: Path | None, *, status: int, rules: int) -> list[str]:
     limits = order.limits
     words = ["--unshare-all", "--unshare-user", "--uid", INSIDE_ID, "--gid", INSIDE_ID, "--hostname", "box"]
     words += ["--die-with-parent", "--as-pid-1", "--new-session", "--clearenv", "--cap-drop", "ALL"]
@@ -206,7 +206,7 @@ def _words(site: Site, order: Order, out: Path | None, *, status: int, rules: in
     return [*words, *order.args]
 
 
-def _limiting(order: Order) -> str:
+def _limiting(order: RunSpec) -> str:
     limits = order.limits
     return LIMITING.format(
         seconds=-(-limits.cpu_ms // 1000) + 1,
@@ -225,7 +225,7 @@ class _Watch:
     """Looks at the processes of one run, and ends it for what it uses."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], order: Order, files: BoxFiles, out: Path | None
+        self, process: subprocess.Popen[bytes], order: RunSpec, files: BoxFiles, out: Path | None
     ) -> None:
         self._process = process
         self._order = order
@@ -318,7 +318,7 @@ def _exit_code(told: bytes) -> int | None:
 
 
 @contextmanager
-def _scratch(site: Site, order: Order) -> Generator[Path]:
+def _scratch(site: Site, order: RunSpec) -> Generator[Path]:
     """What the program may write to in /out; it is copied from there when nobody writes any more."""
     folder = Path(tempfile.mkdtemp(dir=site.workspace, prefix="out-"))
     try:

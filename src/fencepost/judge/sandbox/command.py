@@ -7,11 +7,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from fencepost.judge.protocol import Outcome, parse
+from fencepost.judge.protocol import RunOutcome, parse
 from fencepost.judge.sandbox.agent import CEILING
 from fencepost.judge.sandbox.box_files import BoxFiles
 from fencepost.judge.sandbox.box_process import MARGIN_SECONDS, see_off, start_box
-from fencepost.judge.sandbox.order import Order, Site
+from fencepost.judge.sandbox.run_spec import RunSpec, Site
 
 BLOCK_BYTES = 65_536
 
@@ -34,8 +34,8 @@ class Said:
 
 
 async def run_once(
-    program: Path, site: Site, order: Order, files: BoxFiles, bounds: Bounds
-) -> tuple[Outcome, Said]:
+    program: Path, site: Site, order: RunSpec, files: BoxFiles, bounds: Bounds
+) -> tuple[RunOutcome, Said]:
     """Raises ProtocolError when the command says anything else than one line."""
     words = [f"fd{number}={descriptor}" for number, descriptor in enumerate(files.all())]
     process: asyncio.subprocess.Process | None = None

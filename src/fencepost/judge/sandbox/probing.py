@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fencepost.judge.sandbox import bubblewrap, program
-from fencepost.judge.sandbox.order import Site
+from fencepost.judge.sandbox import box_binary, bubblewrap
+from fencepost.judge.sandbox.run_spec import Site
 
 PROBE_SECONDS = 30
 NO_CGROUP = (
@@ -87,8 +87,8 @@ class Report:
 def probe_machine(*, cgroup: bool = True) -> Report:
     """Start a box's holder for real: a limit above zero does not mean that a container allows it."""
     try:
-        box = program.find()
-    except (program.CannotCompile, OSError) as error:
+        box = box_binary.find()
+    except (box_binary.CannotCompile, OSError) as error:
         return _probe_bubblewrap(str(error))
     # Any folder will do, as nothing runs: one of its own would stay for ever where a kill meets the probe.
     words = Site(box.parent, cgroup=cgroup).words()

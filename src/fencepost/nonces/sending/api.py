@@ -9,8 +9,8 @@ from pydantic import Field
 
 from fencepost.errors import InvalidInput
 from fencepost.nonces.model import HexBytes, Strict
-from fencepost.nonces.sending.intake import Intake
-from fencepost.nonces.sending.transaction import Order
+from fencepost.nonces.sending.acceptance import Acceptance
+from fencepost.nonces.sending.transaction_calls import TransactionRequest
 from fencepost.nonces.signer import Signer, address
 
 TransactionId = Annotated[int, Path(ge=1, le=2**63 - 1)]
@@ -28,12 +28,12 @@ class TransactionBody(Strict):
     webhook: Annotated[str, Field(min_length=1, max_length=128)] | None = None
     """The channel of the outbox on which its end is told, in the transaction that decides it."""
 
-    def order(self) -> Order:
+    def order(self) -> TransactionRequest:
         to = None if self.to is None else address(self.to, field="to")
-        return Order(to, int(self.value), bytes.fromhex(self.data[2:]), self.gas)
+        return TransactionRequest(to, int(self.value), bytes.fromhex(self.data[2:]), self.gas)
 
 
-def make_transactions_router(intake: Intake) -> APIRouter:
+def make_transactions_router(intake: Acceptance) -> APIRouter:
     router = APIRouter(prefix="/transactions", tags=["transactions"])
 
     @router.post("", status_code=202)

@@ -21,7 +21,7 @@ from fencepost.nonces.sending.nonce_use import (
     passing_block,
 )
 from fencepost.nonces.sending.rpc import Chain, Counts, RpcError
-from fencepost.nonces.sending.transaction import Open
+from fencepost.nonces.sending.transaction_calls import Open
 
 T = TypeVar("T")
 TRIES = 6

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
-from fencepost.nonces.sending.transaction import Open
+from fencepost.nonces.sending.transaction_calls import Open
 
 Receipt = Mapping[str, Any]
 
 
-class Step(Enum):
+class NextStep(Enum):
     """One row of the table below."""
 
     GIVE_UP = auto()  # Cancelled before it was signed: the nonce is free again.
@@ -29,7 +29,7 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class ChainView:
     """What the chain says of one transaction, and of its sender.
 
     `block_hash` is the hash of the block that the chain has now at the number of the receipt, or of the block
@@ -50,48 +50,48 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class StuckPolicy:
     confirmations: int
     stuck_seconds: float
 
 
-def before_sending(tx: Open) -> Step | None:
+def before_sending(tx: Open) -> NextStep | None:
     """What follows from the database alone; None when the chain must be asked."""
     match tx.status:
         case "HELD":
-            return Step.GIVE_UP if tx.cancelling else Step.SIGN
+            return NextStep.GIVE_UP if tx.cancelling else NextStep.SIGN
         case "SIGNING":
-            return Step.SIGN
+            return NextStep.SIGN
         case "SIGNED":
-            return Step.SEND
+            return NextStep.SEND
         case _:
             return None
 
 
-def after_sending(tx: Open, sight: Sight, patience: Patience) -> Step:
+def after_sending(tx: Open, sight: ChainView, patience: StuckPolicy) -> NextStep:
     """What follows for bytes that were sent."""
     if sight.receipt is not None:
         return _of_a_block(tx, sight, sight.receipt, patience)
     if tx.state == "MINED":
         # A missing receipt is what a backend answers that lags behind. Only another block in its place tells.
         taken_back = sight.block_hash is not None and sight.block_hash != tx.block_hash
-        return Step.TAKE_BLOCK_BACK if taken_back else Step.WAIT
+        return NextStep.TAKE_BLOCK_BACK if taken_back else NextStep.WAIT
     if sight.latest_count > tx.nonce:
         # One of its versions has the nonce, or another one: for good, or in a block that may be taken back.
-        return Step.PROVE if sight.final_count > tx.nonce else Step.WAIT
+        return NextStep.PROVE if sight.final_count > tx.nonce else NextStep.WAIT
     if tx.cancelling and tx.purpose != "cancel":
-        return Step.CANCEL
+        return NextStep.CANCEL
     # Only the first in line is stuck; the others wait for it.
     if tx.nonce == sight.latest_count and tx.signed_seconds >= patience.stuck_seconds:
-        return Step.REPLACE
-    return Step.WAIT if sight.in_pool else Step.SEND_AGAIN
+        return NextStep.REPLACE
+    return NextStep.WAIT if sight.in_pool else NextStep.SEND_AGAIN
 
 
-def _of_a_block(tx: Open, sight: Sight, receipt: Receipt, patience: Patience) -> Step:
+def _of_a_block(tx: Open, sight: ChainView, receipt: Receipt, patience: StuckPolicy) -> NextStep:
     block_hash = str(receipt["blockHash"]).lower()
     if block_hash != sight.block_hash:
         # The receipt of a block that the chain does not have at its number: of a fork, or one of them lags.
-        return Step.WAIT
+        return NextStep.WAIT
     if sight.head - int(receipt["blockNumber"], 16) >= patience.confirmations:
-        return Step.CONFIRM
-    return Step.WAIT if block_hash == tx.block_hash else Step.RECORD_BLOCK
+        return NextStep.CONFIRM
+    return NextStep.WAIT if block_hash == tx.block_hash else NextStep.RECORD_BLOCK

@@ -13,7 +13,7 @@ from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from fencepost.nonces.sending.transaction import Order
+from fencepost.nonces.sending.transaction_calls import TransactionRequest
 
 # So many links are checked, one read each. What lies deeper is deep by its number.
 LINKS_MAX = 64
@@ -30,7 +30,7 @@ class Mined:
     tx_hash: str
     sender: str
     nonce: int
-    order: Order
+    order: TransactionRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,12 @@ def _not_above(later: int, later_count: int, earlier: int, earlier_count: int) -
 
 
 def judge(
-    sender: str, nonce: int, ours: Collection[str], order: Order, evidence: Evidence, confirmations: int
+    sender: str,
+    nonce: int,
+    ours: Collection[str],
+    order: TransactionRequest,
+    evidence: Evidence,
+    confirmations: int,
 ) -> Finding:
     """Who used the nonce of `sender`. `ours` are the hashes of every version that was ever signed for it."""
     unread = _not_read(nonce, evidence)

@@ -18,7 +18,7 @@ from fencepost.nonces.errors import ChainUnavailable, ContradictingAnswers
 from fencepost.nonces.sending.classification import Meaning, classify
 from fencepost.nonces.sending.fees import GWEI, Market
 from fencepost.nonces.sending.nonce_use import Block, Mined
-from fencepost.nonces.sending.transaction import Order
+from fencepost.nonces.sending.transaction_calls import TransactionRequest
 from fencepost.redaction import redact_url
 
 _log = get_logger(__name__)
@@ -272,7 +272,7 @@ def _read_mined(found: Mapping[str, Any]) -> Mined:
         str(found["hash"]).lower(),
         str(found["from"]).lower(),
         int(found["nonce"], 16),
-        Order(
+        TransactionRequest(
             None if to is None else str(to).lower(),
             int(found["value"], 16),
             bytes.fromhex(str(found["input"])[2:]),

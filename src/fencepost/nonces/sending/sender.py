@@ -8,27 +8,29 @@ from __future__ import annotations
 
 import asyncio
 
-from fencepost.client import Fencepost
+from fencepost.client import KernelClient
 from fencepost.errors import Refusal
 from fencepost.logs import get_logger
 from fencepost.loop import Loop
 from fencepost.nonces.errors import ChainUnavailable, ContradictingAnswers, SignerElsewhere, SigningFailed
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.node import Node
-from fencepost.nonces.sending import transaction as tx_calls
+from fencepost.nonces.sending import transaction_calls as tx_calls
 from fencepost.nonces.sending.keys import Keys
-from fencepost.nonces.sending.line import Line
 from fencepost.nonces.sending.rpc import Chains, RpcError
+from fencepost.nonces.sending.signer_pipeline import SignerPipeline
 from fencepost.nonces.signer import Signer
 
 _log = get_logger(__name__)
 AT_ONCE = 8
 
 
-class Sender:
+class TransactionSender:
     """One for a node. `wake` after a submission; otherwise it looks every NONCES_POLL_SEC."""
 
-    def __init__(self, fp: Fencepost, node: Node, chains: Chains, keys: Keys, metrics: NonceMetrics) -> None:
+    def __init__(
+        self, fp: KernelClient, node: Node, chains: Chains, keys: Keys, metrics: NonceMetrics
+    ) -> None:
         self._fp = fp
         self._node = node
         self._chains = chains
@@ -70,7 +72,7 @@ class Sender:
         away = not self._is_home(signer)
         async with self._turns:
             try:
-                await Line(
+                await SignerPipeline(
                     self._fp, self._node, chain, self._keys, self._metrics, signer, away=away
                 ).advance()
             except SignerElsewhere:

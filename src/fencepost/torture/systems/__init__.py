@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fencepost.torture.stage import System
+    from fencepost.torture.system_environment import System
 
 PLACES = {
     "leases": "fencepost.torture.systems.leases:LEASES",
@@ -21,7 +21,7 @@ BY_NAME = {
     "bulk-nonces": "fencepost.torture.systems.nonces:BULK_NONCES",
     "bulk-flows": "fencepost.torture.systems.flows:BULK_FLOWS",
     # Ways that the others never go; a chain and a sandbox are not on every machine.
-    "odd-jobs": "fencepost.torture.systems.odd_jobs:ODD_JOBS",
+    "odd-jobs": "fencepost.torture.systems.scheduled_jobs:ODD_JOBS",
     "sinks": "fencepost.torture.systems.sinks:SINKS",
     "transactions": "fencepost.torture.systems.transactions:TRANSACTIONS",
     "judge": "fencepost.torture.systems.judge:JUDGE",

@@ -23,10 +23,10 @@ from fencepost.flows.worker import FlowWorker
 from fencepost.logs import configure_logging
 from fencepost.testing import Breach
 from fencepost.testing.flow_windows import WITHIN
+from fencepost.torture.child_setup import PATIENT, told_to_end
 from fencepost.torture.effects import DOUBLED, LOST
-from fencepost.torture.manners import PATIENT, told_to_end
-from fencepost.torture.meter import Meter
-from fencepost.torture.stage import Account, Errand, Stage
+from fencepost.torture.row_counter import RowCounter
+from fencepost.torture.system_environment import Account, ProcessTask, SystemEnvironment
 
 GROUPS = 3
 BREACHES_MAX = 1000
@@ -64,7 +64,7 @@ BACKWARDS: LiteralString = """
 
 
 @dataclass(frozen=True)
-class Size:
+class FlowSize:
     """How much of it there is."""
 
     keys: int
@@ -80,7 +80,7 @@ class Flows:
     uses_redis = True
     bears_clock_jumps = True
     points = (*WITHIN, "flows.forward.before_send", "flows.forward.after_send")
-    size = Size(
+    size = FlowSize(
         keys=5,
         helping=25,
         settings={"interval_seconds": 0.1, "batch": 20, "records_max": 20, "channel_length": 8},
@@ -90,23 +90,23 @@ class Flows:
         """Everything is loaded with this module."""
 
     @contextmanager
-    def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
+    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         self._asked = 0
-        self._meter = Meter.on(stage, SCHEMA)
+        self._meter = RowCounter.on(stage, SCHEMA)
         yield {}
 
-    def serve(self, errand: Errand) -> None:
+    def serve(self, errand: ProcessTask) -> None:
         configure_logging(level="error", form="json")
         asyncio.run(_work(errand, self.size))
 
-    def ask(self, stage: Stage, turn: int) -> None:
+    def ask(self, stage: SystemEnvironment, turn: int) -> None:
         stage.insist(lambda: _arrive(stage, turn, self.size))
         self._asked += self.size.helping
 
-    def account(self, stage: Stage) -> Account:
+    def account(self, stage: SystemEnvironment) -> Account:
         return Account(self._asked, self._meter.read(stage))
 
-    def judge(self, stage: Stage) -> Iterable[Breach]:
+    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
         with stage.database.connect_admin() as admin:
             admin.execute("select set_config('work_mem', %s, false)", (WORK_MEM,))
             admin.execute("analyze arrival, effect")
@@ -118,7 +118,7 @@ class Flows:
         for key, number, before in backwards:
             yield Breach("order of a key", key, f"{number} came after {before}")
 
-    def remains(self, stage: Stage) -> Iterable[Breach]:
+    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
         return stage.entries_left(channels_of("torture"))
 
 
@@ -126,7 +126,7 @@ class BulkFlows(Flows):
     """The same by the thousand, as a flow that has much to do commits."""
 
     name = "bulk-flows"
-    size = Size(
+    size = FlowSize(
         keys=997,
         helping=10_000,
         settings={"interval_seconds": 0.5, "batch": 5000, "records_max": 20_000, "channel_length": 32},
@@ -159,7 +159,7 @@ def undisturbed(keys: Iterable[str]) -> list[str]:
     return values
 
 
-async def _work(errand: Errand, size: Size) -> None:
+async def _work(errand: ProcessTask, size: FlowSize) -> None:
     stop = told_to_end()
     async with Fencepost(errand.database_url, redis_url=errand.redis_url, settings=PATIENT) as fp:
         flow = (
@@ -184,7 +184,7 @@ def _count(state: int | None, row: Any) -> tuple[int, list[tuple[str, int]]]:
     return count, [(f"{row['key']}-{count}", row["id"])]
 
 
-def _arrive(stage: Stage, turn: int, size: Size) -> None:
+def _arrive(stage: SystemEnvironment, turn: int, size: FlowSize) -> None:
     first = turn * size.helping + 1
     with stage.connect() as connection:
         connection.execute(ARRIVE, {"keys": size.keys, "first": first, "last": first + size.helping - 1})

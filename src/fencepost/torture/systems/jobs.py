@@ -21,9 +21,9 @@ from fencepost.kernel import job as kernel_job
 from fencepost.kernel.drivers import run
 from fencepost.logs import configure_logging
 from fencepost.testing import Breach, points_in
+from fencepost.torture.child_setup import PATIENT
 from fencepost.torture.effects import exactly_once, in_order
-from fencepost.torture.manners import PATIENT
-from fencepost.torture.stage import Account, Errand, Stage
+from fencepost.torture.system_environment import Account, ProcessTask, SystemEnvironment
 
 HELPING = 25
 KINDS = ("own", "bare", "thread")
@@ -85,17 +85,17 @@ class Jobs:
         import_module("fencepost.jobs.worker")
 
     @contextmanager
-    def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
+    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         with stage.database.connect_admin() as admin:
             admin.execute(SCHEMA)
         self._asked: list[str] = []
         yield {}
 
-    def serve(self, errand: Errand) -> None:
+    def serve(self, errand: ProcessTask) -> None:
         configure_logging(level="error", form="json")
         asyncio.run(_work(errand))
 
-    def ask(self, stage: Stage, turn: int) -> None:
+    def ask(self, stage: SystemEnvironment, turn: int) -> None:
         kind = KINDS[stage.chance.randrange(len(KINDS))]
         keys = [f"{kind}-{turn}-{n}" for n in range(HELPING)]
         fail = int(stage.chance.random() < 0.15)
@@ -103,11 +103,11 @@ class Jobs:
         stage.insist(lambda: submit(stage, kind, keys, fail, linger))
         self._asked += keys
 
-    def account(self, stage: Stage) -> Account:
+    def account(self, stage: SystemEnvironment) -> Account:
         asked = int(stage.value("select count(*) from asked")) if stage.restored else len(self._asked)
         return Account(asked, int(stage.value("select count(*) from finishing")))
 
-    def judge(self, stage: Stage) -> Iterable[Breach]:
+    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
         done = [key for key, _ in stage.rows(DONE)]
         yield from exactly_once(self._wanted(stage, done), done)
         for key, finishes in stage.rows(OTHERWISE):
@@ -116,17 +116,17 @@ class Jobs:
             yield Breach("one attempt", key, f"took effect by {effect} and was finished by {finish}")
         yield from in_order("tokens grow", stage.rows("select key, attempt from effect order by id"))
 
-    def remains(self, stage: Stage) -> Iterable[Breach]:
+    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
         return stage.entries_left(self.stream_key)
 
-    def _wanted(self, stage: Stage, done: Sequence[str]) -> Sequence[str]:
+    def _wanted(self, stage: SystemEnvironment, done: Sequence[str]) -> Sequence[str]:
         """What must have taken effect, and nothing else may have."""
         # What the asker was told is certain. The database may have forgotten it together with the effect: a
         # restored backup may, and nothing else.
         return [key for (key,) in stage.rows("select key from asked")] if stage.restored else self._asked
 
 
-async def _work(errand: Errand) -> None:
+async def _work(errand: ProcessTask) -> None:
     fp = Fencepost(errand.database_url, redis_url=errand.redis_url, settings=PATIENT)
     declare(fp, errand.lease_seconds)
     async with fp:
@@ -159,7 +159,7 @@ def declare(fp: Fencepost, lease_seconds: float) -> None:
             tx.execute(EFFECT, (key, job.id, job.attempt))
 
 
-def settings_of(errand: Errand) -> JobSettings:
+def settings_of(errand: ProcessTask) -> JobSettings:
     return JobSettings(
         lease_seconds=errand.lease_seconds,
         heartbeat_seconds=errand.lease_seconds / 5,
@@ -183,7 +183,7 @@ def _stumble(job: Job, fail: int) -> None:
         raise RuntimeError(f"try {job.tries} fails, as planned")
 
 
-def submit(stage: Stage, kind: str, keys: list[str], fail: int, linger: float) -> None:
+def submit(stage: SystemEnvironment, kind: str, keys: list[str], fail: int, linger: float) -> None:
     """A commit whose answer was lost shows at the repeat: the keys are there already."""
     with contextlib.suppress(psycopg.errors.UniqueViolation), stage.asking() as connection:
         with connection.cursor() as cursor:

@@ -20,7 +20,7 @@ import psycopg
 from fencepost import Fencepost, FencepostError
 from fencepost.embedded.errors import BinaryMissingError
 from fencepost.jobs.settings import JobSettings
-from fencepost.judge import service, trials
+from fencepost.judge import custom_runs, service
 from fencepost.judge.language import find_languages, read_specs
 from fencepost.judge.rejudging import Filter
 from fencepost.judge.sandbox.probing import probe_machine
@@ -28,11 +28,11 @@ from fencepost.judge.settings import JudgeSettings
 from fencepost.kernel.migrate import component
 from fencepost.logs import configure_logging
 from fencepost.testing import Breach
-from fencepost.torture.chronicle import Chronicle
-from fencepost.torture.manners import PATIENT, told_to_end
-from fencepost.torture.stage import Account, Errand, Stage
-from fencepost.torture.systems.judge_boxes import Litter
-from fencepost.torture.systems.judge_ledger import NOTES, PROGRAMS, Exam, Ledger
+from fencepost.torture.child_setup import PATIENT, told_to_end
+from fencepost.torture.operation_log import OperationLog
+from fencepost.torture.system_environment import Account, ProcessTask, SystemEnvironment
+from fencepost.torture.systems.judge_checker import NOTES, PROGRAMS, Exam, JudgeChecker
+from fencepost.torture.systems.judge_leftovers import LeftoverScan
 
 # Asking a compiler of it for its version takes a hundredth of what it takes to ask Python, and such a program
 # half of the processor in all.
@@ -70,7 +70,7 @@ OPEN: LiteralString = """
 """
 
 
-class Judging:
+class JudgeSystem:
     """Workers of the judge, each with a caller of its own."""
 
     name = "judge"
@@ -90,31 +90,31 @@ class Judging:
 
     def load(self) -> None:
         """What comes with the first who asks for it would come with each process."""
-        for late in ("fencepost.jobs.worker", "fencepost.jobs.processes"):
+        for late in ("fencepost.jobs.worker", "fencepost.jobs.process_pool"):
             import_module(late)
         read_specs()
         component("judge")
 
     @contextmanager
-    def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
+    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         _require_sandbox()
         with stage.database.connect_admin() as admin:
             admin.execute(SCHEMA)
             admin.execute(NOTES)
         self._asked: list[Exam] = []
-        self._litter = Litter(stage.directory)
+        self._leftovers = LeftoverScan(stage.directory)
         (stage.directory / "tmp").mkdir()
         yield {"folder": str(stage.directory)}
 
-    def serve(self, errand: Errand) -> None:
+    def serve(self, errand: ProcessTask) -> None:
         configure_logging(level="error", form="json")
         # Of trials too: what a dead worker had not claimed yet is taken from it after the longest of leases.
-        service.LEASE_SECONDS = trials.LEASE_SECONDS = errand.lease_seconds
+        service.LEASE_SECONDS = custom_runs.LEASE_SECONDS = errand.lease_seconds
         service.TRIES = TRIES
         tempfile.tempdir = str(Path(errand.more["folder"]) / "tmp")
         asyncio.run(_serve(errand))
 
-    def ask(self, stage: Stage, turn: int) -> None:
+    def ask(self, stage: SystemEnvironment, turn: int) -> None:
         first = turn * self.processes
         exams = [Exam(number) for number in range(first, first + self.processes)]
         for exam in exams:
@@ -122,24 +122,24 @@ class Judging:
         stage.insist(lambda: self._request(stage, exams))
         self._asked += exams
 
-    def _request(self, stage: Stage, exams: list[Exam]) -> None:
+    def _request(self, stage: SystemEnvironment, exams: list[Exam]) -> None:
         with stage.asking() as connection:
             facts = {"first": exams[0].number, "last": exams[-1].number, "places": self.processes}
             connection.execute(ASK, facts)
 
-    def account(self, stage: Stage) -> Account:
+    def account(self, stage: SystemEnvironment) -> Account:
         judgings = 2 * sum(len(exam.programs) for exam in self._asked)
         return Account(judgings, int(stage.value(DONE)))
 
-    def judge(self, stage: Stage) -> Iterable[Breach]:
-        yield from Ledger(stage, self._asked).judge()
-        yield from self._litter.of_everybody()
+    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
+        yield from JudgeChecker(stage, self._asked).judge()
+        yield from self._leftovers.of_everybody()
 
-    def remains(self, stage: Stage) -> Iterable[Breach]:
+    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
         if jobs := stage.value(OPEN):
             yield Breach("left behind", "submissions", f"{jobs} are not judged")
         yield from stage.entries_left(STREAM)
-        yield from self._litter.of_the_dead()
+        yield from self._leftovers.of_the_dead()
 
 
 def _require_sandbox() -> None:
@@ -151,7 +151,7 @@ def _require_sandbox() -> None:
         raise BinaryMissingError("There is no C compiler for the programs of the exams. Install one: gcc.")
 
 
-async def _serve(errand: Errand) -> None:
+async def _serve(errand: ProcessTask) -> None:
     stop = told_to_end()
     folder = Path(errand.more["folder"])
     # With an address it is a house of somebody's own, where no samples appear unasked.
@@ -174,7 +174,7 @@ async def _serve(errand: Errand) -> None:
         ),
     )
     async with fp:
-        caller = Caller(judging, errand, stop)
+        caller = JudgeCaller(judging, errand, stop)
         async with asyncio.TaskGroup() as group:
             # Whoever wants something does not wait until there is a judge.
             group.create_task(caller.work())
@@ -197,15 +197,15 @@ def _job_settings(lease_seconds: float) -> JobSettings:
     )
 
 
-class Caller:
+class JudgeCaller:
     """Sets the exams of its place, one by one, each step until it is told that it is done."""
 
-    def __init__(self, judging: service.Judging, errand: Errand, stop: asyncio.Event) -> None:
+    def __init__(self, judging: service.Judging, errand: ProcessTask, stop: asyncio.Event) -> None:
         self._judging = judging
         self._fp = judging.fp
         self._errand = errand
         self._stop = stop
-        self._chronicle = Chronicle(Path(errand.chronicle), f"caller-{errand.boot}")
+        self._operation_log = OperationLog(Path(errand.operation_log), f"caller-{errand.boot}")
         self._orders = 0
 
     async def work(self) -> None:
@@ -243,29 +243,29 @@ class Caller:
             await tx.execute(TELL, (exam.number, step, answer))
 
     async def _import(self, exam: Exam) -> int:
-        operation = self._chronicle.begin("import", exam.slug)
+        operation = self._operation_log.begin("import", exam.slug)
         place = exam.place(Path(self._errand.more["folder"]))
         imported = await self._judging.import_problem(place, slug=exam.slug)
-        self._chronicle.end(operation, imported.version)
+        self._operation_log.end(operation, imported.version)
         return imported.version
 
     async def _submit(self, exam: Exam, program: str) -> int:
         key = exam.key(program)
-        operation = self._chronicle.begin("submit", key)
+        operation = self._operation_log.begin("submit", key)
         sources = {"main.c": PROGRAMS[program].source}
         job_id = await self._judging.submit(exam.slug, LANGUAGE, sources, author=key, key=key)
-        self._chronicle.end(operation, job_id)
+        self._operation_log.end(operation, job_id)
         return job_id
 
     async def _rejudge(self, exam: Exam, submissions: list[int]) -> int:
         """An order of a rejudging has no key: each is another, and by its reason it is known which."""
         self._orders += 1
         reason = f"{exam.slug} by {self._errand.boot}.{self._orders}"
-        operation = self._chronicle.begin("rejudge", reason, exam=exam.number, submissions=submissions)
+        operation = self._operation_log.begin("rejudge", reason, exam=exam.number, submissions=submissions)
         chosen = Filter(submissions=submissions)
         opened = await self._judging.rejudge(chosen, reason=reason, actor="torture")
-        self._chronicle.end(operation, [opened.generation, opened.submissions])
+        self._operation_log.end(operation, [opened.generation, opened.submissions])
         return opened.generation
 
 
-JUDGE = Judging
+JUDGE = JudgeSystem

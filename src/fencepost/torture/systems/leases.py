@@ -19,12 +19,12 @@ import psycopg
 from fencepost import Fencepost, FencepostError, IndeterminateCommit, Lease, Refusal, SyncFencepost
 from fencepost.kernel import lease as kernel_lease
 from fencepost.testing import Breach
-from fencepost.torture.chronicle import Chronicle, Operation
+from fencepost.torture.child_setup import PATIENT, until_told_to_end
 from fencepost.torture.effects import exactly_once, in_order
 from fencepost.torture.linearizability import linearizable
-from fencepost.torture.manners import PATIENT, until_told_to_end
 from fencepost.torture.models import LeaseModel
-from fencepost.torture.stage import Account, Errand, Stage
+from fencepost.torture.operation_log import Operation, OperationLog
+from fencepost.torture.system_environment import Account, ProcessTask, SystemEnvironment
 
 RESOURCES = 3
 WRITES_MAX = 5
@@ -66,43 +66,43 @@ class Leases:
         """Everything is loaded with this module."""
 
     @contextmanager
-    def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
+    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         with stage.database.connect_admin() as admin:
             admin.execute(SCHEMA)
         self._asked: list[int] = []
         yield {}
 
-    def serve(self, errand: Errand) -> None:
+    def serve(self, errand: ProcessTask) -> None:
         ending = until_told_to_end()
-        chronicle = Chronicle(Path(errand.chronicle), f"holder-{errand.boot}")
+        operation_log = OperationLog(Path(errand.operation_log), f"holder-{errand.boot}")
         with Fencepost(errand.database_url, settings=PATIENT).sync() as fp:
-            holder = Holder(fp, chronicle, errand)
+            holder = LeaseHolder(fp, operation_log, errand)
             while not ending.is_set():
                 holder.take_a_turn(ending)
 
-    def ask(self, stage: Stage, turn: int) -> None:
+    def ask(self, stage: SystemEnvironment, turn: int) -> None:
         resource = f"printer-{stage.chance.randrange(RESOURCES)}"
         ids = list(range(turn * HELPING + 1, (turn + 1) * HELPING + 1))
         stage.insist(lambda: _wish(stage, resource, ids))
         self._asked += ids
 
-    def account(self, stage: Stage) -> Account:
+    def account(self, stage: SystemEnvironment) -> Account:
         asked = int(stage.value("select count(*) from wish")) if stage.restored else len(self._asked)
         return Account(asked, int(stage.value("select count(*) from effect")))
 
-    def judge(self, stage: Stage) -> Iterable[Breach]:
+    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
         # What the asker was told is certain. Only a restored backup may have forgotten it.
         asked = [wish for (wish,) in stage.rows("select id from wish")] if stage.restored else self._asked
         done = stage.rows("select wish, resource, token from effect order by id")
         yield from exactly_once(map(str, asked), [str(wish) for wish, _, _ in done])
         yield from in_order("tokens grow", [(resource, token) for _, resource, token in done])
         yield from in_order("order of a key", [(resource, wish) for wish, resource, _ in done])
-        operations = list(stage.chronicle.operations())
+        operations = list(stage.operation_log.operations())
         yield from tokens_are_new(operations, stage.restored)
         if not stage.restored:
             yield from histories_hold(operations)
 
-    def remains(self, stage: Stage) -> Iterable[Breach]:
+    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
         return ()
 
 
@@ -133,12 +133,12 @@ def histories_hold(operations: Iterable[Operation]) -> Iterable[Breach]:
         yield from linearizable(subject, history, LeaseModel())
 
 
-class Holder:
+class LeaseHolder:
     """One process that holds now this resource, now that one."""
 
-    def __init__(self, fp: SyncFencepost, chronicle: Chronicle, errand: Errand) -> None:
+    def __init__(self, fp: SyncFencepost, operation_log: OperationLog, errand: ProcessTask) -> None:
         self._fp = fp
-        self._chronicle = chronicle
+        self._operation_log = operation_log
         self._errand = errand
         self._turns = count(1)
 
@@ -163,13 +163,13 @@ class Holder:
             ending.wait(IDLE_SECONDS)
 
     def _acquire(self, resource: str, owner: str) -> Lease | None:
-        operation = self._chronicle.begin("acquire", resource, owner=owner)
+        operation = self._operation_log.begin("acquire", resource, owner=owner)
         try:
             lease = self._fp.run(kernel_lease.acquire(resource, owner, self._errand.lease_seconds))
         except (FencepostError, psycopg.Error) as error:
             self._not_done(operation, error)
             return None
-        self._chronicle.end(operation, lease.token)
+        self._operation_log.end(operation, lease.token)
         return lease
 
     def _write(self, lease: Lease) -> bool:
@@ -181,13 +181,13 @@ class Holder:
             return False
         if row is None or row[0] is None:
             return False
-        operation = self._chronicle.begin("write", lease.resource, owner=lease.owner, token=lease.token)
+        operation = self._operation_log.begin("write", lease.resource, owner=lease.owner, token=lease.token)
         try:
             value = self._write_fenced(lease, row[0])
         except (FencepostError, psycopg.Error) as error:
             self._not_done(operation, error)
             return False
-        self._chronicle.end(operation, value)
+        self._operation_log.end(operation, value)
         return True
 
     def _write_fenced(self, lease: Lease, wish: int) -> int:
@@ -198,23 +198,23 @@ class Holder:
             return int(row[0])
 
     def _release(self, lease: Lease) -> None:
-        operation = self._chronicle.begin("release", lease.resource, owner=lease.owner, token=lease.token)
+        operation = self._operation_log.begin("release", lease.resource, owner=lease.owner, token=lease.token)
         try:
             self._fp.run(kernel_lease.release(lease))
         except (FencepostError, psycopg.Error) as error:
             self._not_done(operation, error)
         else:
-            self._chronicle.end(operation, "released")
+            self._operation_log.end(operation, "released")
 
     def _not_done(self, operation: str, error: Exception) -> None:
         """A refusal is an answer; a lost commit is unknown; every other error says that nothing was done."""
         if isinstance(error, Refusal):
-            self._chronicle.end(operation, error.reason)
+            self._operation_log.end(operation, error.reason)
         elif not isinstance(error, IndeterminateCommit):
-            self._chronicle.end(operation, NOTHING)
+            self._operation_log.end(operation, NOTHING)
 
 
-def _wish(stage: Stage, resource: str, ids: list[int]) -> None:
+def _wish(stage: SystemEnvironment, resource: str, ids: list[int]) -> None:
     """By their numbers: what was written by a try that looked lost is not written again."""
     with stage.asking() as connection:
         connection.execute(

@@ -15,19 +15,19 @@ import psycopg
 
 from fencepost import Fencepost, FencepostError, Refusal
 from fencepost.logs import configure_logging
-from fencepost.nonces.allocation import Ending, Reservation
 from fencepost.nonces.errors import SignerElsewhere
 from fencepost.nonces.node import Node
+from fencepost.nonces.nonce_calls import NonceEnding, Reservation
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer
 from fencepost.testing import Breach
-from fencepost.torture.chronicle import Chronicle
+from fencepost.torture.child_setup import PATIENT, told_to_end
 from fencepost.torture.linearizability import linearizable
-from fencepost.torture.manners import PATIENT, told_to_end
-from fencepost.torture.meter import Meter
 from fencepost.torture.models import NonceModel
-from fencepost.torture.nonce_ledger import GIVEN_BACK, REFUSED, Ledger, doubted, runs_of, settled
-from fencepost.torture.stage import Account, Errand, Stage
+from fencepost.torture.nonce_checker import GIVEN_BACK, REFUSED, NonceChecker, doubted, runs_of, settled
+from fencepost.torture.operation_log import OperationLog
+from fencepost.torture.row_counter import RowCounter
+from fencepost.torture.system_environment import Account, ProcessTask, SystemEnvironment
 
 CHAIN = 1
 GIVEN_BACK_EVERY = 10
@@ -70,37 +70,37 @@ class Nonces:
         """Everything is loaded with this module."""
 
     @contextmanager
-    def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
+    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         self._asked = 0
-        self._meter = Meter.on(stage, SCHEMA)
+        self._meter = RowCounter.on(stage, SCHEMA)
         yield {}
 
-    def serve(self, errand: Errand) -> None:
+    def serve(self, errand: ProcessTask) -> None:
         configure_logging(level="error", form="json")
         asyncio.run(_serve(errand, self.signers, self.size))
 
-    def ask(self, stage: Stage, turn: int) -> None:
+    def ask(self, stage: SystemEnvironment, turn: int) -> None:
         stage.insist(lambda: self._request(stage, turn))
         self._asked += self.helping
 
-    def _request(self, stage: Stage, turn: int) -> None:
+    def _request(self, stage: SystemEnvironment, turn: int) -> None:
         first = turn * self.helping
         facts = {"signers": self.signers, "places": self.processes}
         with stage.connect() as connection:
             connection.execute(ASK, {"first": first, "last": first + self.helping - 1, **facts})
 
-    def account(self, stage: Stage) -> Account:
+    def account(self, stage: SystemEnvironment) -> Account:
         return Account(self._asked * self.size, self._meter.read(stage) * self.size)
 
-    def judge(self, stage: Stage) -> Iterable[Breach]:
-        operations = stage.chronicle.operations()
-        yield from Ledger(stage, self._asked, self.signers, self.size).judge(operations)
+    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
+        operations = stage.operation_log.operations()
+        yield from NonceChecker(stage, self._asked, self.signers, self.size).judge(operations)
         known = [doubted(operation) for operation in operations]
         for signer in sorted({operation.subject for operation in operations}):
             history = settled([operation for operation in known if operation.subject == signer])
             yield from linearizable(signer, history, NonceModel())
 
-    def remains(self, stage: Stage) -> Iterable[Breach]:
+    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
         return ()
 
 
@@ -115,7 +115,7 @@ class BulkNonces(Nonces):
     open_max = 24_000
 
 
-async def _serve(errand: Errand, signers: int, size: int) -> None:
+async def _serve(errand: ProcessTask, signers: int, size: int) -> None:
     stop = told_to_end()
     settings = NoncesSettings(
         node_address=f"http://node-{errand.place}",
@@ -128,23 +128,29 @@ async def _serve(errand: Errand, signers: int, size: int) -> None:
     async with Fencepost(errand.database_url, settings=PATIENT) as fp:
         node = Node(fp, settings)
         await node.start()
-        chronicle = Chronicle(Path(errand.chronicle), f"caller-{errand.boot}")
-        caller = Caller(fp, node, chronicle, errand.place, size, stop)
+        operation_log = OperationLog(Path(errand.operation_log), f"caller-{errand.boot}")
+        caller = NonceCaller(fp, node, operation_log, errand.place, size, stop)
         try:
             await asyncio.gather(*(caller.work(Signer.of(CHAIN, f"s{n}")) for n in range(signers)))
         finally:
             await node.stop()
 
 
-class Caller:
+class NonceCaller:
     """Asks its node for the blocks of its place, one by one for each signer, until each is used."""
 
     def __init__(
-        self, fp: Fencepost, node: Node, chronicle: Chronicle, place: int, size: int, stop: asyncio.Event
+        self,
+        fp: Fencepost,
+        node: Node,
+        operation_log: OperationLog,
+        place: int,
+        size: int,
+        stop: asyncio.Event,
     ) -> None:
         self._fp = fp
         self._node = node
-        self._chronicle = chronicle
+        self._operation_log = operation_log
         self._place = place
         self._size = size
         self._stop = stop
@@ -181,26 +187,28 @@ class Caller:
             [only] = held
             await self._node.mark_used(signer, only.nonce, only.hold, f"tx-{only.request_id}")
             return True
-        endings = [Ending(each.nonce, each.hold, "used", f"tx-{each.request_id}") for each in held]
+        endings = [NonceEnding(each.nonce, each.hold, "used", f"tx-{each.request_id}") for each in held]
         answers = await self._node.mark_many(signer, endings) if endings else []
         return all(answer.refusal is None for answer in answers)
 
     async def _reserve(self, signer: Signer, requests: list[str]) -> list[Reservation]:
-        operation = self._chronicle.begin("reserve", signer.name, request=requests[0], count=len(requests))
+        operation = self._operation_log.begin(
+            "reserve", signer.name, request=requests[0], count=len(requests)
+        )
         with self._noting(operation):
             told = await self._node.reserve(signer, requests)
         assert [each.request_id for each in told] == requests, "answers come in the order of the requests"
-        self._chronicle.end(operation, runs_of(told))
+        self._operation_log.end(operation, runs_of(told))
         return told
 
     async def _give_back(self, signer: Signer, requests: list[str]) -> None:
         told = await self._reserve(signer, requests)
-        operation = self._chronicle.begin("release", signer.name, runs=runs_of(told))
-        endings = [Ending(each.nonce, each.hold, "recyclable") for each in told]
+        operation = self._operation_log.begin("release", signer.name, runs=runs_of(told))
+        endings = [NonceEnding(each.nonce, each.hold, "recyclable") for each in told]
         with self._noting(operation):
             answers = await self._node.mark_many(signer, endings)
         refused = any(answer.refusal is not None for answer in answers)
-        self._chronicle.end(operation, REFUSED if refused else "released")
+        self._operation_log.end(operation, REFUSED if refused else "released")
 
     @contextmanager
     def _noting(self, operation: str) -> Generator[None]:
@@ -208,7 +216,7 @@ class Caller:
         try:
             yield
         except (SignerElsewhere, Refusal):
-            self._chronicle.end(operation, REFUSED)
+            self._operation_log.end(operation, REFUSED)
             raise
 
 

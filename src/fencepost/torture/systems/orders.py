@@ -12,22 +12,22 @@ from typing import Any, LiteralString
 from fencepost import Fencepost
 from fencepost.kernel.drivers import run
 from fencepost.logs import configure_logging
-from fencepost.orders import desk, order
+from fencepost.orders import operator_calls, order_calls
 from fencepost.orders.broker import Meaning, Promise
 from fencepost.orders.brokers import Broker
-from fencepost.orders.desk import Strength
 from fencepost.orders.http_broker import HttpBroker
 from fencepost.orders.http_rules import HttpBrokerConfig, Rule
+from fencepost.orders.operator_calls import BrokerLimits
 from fencepost.orders.request import OrderRequest, by_account_and_symbol
 from fencepost.orders.service import Orders as OrdersService
 from fencepost.orders.settings import OrdersSettings
 from fencepost.outbox.settings import OutboxSettings
 from fencepost.testing import Breach
 from fencepost.testing.broker import DEADLINE_HEADER, HostileBroker
-from fencepost.testing.broker_mood import FOUL
+from fencepost.testing.broker_faults import FOUL
+from fencepost.torture.child_setup import PATIENT, told_to_end
 from fencepost.torture.effects import DOUBLED, LOST, in_order
-from fencepost.torture.manners import PATIENT, told_to_end
-from fencepost.torture.stage import Account, Errand, Stage
+from fencepost.torture.system_environment import Account, ProcessTask, SystemEnvironment
 
 HELPING = 10
 SYMBOLS = 32
@@ -35,12 +35,12 @@ VALID_SECONDS = 1.0
 MARGIN_SECONDS = 0.3
 RETRY_MAX = 60
 BROKERS = {"forever": Promise.FOREVER, "while-open": Promise.WHILE_OPEN}
-STRENGTH = Strength(rate_per_second=1e6, burst=1e6, failures_max=1_000_000)
+STRENGTH = BrokerLimits(rate_per_second=1e6, burst=1e6, failures_max=1_000_000)
 ENDED: LiteralString = "select count(*) from fencepost.outbox_orders where settled_at is not null"
 STATUSES: LiteralString = "select broker, idempotency_key, status from fencepost.outbox_orders"
 
 
-class Orders:
+class OrdersSystem:
     """Senders for two brokers, one that knows an id for ever and one that forgets it."""
 
     name = "orders"
@@ -62,7 +62,7 @@ class Orders:
         """Everything is loaded with this module."""
 
     @contextmanager
-    def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
+    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         self._asked = 0
         with ExitStack() as stack:
             self._brokers = {
@@ -80,22 +80,22 @@ class Orders:
             }
             with stage.database.connect() as connection:
                 for name in self._brokers:
-                    run(connection, desk.declare_broker(name, STRENGTH))
+                    run(connection, operator_calls.declare_broker(name, STRENGTH))
             yield {name: broker.url for name, broker in self._brokers.items()}
 
-    def serve(self, errand: Errand) -> None:
+    def serve(self, errand: ProcessTask) -> None:
         configure_logging(level="error", form="json")
         asyncio.run(_trade(errand))
 
-    def ask(self, stage: Stage, turn: int) -> None:
+    def ask(self, stage: SystemEnvironment, turn: int) -> None:
         for number in range(turn * HELPING, (turn + 1) * HELPING):
             stage.insist(partial(_place, stage, number))
         self._asked += HELPING
 
-    def account(self, stage: Stage) -> Account:
+    def account(self, stage: SystemEnvironment) -> Account:
         return Account(self._asked, int(stage.value(ENDED)))
 
-    def judge(self, stage: Stage) -> Iterable[Breach]:
+    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
         for broker in self._brokers.values():
             broker.quiet()
         books = {name: broker.client_ids() for name, broker in self._brokers.items()}
@@ -115,7 +115,7 @@ class Orders:
         for key in sorted({_key(number) for number in range(self._asked)} - seen.keys()):
             yield Breach(LOST, key, "was accepted, and is not there")
 
-    def remains(self, stage: Stage) -> Iterable[Breach]:
+    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
         for status, count in stage.rows(
             "select status, count(*) from fencepost.outbox_orders where settled_at is null group by status"
         ):
@@ -134,7 +134,7 @@ def _number(key: str) -> int:
     return int(key.rpartition(":")[2])
 
 
-def _place(stage: Stage, number: int) -> None:
+def _place(stage: SystemEnvironment, number: int) -> None:
     """By its key: a repeat of one that was accepted is answered, not accepted again."""
     asked = OrderRequest.of(
         {
@@ -146,10 +146,10 @@ def _place(stage: Stage, number: int) -> None:
         }
     )
     with stage.asking() as connection:
-        run(connection, order.accept(asked, by_account_and_symbol(asked)))
+        run(connection, order_calls.accept(asked, by_account_and_symbol(asked)))
 
 
-async def _trade(errand: Errand) -> None:
+async def _trade(errand: ProcessTask) -> None:
     stop = told_to_end()
     async with Fencepost(errand.database_url, settings=PATIENT) as fp:
         orders = OrdersService(
@@ -181,4 +181,4 @@ def _adapter(url: str, promise: Promise) -> HttpBroker:
     )
 
 
-ORDERS = Orders
+ORDERS = OrdersSystem

@@ -29,16 +29,16 @@ from fencepost.kernel.drivers import run
 from fencepost.logs import configure_logging
 from fencepost.mutations.declaration import mutations_of
 from fencepost.mutations.settings import MutationSettings
-from fencepost.players import catalog, reading, rules
+from fencepost.players import catalog, queries, rules
 from fencepost.players.api import make_router
 from fencepost.players.service import Players as PlayersService
 from fencepost.testing import Breach
+from fencepost.torture.child_setup import PATIENT, until_told_to_end
+from fencepost.torture.cpu_time import CpuTime
 from fencepost.torture.effects import exactly_once
-from fencepost.torture.machine_time import MachineTime
-from fencepost.torture.manners import PATIENT, until_told_to_end
-from fencepost.torture.stage import INSIST_SECONDS, Account, Errand, Stage
+from fencepost.torture.system_environment import INSIST_SECONDS, Account, ProcessTask, SystemEnvironment
 from fencepost.web.app import make_app
-from fencepost.web.part import Part
+from fencepost.web.http_service import HttpService
 from fencepost.web.server import WebServer
 from fencepost.web.settings import WebSettings
 
@@ -62,7 +62,7 @@ RECORDS: LiteralString = """
 
 
 @dataclass(frozen=True)
-class Wish:
+class PlayerRequestCopy:
     """One request, what it takes from a player and gives to another."""
 
     player: str
@@ -80,12 +80,12 @@ class Wish:
 class Answers:
     """What the copies of one wish were answered, so far."""
 
-    wish: Wish
+    wish: PlayerRequestCopy
     copies: int
     heard: list[Future[Any]] = field(default_factory=list[Future[Any]])
 
 
-class Players:
+class PlayersSystem:
     """Nodes of the service, and a crowd that does not take silence for an answer."""
 
     name = "players"
@@ -107,7 +107,7 @@ class Players:
             import_module(protocol)
 
     @contextmanager
-    def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
+    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         self._begun = 0
         self._asked: list[str] = []
         self._differing: list[str] = []
@@ -116,8 +116,8 @@ class Players:
         self._model: dict[str, Counter[str]] = {f"p{n}": Counter(gold=1_000_000) for n in range(CROWD)}
         self._folder = stage.directory
         with stage.database.connect() as connection:
-            run(connection, reading.define("resource", "gold", catalog.Resource()))
-            run(connection, reading.define("resource", "gem", catalog.Resource()))
+            run(connection, queries.define("resource", "gold", catalog.Resource()))
+            run(connection, queries.define("resource", "gem", catalog.Resource()))
             connection.execute(CREATE, (CROWD,))
         self._is_over = False
         with ThreadPoolExecutor(CROWD * COPIES_MAX, "torture-crowd") as self._crowd:
@@ -127,7 +127,7 @@ class Players:
                 # A run that was interrupted has nobody who answers: who still waits would wait for a minute.
                 self._is_over = True
 
-    def serve(self, errand: Errand) -> None:
+    def serve(self, errand: ProcessTask) -> None:
         configure_logging(level="error", form="json")
         ending = until_told_to_end()
         fp = Fencepost(errand.database_url, redis_url=errand.redis_url, settings=PATIENT)
@@ -143,7 +143,7 @@ class Players:
         ending.wait()
         server.stop()
 
-    def ask(self, stage: Stage, turn: int) -> None:
+    def ask(self, stage: SystemEnvironment, turn: int) -> None:
         """A request of every player of the crowd; each copy goes to one node after another, until an answer.
 
         Nobody waits for the slowest of them: how much is open is for the feeder to bound.
@@ -156,24 +156,24 @@ class Players:
                 sent = self._crowd.submit(self._send, stage, wish, first_node=turn + copy)
                 sent.add_done_callback(partial(self._hear, answers))
 
-    def account(self, stage: Stage) -> Account:
+    def account(self, stage: SystemEnvironment) -> Account:
         if self._failure is not None:
             raise self._failure
         return Account(self._begun, len(self._asked))
 
-    def judge(self, stage: Stage) -> Iterable[Breach]:
+    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
         yield from exactly_once(self._asked, [name for (name,) in stage.rows(RECORDS)])
         yield from (Breach("one answer", name, "was answered in two ways") for name in self._differing)
         with stage.database.connect() as connection:
             for player, model in self._model.items():
-                found = run(connection, reading.state(player))
+                found = run(connection, queries.state(player))
                 held = Counter[str](found.state["resources"]) if found else Counter[str]()
                 if held != +model:
                     yield Breach("holds what was answered", player, f"holds {dict(held)}, not {dict(model)}")
-                for discrepancy in run(connection, reading.audit_check(player)):
+                for discrepancy in run(connection, queries.audit_check(player)):
                     yield Breach("audit", player, str(discrepancy))
 
-    def remains(self, stage: Stage) -> Iterable[Breach]:
+    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
         return ()
 
     def _hear(self, answers: Answers, sent: Future[Any]) -> None:
@@ -192,13 +192,13 @@ class Players:
             self._believe(answers.wish)
             self._asked.append(answers.wish.name)
 
-    def _send(self, stage: Stage, wish: Wish, *, first_node: int) -> Any:
+    def _send(self, stage: SystemEnvironment, wish: PlayerRequestCopy, *, first_node: int) -> Any:
         """One copy, to one node after another, until one of them answers."""
-        clock = MachineTime()
+        clock = CpuTime()
         for turn in itertools.count(first_node):
             node = turn % self.processes
             began = time.monotonic()
-            operation = stage.chronicle.begin("request", wish.name)
+            operation = stage.operation_log.begin("request", wish.name)
             try:
                 status, answer = _post(
                     (self._folder / f"node-{node}").read_text(),
@@ -210,7 +210,7 @@ class Players:
             except (OSError, http.client.HTTPException, ValueError):
                 status, answer = UNKNOWN, None
             if status != UNKNOWN:
-                stage.chronicle.end(operation, answer if status == 200 else status)
+                stage.operation_log.end(operation, answer if status == 200 else status)
             if status == 200:
                 return answer
             assert status in {UNKNOWN, NOBODY_THERE, *AGAIN}, (wish, status, answer)
@@ -220,7 +220,7 @@ class Players:
             clock.sleep(0.05)
         raise AssertionError
 
-    def _believe(self, wish: Wish) -> None:
+    def _believe(self, wish: PlayerRequestCopy) -> None:
         for resource, count in wish.body["resources"].items():
             if wish.other is None:
                 self._model[wish.player][resource] += count
@@ -229,7 +229,7 @@ class Players:
                 self._model[wish.other][resource] += count
 
 
-class Whoever:
+class PlayerCaller:
     """The players of the process that asks: each has a service of its own behind routes that all share."""
 
     def __init__(self) -> None:
@@ -245,20 +245,22 @@ class Whoever:
 
 
 @cache
-def _house() -> tuple[FastAPI, Whoever]:
+def _house() -> tuple[FastAPI, PlayerCaller]:
     """Made once, before there are processes: it has no connection, no loop and no thread."""
-    whoever = Whoever()
-    part = Part("players", make_router(cast("PlayersService", whoever)), whoever.run_service)
+    whoever = PlayerCaller()
+    part = HttpService("players", make_router(cast("PlayersService", whoever)), whoever.run_service)
     return make_app([part], WebSettings(), ground=lambda: whoever.fp), whoever
 
 
-def make_wish(chance: random.Random, player: str, request: str) -> Wish:
+def make_wish(chance: random.Random, player: str, request: str) -> PlayerRequestCopy:
     """Anything that can always be done."""
     if chance.random() < 0.5:
-        return Wish(player, request, "grant-items", {"resources": {"gem": chance.randrange(1, 5)}})
+        return PlayerRequestCopy(
+            player, request, "grant-items", {"resources": {"gem": chance.randrange(1, 5)}}
+        )
     other = chance.choice([f"p{n}" for n in range(CROWD) if f"p{n}" != player])
     body = {"to_player_id": other, "resources": {"gold": chance.randrange(1, 5)}}
-    return Wish(player, request, "transfer", body, other)
+    return PlayerRequestCopy(player, request, "transfer", body, other)
 
 
 def _post(url: str, path: str, body: Any) -> tuple[int, Any]:
@@ -271,4 +273,4 @@ def _post(url: str, path: str, body: Any) -> tuple[int, Any]:
         connection.close()
 
 
-PLAYERS = Players
+PLAYERS = PlayersSystem

@@ -21,22 +21,22 @@ from typing import Any, LiteralString
 from fencepost import Fencepost
 from fencepost.flows import Flow
 from fencepost.flows.settings import FlowSettings
-from fencepost.flows.sinks.elsewhere import PostgresElsewhere
+from fencepost.flows.sinks.external_postgres import ExternalPostgres
 from fencepost.flows.sinks.files import JsonLines
-from fencepost.flows.sinks.kinds import TwoPhaseCommitSink
-from fencepost.flows.sinks.prepared import PreparedRows
 from fencepost.flows.sinks.rejecting import Rejections
 from fencepost.flows.sinks.sink import CheckpointId, Prepared
+from fencepost.flows.sinks.sink_types import TwoPhaseCommitSink
+from fencepost.flows.sinks.two_phase_postgres import TwoPhasePostgres
 from fencepost.flows.sources.postgres import PostgresTable
 from fencepost.flows.worker import FlowWorker
 from fencepost.kernel.call import Json
 from fencepost.logs import configure_logging
 from fencepost.testing import Breach
 from fencepost.testing.flow_windows import BETWEEN, TWO_PHASES, WITHIN
+from fencepost.torture.child_setup import PATIENT, told_to_end
 from fencepost.torture.effects import DOUBLED, LOST, in_order
-from fencepost.torture.manners import PATIENT, told_to_end
-from fencepost.torture.meter import Meter
-from fencepost.torture.stage import Account, Errand, Stage
+from fencepost.torture.row_counter import RowCounter
+from fencepost.torture.system_environment import Account, ProcessTask, SystemEnvironment
 from fencepost.torture.systems.flows import channels_of
 
 GROUPS = 1
@@ -110,27 +110,27 @@ class Sinks:
         """Everything is loaded with this module."""
 
     @contextmanager
-    def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
+    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         self._asked = 0
-        self._meter = Meter.on(stage, SCHEMA)
+        self._meter = RowCounter.on(stage, SCHEMA)
         yield {"flows": self.processes, "files": str(_files(stage))}
 
-    def serve(self, errand: Errand) -> None:
+    def serve(self, errand: ProcessTask) -> None:
         configure_logging(level="error", form="json")
         asyncio.run(_work(errand))
 
-    def ask(self, stage: Stage, turn: int) -> None:
+    def ask(self, stage: SystemEnvironment, turn: int) -> None:
         helping = HELPING_EACH * self.processes
         first = turn * helping + 1
         what = {"keys": self._keys, "first": first, "last": first + helping - 1}
         stage.insist(lambda: _arrive(stage, what))
         self._asked += helping
 
-    def account(self, stage: Stage) -> Account:
+    def account(self, stage: SystemEnvironment) -> Account:
         """By the sink that comes last: what is there has come to the other one before."""
         return Account(self._asked, self._meter.read(stage))
 
-    def judge(self, stage: Stage) -> Iterable[Breach]:
+    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
         everything = undisturbed(self._asked, self._keys)
         in_files = {arrival: value for arrival, value in everything.items() if self._is_in_files(arrival)}
         in_rows = {arrival: value for arrival, value in everything.items() if arrival not in in_files}
@@ -139,7 +139,7 @@ class Sinks:
         yield from compared("rows elsewhere", everything, _pairs(stage, RESULTS))
         yield from compared("deliveries elsewhere", everything, _pairs(stage, DELIVERIES))
 
-    def remains(self, stage: Stage) -> Iterable[Breach]:
+    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
         for what, how in stage.rows(OPEN):
             yield Breach("left behind", what, how)
         yield from stage.entries_left(channels_of("sinks-*"))
@@ -156,7 +156,7 @@ class Sinks:
         return arrival % self._keys % self.processes % 2 == 0
 
 
-class Mood:
+class SinkFaults:
     """Makes a sink fail twice in the life of a process, each time with half a commit done.
 
     The task begins again and takes up what it has left itself: so whoever was told to end there gets there,
@@ -178,10 +178,10 @@ class Mood:
             raise OSError(f"The sink fails while {mood}.")
 
 
-class Moody(TwoPhaseCommitSink[Any, Any]):
+class FlakySink(TwoPhaseCommitSink[Any, Any]):
     """In front of a sink: it fails where its mood says."""
 
-    mood: Mood
+    mood: SinkFaults
 
     async def prepare(self, checkpoint: CheckpointId, handle: Json, values: Sequence[Any]) -> Prepared:
         prepared = await super().prepare(checkpoint, handle, values)
@@ -194,18 +194,18 @@ class Moody(TwoPhaseCommitSink[Any, Any]):
         return await super().finish(checkpoint, handle, values)
 
 
-class MoodyFiles(Moody, JsonLines):
+class FlakyFiles(FlakySink, JsonLines):
     """Files on a disk of such a mood."""
 
-    def __init__(self, directory: str, mood: Mood) -> None:
+    def __init__(self, directory: str, mood: SinkFaults) -> None:
         super().__init__(directory)
         self.mood = mood
 
 
-class MoodyRows(Moody, PreparedRows):
+class FlakyRows(FlakySink, TwoPhasePostgres):
     """Rows in a database of such a mood."""
 
-    def __init__(self, url: str, mood: Mood) -> None:
+    def __init__(self, url: str, mood: SinkFaults) -> None:
         super().__init__(url, "effect", ["arrival", "value"])
         self.mood = mood
 
@@ -243,11 +243,11 @@ def _numbered(sink: str, value: str) -> tuple[str, int]:
     return f"{key} in the {sink}", int(number)
 
 
-def _files(stage: Stage) -> Path:
+def _files(stage: SystemEnvironment) -> Path:
     return stage.directory / "files"
 
 
-def _pairs(stage: Stage, query: LiteralString) -> Found:
+def _pairs(stage: SystemEnvironment, query: LiteralString) -> Found:
     return [(arrival, value) for arrival, value in stage.rows(query)]
 
 
@@ -260,7 +260,7 @@ def _lines(directory: Path) -> Found:
     ]
 
 
-async def _work(errand: Errand) -> None:
+async def _work(errand: ProcessTask) -> None:
     stop = told_to_end()
     settings = FlowSettings(
         lease_seconds=errand.lease_seconds,
@@ -272,10 +272,10 @@ async def _work(errand: Errand) -> None:
         await FlowWorker(fp, _flow(errand), redis_url=errand.redis_url, settings=settings).run(stop)
 
 
-def _flow(errand: Errand) -> Flow:
+def _flow(errand: ProcessTask) -> Flow:
     """The last sink gets its rows when the first has its own."""
     number, flows = errand.place, errand.more["flows"]
-    name, url, mood = f"sinks-{number}", errand.database_url, Mood(errand.boot)
+    name, url, mood = f"sinks-{number}", errand.database_url, SinkFaults(errand.boot)
     counted = (
         Flow(name)
         .source(PostgresTable("arrival"))
@@ -284,8 +284,8 @@ def _flow(errand: Errand) -> Flow:
         .stateful(_count)
     )
     return Flow(name).also(
-        counted.sink(MoodyRows(url, mood) if number % 2 else MoodyFiles(errand.more["files"], mood)),
-        counted.sink(PostgresElsewhere(url, "result", ["arrival"], ["value"])),
+        counted.sink(FlakyRows(url, mood) if number % 2 else FlakyFiles(errand.more["files"], mood)),
+        counted.sink(ExternalPostgres(url, "result", ["arrival"], ["value"])),
     )
 
 
@@ -294,7 +294,7 @@ def _count(state: int | None, row: Any) -> tuple[int, list[tuple[int, str]]]:
     return count, [(row["id"], f"{row['key']}-{count}")]
 
 
-def _arrive(stage: Stage, what: Mapping[str, int]) -> None:
+def _arrive(stage: SystemEnvironment, what: Mapping[str, int]) -> None:
     with stage.connect() as connection:
         connection.execute(ARRIVE, what)
 

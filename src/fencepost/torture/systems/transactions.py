@@ -19,23 +19,23 @@ from typing import Any, LiteralString
 from fencepost import Fencepost
 from fencepost.kernel.drivers import run
 from fencepost.logs import configure_logging
+from fencepost.nonces.http_service import first_nonce_of
 from fencepost.nonces.metrics import NonceMetrics
 from fencepost.nonces.node import Node
-from fencepost.nonces.part import first_nonce_of
-from fencepost.nonces.sending import transaction as tx_calls
+from fencepost.nonces.sending import transaction_calls as tx_calls
 from fencepost.nonces.sending.keys import Keystore
 from fencepost.nonces.sending.rpc import Chains
-from fencepost.nonces.sending.sender import Sender
-from fencepost.nonces.sending.transaction import Order
+from fencepost.nonces.sending.sender import TransactionSender
+from fencepost.nonces.sending.transaction_calls import TransactionRequest
 from fencepost.nonces.settings import NoncesSettings
 from fencepost.nonces.signer import Signer
 from fencepost.settings import Settings
 from fencepost.testing import Breach
 from fencepost.torture.chain import CHAIN_ID, ETHER, new_account, recipient, running_anvil
+from fencepost.torture.child_setup import PATIENT, told_to_end
 from fencepost.torture.effects import exactly_once
-from fencepost.torture.manners import PATIENT, told_to_end
-from fencepost.torture.meter import Meter
-from fencepost.torture.stage import Account, Errand, Stage
+from fencepost.torture.row_counter import RowCounter
+from fencepost.torture.system_environment import Account, ProcessTask, SystemEnvironment
 
 SIGNERS = 6
 RECIPIENTS = 16
@@ -104,9 +104,9 @@ class Transactions:
         asyncio.run(_keys().sign(_signer_of(0).name, FIRST))
 
     @contextmanager
-    def open(self, stage: Stage) -> Generator[Mapping[str, Any]]:
+    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
         self._asked = 0
-        self._meter = Meter.on(stage, SCHEMA)
+        self._meter = RowCounter.on(stage, SCHEMA)
         home = Settings.load().data_directory / "npm"
         options = ("--block-time", BLOCK_SECONDS, "--prune-history", str(STATES_KEPT))
         with running_anvil(*options, home=home) as self._chain:
@@ -114,19 +114,19 @@ class Transactions:
                 self._chain.fund(_signer_of(number).name, FUNDS)
             yield {"chain": self._chain.url}
 
-    def serve(self, errand: Errand) -> None:
+    def serve(self, errand: ProcessTask) -> None:
         configure_logging(level="error", form="json")
         asyncio.run(_send(errand))
 
-    def ask(self, stage: Stage, turn: int) -> None:
+    def ask(self, stage: SystemEnvironment, turn: int) -> None:
         numbers = range(turn * HELPING, (turn + 1) * HELPING)
         stage.insist(lambda: _submit(stage, numbers))
         self._asked += HELPING
 
-    def account(self, stage: Stage) -> Account:
+    def account(self, stage: SystemEnvironment) -> Account:
         return Account(self._asked, self._meter.read(stage))
 
-    def judge(self, stage: Stage) -> Iterable[Breach]:
+    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
         yield from chain_breaches(self._asked, self._chain.transactions())
         for to, expected in sorted(_owed(self._asked).items()):
             if (balance := self._chain.balance(to)) != expected:
@@ -139,7 +139,7 @@ class Transactions:
                 now = "settled" if key in settled else "open"
                 yield Breach("settled once", key, f"is {now}, and was settled {ends[key]} times")
 
-    def remains(self, stage: Stage) -> Iterable[Breach]:
+    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
         for signer, nonce, status in stage.rows(OPEN_NONCES):
             yield Breach("left behind", f"nonce {nonce} of {signer}", f"is {status}")
         if pooled := self._chain.pooled():
@@ -193,16 +193,16 @@ def _keys() -> Keystore:
     return Keystore({account.address.lower(): account for account in owned})
 
 
-def _submit(stage: Stage, numbers: Iterable[int]) -> None:
+def _submit(stage: SystemEnvironment, numbers: Iterable[int]) -> None:
     """By its key: a repeat of one that was taken in is answered, not taken in again."""
     with stage.asking() as connection:
         for number in numbers:
             _, to, value = payment(number)
-            order = Order(to, value, b"", GAS)
+            order = TransactionRequest(to, value, b"", GAS)
             run(connection, tx_calls.submit(_signer_of(number % SIGNERS), _key(number), order))
 
 
-async def _send(errand: Errand) -> None:
+async def _send(errand: ProcessTask) -> None:
     stop = told_to_end()
     settings = NoncesSettings(
         # Each signer has a home: in basic mode the first who looks would hold them all, and die with all.
@@ -219,7 +219,7 @@ async def _send(errand: Errand) -> None:
     async with Fencepost(errand.database_url, settings=PATIENT) as fp:
         metrics = NonceMetrics.on(fp.metrics)
         node = Node(fp, settings, metrics, first_nonce=first_nonce_of(fp, chains))
-        sender = Sender(fp, node, chains, _keys(), metrics)
+        sender = TransactionSender(fp, node, chains, _keys(), metrics)
         await node.start()
         sender.start()
         try:

@@ -1,0 +1,93 @@
+"""What handlers leave behind for the one who measures: counts, waiting times, and what was done when.
+
+Runs inside the environments of the peers, so it needs nothing but Python. Each process writes files of its
+own, so nobody waits for anybody: a lock would be measured too.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import threading
+import time
+from pathlib import Path
+
+_NUMBER = struct.Struct("q")
+_SECONDS = struct.Struct("d")
+
+
+class ResultsStore:
+    """A directory that workers write and the one who measures reads."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._count = 0
+        self._page: mmap.mmap | None = None
+        self._lock = threading.Lock()
+        os.register_at_fork(after_in_child=self._forget_page)
+
+    def count(self) -> None:
+        """One more job was handled by this process. In shared memory: no system call for each job."""
+        with self._lock:
+            if self._page is None:
+                self._page = self._new_page()
+            self._count += 1
+            _NUMBER.pack_into(self._page, 0, self._count)
+
+    def waited(self, since: float) -> None:
+        """A job that was submitted at `since` starts now. The steady clock is one for all processes."""
+        seconds = time.monotonic() - since
+        with (self.directory / f"waited-{os.getpid()}").open("ab") as file:
+            file.write(_SECONDS.pack(seconds))
+        self.count()
+
+    def act(self, who: str, what: str) -> None:
+        """Somebody did something, as a file by its name: whoever waits for it looks for the file."""
+        (self.directory / f"act-{who}-{what}").touch()
+
+    def acted(self, who: str, what: str) -> bool:
+        return (self.directory / f"act-{who}-{what}").exists()
+
+    def note(self, name: str, text: str) -> None:
+        """Something that a later process must know, as the id of a job."""
+        (self.directory / f"note-{name}").write_text(text)
+
+    def noted(self, name: str) -> str:
+        return (self.directory / f"note-{name}").read_text()
+
+    def open_gate(self, who: str) -> None:
+        """Let `who` go on. In a paused process nothing else would wait so patiently as a look at a file."""
+        (self.directory / f"gate-{who}").touch()
+
+    def gate_is_open(self, who: str) -> bool:
+        return (self.directory / f"gate-{who}").exists()
+
+    def total(self) -> int:
+        """Jobs that all processes have handled."""
+        return sum(_NUMBER.unpack(_first_page(path))[0] for path in self.directory.glob("count-*"))
+
+    def waits(self) -> list[float]:
+        """Seconds from the submission to the start, of every job that was timed."""
+        return [
+            seconds
+            for path in self.directory.glob("waited-*")
+            for (seconds,) in _SECONDS.iter_unpack(path.read_bytes())
+        ]
+
+    def _forget_page(self) -> None:
+        """After a fork the child counts for itself. To ask who one is would be a system call for each job."""
+        self._page = None
+        self._lock = threading.Lock()
+
+    def _new_page(self) -> mmap.mmap:
+        self._count = 0
+        path = self.directory / f"count-{os.getpid()}"
+        path.write_bytes(_NUMBER.pack(0))
+        with path.open("r+b") as file:
+            return mmap.mmap(file.fileno(), _NUMBER.size)
+
+
+def _first_page(path: Path) -> bytes:
+    # Between its creation and its first write the file is empty.
+    return path.read_bytes()[: _NUMBER.size] or _NUMBER.pack(0)

@@ -1,0 +1,47 @@
+"""The whole examination of `doctor`, in the order in which a person would look."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fencepost import server_addresses
+from fencepost.cli.findings import Finding
+from fencepost.cli.probes.folders import probe_folders
+from fencepost.cli.probes.machine import Machine, ThisMachine
+from fencepost.cli.probes.postgres import probe_postgres
+from fencepost.cli.probes.programs import probe_programs
+from fencepost.cli.probes.redis import probe_redis
+from fencepost.cli.probes.sandbox import probe_sandbox
+from fencepost.cli.probes.servers import probe_binaries, probe_python
+from fencepost.judge.settings import JudgeSettings
+from fencepost.settings import Settings
+
+
+def examine(settings: Settings | None = None, machine: Machine | None = None) -> list[Finding]:
+    settings, machine = settings or Settings.load(), machine or ThisMachine()
+    return [
+        probe_python(),
+        *probe_binaries(
+            machine, postgres_needed=settings.database_url is None, redis_needed=settings.redis_url is None
+        ),
+        *probe_folders({"data directory": settings.data_directory, "judge's store": _judge_store()}),
+        *examine_servers(settings),
+        *probe_programs(machine),
+        *probe_sandbox(machine),
+    ]
+
+
+def examine_servers(settings: Settings) -> list[Finding]:
+    """The servers that run, whether settings name them or a `fencepost up` of this directory keeps them."""
+    running = server_addresses.of_settings(settings) or server_addresses.read_note(settings.data_directory)
+    redis_url = settings.redis_url or (running.redis_url if running else None)
+    return [
+        *(probe_postgres(running, seconds=settings.connect_seconds) if running else ()),
+        *(probe_redis(redis_url, seconds=settings.connect_seconds) if redis_url else ()),
+    ]
+
+
+def _judge_store() -> Path | None:
+    """The folder of the judge's test data, unless a bucket has them."""
+    place = str(JudgeSettings.load().store)
+    return None if "://" in place else Path(place)

@@ -1,0 +1,66 @@
+"""What a command's exit code says. Scripts rely on them: a number is never given a new meaning."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from fencepost.errors import FencepostError, SchemaError, ServerUnavailable, SettingsError
+
+
+class ExitCode(IntEnum):
+    """The one table; `--help` and the reference are made from it or checked against it."""
+
+    meaning: str
+
+    def __new__(cls, number: int, meaning: str) -> ExitCode:
+        code = int.__new__(cls, number)
+        code._value_ = number
+        code.meaning = meaning
+        return code
+
+    OK = 0, "all is well"
+    PROBLEM = 1, "a check failed, or the work was refused"
+    USAGE = 2, "the command line is wrong"
+    UNREACHABLE = 3, "PostgreSQL or Redis cannot be found, started or reached"
+    NOT_FOUND = 4, "there is no such job, order, request or lease"
+    SCHEMA = 5, "the database's schema is missing, too old or too new"
+    SETTINGS = 6, "a setting is wrong"
+    IN_USE = 7, "another process uses the data directory"
+    VOID = 8, "a torture was too easy to prove anything"
+    BUG = 70, "an error that nobody expected; please report it"
+    INTERRUPTED = 130, "stopped by Ctrl-C"
+
+
+class UserError(FencepostError):
+    """Something that a person can put right: shown in a line or two, then the command ends with its code."""
+
+    def __init__(self, message: str, code: ExitCode = ExitCode.PROBLEM) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def exit_code_for(error: Exception) -> ExitCode | None:
+    """The code of an expected error; None for one that nobody expected."""
+    match error:
+        case UserError():
+            return error.code
+        case SettingsError():
+            return ExitCode.SETTINGS
+        case SchemaError():
+            return ExitCode.SCHEMA
+        case ServerUnavailable():
+            return _code_of_a_server(error)
+        case FencepostError():
+            return ExitCode.PROBLEM
+        case _:
+            return None
+
+
+def _code_of_a_server(error: ServerUnavailable) -> ExitCode:
+    from fencepost.embedded.errors import DirectoryInUseError  # noqa: PLC0415 - Only after an error.
+
+    return ExitCode.IN_USE if isinstance(error, DirectoryInUseError) else ExitCode.UNREACHABLE
+
+
+def exit_code_table() -> str:
+    return "\n".join(f"  {code.value:<4} {code.meaning}" for code in ExitCode)

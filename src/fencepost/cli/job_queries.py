@@ -1,0 +1,125 @@
+"""What people ask about jobs, read from the kernel's views."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg.rows import class_row
+
+from fencepost.cli.database_reader import Reader
+from fencepost.cli.exit_codes import ExitCode, UserError
+from fencepost.kernel import job_queries
+from fencepost.kernel.drivers import run
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """One job in a list."""
+
+    job_id: int
+    queue: str
+    kind: str
+    lane: int
+    state: str
+    final_status: str | None
+    tries: int
+    tries_max: int
+    submitted_at: datetime
+    run_at: datetime | None
+    claimed_at: datetime | None
+    finished_at: datetime | None
+    owner: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobPage:
+    jobs: tuple[JobRow, ...]
+    next_before: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        return {"jobs": [asdict(job) for job in self.jobs], "next_before": self.next_before}
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Dead letters that died of one thing."""
+
+    queue: str
+    kind: str
+    cause: str
+    jobs: int
+    first_at: datetime
+    last_at: datetime
+    newest_job_id: int
+    newest_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleRow:
+    name: str
+    expression: str
+    zone: str
+    missed: str
+    queue: str
+    kind: str
+    next_tick: datetime
+    last_tick: datetime | None
+    last_job_id: int | None
+    paused_at: datetime | None
+    paused_by: str | None
+
+
+def read_page(
+    connection: Reader,
+    *,
+    state: str | None,
+    queue: str | None,
+    kind: str | None,
+    before_id: int | None,
+    limit: int,
+) -> JobPage:
+    """One page, newest first. A page that is full names the place where the next one begins."""
+    job_ids = run(
+        connection, job_queries.page(state=state, queue=queue, kind=kind, before_id=before_id, limit=limit)
+    )
+    with connection.cursor(row_factory=class_row(JobRow)) as cursor:
+        jobs = cursor.execute(
+            """select job_id, queue, kind, lane, state, final_status, tries, tries_max, submitted_at, run_at,
+                      claimed_at, finished_at, owner, error
+               from fencepost.jobs where job_id = any (%s) order by job_id desc""",
+            (job_ids,),
+        ).fetchall()
+    return JobPage(tuple(jobs), job_ids[-1] if len(job_ids) == limit else None)
+
+
+def read_job(connection: Reader, job_id: int) -> dict[str, Any]:
+    """Everything about one job."""
+    cursor = connection.execute("select * from fencepost.jobs where job_id = %s", (job_id,))
+    row = cursor.fetchone()
+    if row is None:
+        raise UserError(f"There is no job {job_id}: it never existed, or it was pruned.", ExitCode.NOT_FOUND)
+    return dict(zip((column.name for column in cursor.description or ()), row, strict=True))
+
+
+def read_causes(connection: Reader, *, queue: str | None, kind: str | None) -> list[Cause]:
+    with connection.cursor(row_factory=class_row(Cause)) as cursor:
+        return cursor.execute(
+            """select queue, kind, cause, jobs, first_at, last_at, newest_job_id, newest_error
+               from fencepost.dead_causes
+               where (%(queue)s::text is null or queue = %(queue)s)
+                 and (%(kind)s::text is null or kind = %(kind)s)
+               order by jobs desc, queue, kind, cause""",
+            {"queue": queue, "kind": kind},
+        ).fetchall()
+
+
+def read_schedules(connection: Reader) -> list[ScheduleRow]:
+    with connection.cursor(row_factory=class_row(ScheduleRow)) as cursor:
+        return cursor.execute(
+            """select name, expression, zone, missed, queue, kind, next_tick, last_tick, last_job_id,
+                      paused_at, paused_by
+               from fencepost.schedules order by name"""
+        ).fetchall()

@@ -1,0 +1,47 @@
+"""Looking at the board once, and again and again."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+
+from rich.console import Console
+from rich.live import Live
+
+from fencepost import server_addresses
+from fencepost.cli.database_reader import reading
+from fencepost.cli.status_screen import board_screen
+from fencepost.cli.status_snapshot import StatusSnapshot, read_board
+from fencepost.cli.terminal import answer_json
+from fencepost.settings import Settings
+
+
+def look(settings: Settings | None = None) -> StatusSnapshot:
+    settings = settings or Settings.load()
+    place = server_addresses.of_this_directory(settings)
+    with reading(place.viewer_url, seconds=settings.connect_seconds, remedy=place.remedy) as connection:
+        return read_board(connection)
+
+
+def watch(every_seconds: float, *, as_json: bool) -> None:
+    """Until Ctrl-C, which is how it is meant to end."""
+    with suppress(KeyboardInterrupt):
+        if as_json:
+            _watch_json(every_seconds)
+        else:
+            _watch_screen(every_seconds)
+
+
+def _watch_json(every_seconds: float) -> None:
+    while True:
+        answer_json(look().as_json(), indent=None)
+        threading.Event().wait(every_seconds)
+
+
+def _watch_screen(every_seconds: float) -> None:
+    with Live(
+        board_screen(look()), console=Console(highlight=False), screen=True, auto_refresh=False
+    ) as live:
+        while True:
+            threading.Event().wait(every_seconds)
+            live.update(board_screen(look()), refresh=True)

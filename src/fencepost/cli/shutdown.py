@@ -1,0 +1,74 @@
+"""How a long-running command is asked to end: Ctrl-C, a service manager, a closed terminal."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from types import FrameType
+
+from fencepost.cli.exit_codes import ExitCode
+
+POLITE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# A launcher in between may pass on what the terminal sent to both: two at once are one wish.
+SAME_WISH_SECONDS = 1.0
+
+
+@contextmanager
+def interrupted_by_all() -> Generator[None]:
+    """For a command that tidies up wherever Ctrl-C finds it: every other polite wish is one to it."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    with _hearing(interrupt):
+        yield
+
+
+@contextmanager
+def _hearing(hear: Callable[[int, FrameType | None], None]) -> Generator[None]:
+    before = {number: signal.signal(number, hear) for number in POLITE}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Shutdown:
+    """The first wish is remembered until the command looks; a second one leaves at once.
+
+    Nothing is interrupted in its middle: what starts finishes starting, and is then stopped in order. To
+    leave at once is safe too, because each server has a keeper that ends it when we are gone.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        leave: Callable[[int], object] = os._exit,  # pyright: ignore[reportPrivateUsage] - Public in all but name.
+    ) -> None:
+        self._clock = clock
+        self._leave = leave
+        self._wished_at: float | None = None
+        self._wished = threading.Event()
+
+    def wait(self, seconds: float) -> bool:
+        """True as soon as somebody wishes the end; False when that many seconds passed."""
+        return self._wished.wait(seconds)
+
+    @contextmanager
+    def listening(self) -> Generator[None]:
+        with _hearing(self._hear):
+            yield
+
+    def _hear(self, _number: int, _frame: FrameType | None) -> None:
+        now = self._clock()
+        if self._wished_at is None:
+            self._wished_at = now
+            self._wished.set()
+        elif now - self._wished_at > SAME_WISH_SECONDS:
+            self._leave(ExitCode.INTERRUPTED)

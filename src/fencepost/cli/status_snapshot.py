@@ -1,0 +1,134 @@
+"""The state of the whole system at one moment, read from the kernel's views."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from psycopg.rows import class_row
+
+from fencepost.cli.database_reader import Reader
+
+# One screen, however many leases there are: those that are held come first.
+LEASES_MAX = 20
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    queue: str
+    pending: int
+    dispatched: int
+    running: int
+    dead: int
+    oldest_waiting_seconds: float | None
+    paused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """How many workers of jobs say that they are there, and what drives them: `redis` or `postgresql`."""
+
+    drive: str
+    workers: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseStatus:
+    resource: str
+    owner: str | None
+    token: int
+    acquired_at: datetime
+    renewed_at: datetime
+    expires_at: datetime
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelStatus:
+    channel: str
+    queued: int
+    sending: int
+    failed: int
+    unknown: int
+    parked: int
+    lag_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    reason: str
+    sqlstate: str
+    refused: int
+    meaning: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatusSnapshot:
+    """What `fencepost status` shows, in a terminal, as JSON and on a page."""
+
+    at: datetime
+    queues: tuple[QueueStatus, ...]
+    workers: tuple[Workers, ...]
+    leases: tuple[LeaseStatus, ...]
+    leases_held: int
+    outbox: tuple[ChannelStatus, ...]
+    refusals: tuple[Reason, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @property
+    def refused(self) -> Iterable[Reason]:
+        """The reasons that were given at least once, the most frequent first."""
+        return sorted((r for r in self.refusals if r.refused), key=lambda r: (-r.refused, r.reason))
+
+
+def read_board(connection: Reader) -> StatusSnapshot:
+    """Each view in a statement of its own: this is a look at a moving system, not a consistent snapshot."""
+    with connection.cursor(row_factory=class_row(QueueStatus)) as cursor:
+        queues = cursor.execute(
+            """select queue, pending, dispatched, running, dead, oldest_waiting_seconds, paused
+               from fencepost.queue_status order by queue"""
+        ).fetchall()
+    with connection.cursor(row_factory=class_row(Workers)) as cursor:
+        # Their leases, as `jobs.presence` names them.
+        workers = cursor.execute(
+            """select case when resource like 'job-worker:alone:%' then 'postgresql' else 'redis' end drive,
+                 count(distinct owner) as workers
+               from fencepost.lease_status
+               where resource >= 'job-worker:' and resource < 'job-worker;' and held group by 1 order by 1"""
+        ).fetchall()
+    with connection.cursor(row_factory=class_row(LeaseStatus)) as cursor:
+        leases = cursor.execute(
+            """select resource, owner, token, acquired_at, renewed_at, expires_at, held
+               from fencepost.lease_status order by held desc, expires_at desc, resource limit %s""",
+            (LEASES_MAX,),
+        ).fetchall()
+    held = connection.execute("select count(*) from fencepost.lease_status where held").fetchone()
+    with connection.cursor(row_factory=class_row(ChannelStatus)) as cursor:
+        outbox = cursor.execute(
+            """select channel, queued, sending, failed, unknown, parked, lag_seconds
+               from fencepost.outbox_status order by channel"""
+        ).fetchall()
+    return StatusSnapshot(
+        at=datetime.now(UTC),
+        queues=tuple(queues),
+        workers=tuple(workers),
+        leases=tuple(leases),
+        leases_held=int(held[0]) if held else 0,
+        outbox=tuple(outbox),
+        refusals=read_reasons(connection),
+    )
+
+
+def read_reasons(connection: Reader) -> tuple[Reason, ...]:
+    with connection.cursor(row_factory=class_row(Reason)) as cursor:
+        return tuple(
+            cursor.execute(
+                """select reason, sqlstate, refused, meaning, remedy
+                   from fencepost.refusal_status order by sqlstate"""
+            ).fetchall()
+        )

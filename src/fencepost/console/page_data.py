@@ -1,0 +1,110 @@
+"""What a page answers: facts, which become a page, JSON or CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, is_dataclass
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+# A spreadsheet takes what begins with one of these for a formula, and runs it.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+@dataclass(frozen=True, slots=True)
+class PageData:
+    """The facts of one page. `rows` names the list among them that is its table; `more`, further ones.
+
+    A list that goes on has a fact `next_PARAMETER`: what the query must say there for the rows that follow.
+    For the page's own table the parameter is `before` or `after`; `walks` names that of others.
+    """
+
+    facts: Mapping[str, Any]
+    rows: str | None = None
+    more: Sequence[str] = ()
+    walks: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def tables(self) -> Sequence[str]:
+        """The lists among the facts that can be taken home as tables, the page's own first."""
+        return () if self.rows is None else (self.rows, *self.more)
+
+    def onward(self, table: str) -> Mapping[str, Any] | None:
+        """What the query must say for the rows that follow in a table, or None after its last."""
+        names = ("before", "after") if table == self.rows else (self.walks.get(table, ""),)
+        for name in names:
+            value = self.facts.get(f"next_{name}")
+            if isinstance(value, Mapping):
+                # A key of several columns has a parameter for each.
+                return cast("Mapping[str, Any]", value)
+            if value is not None:
+                return {name: value}
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ActionDone:
+    """What an action did, in a sentence, and the page to go on from."""
+
+    message: str
+    back: str
+    facts: Mapping[str, Any] | None = None
+    # Shown to a person once, and nowhere else: a new token.
+    secret: str | None = None
+
+
+_PLAIN = (str, int, float, bool, type(None))
+_TOLD: Sequence[tuple[type, Callable[[Any], Any]]] = (
+    (datetime, datetime.isoformat),
+    (timedelta, timedelta.total_seconds),
+    (bytes, bytes.hex),
+)
+
+
+def jsonable(value: Any) -> Any:
+    """Facts as values that JSON knows. Moments are ISO 8601, durations are seconds, decimals stay exact."""
+    if isinstance(value, _PLAIN):
+        return value
+    for kind, tell in _TOLD:
+        if isinstance(value, kind):
+            return tell(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return jsonable(asdict(value))
+    if isinstance(value, Mapping):
+        facts = cast("Mapping[Any, Any]", cast("object", value))
+        return {str(name): jsonable(one) for name, one in facts.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [jsonable(one) for one in cast("Sequence[Any]", value)]
+    return str(value)
+
+
+def as_json(facts: Mapping[str, Any]) -> str:
+    return json.dumps(jsonable(facts), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+class Table:
+    """Rows as CSV, as they come: a line of names before the first, and documents inside stay JSON."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+
+    def lines(self, rows: Sequence[Any]) -> str:
+        told = [cast("dict[str, Any]", jsonable(row)) for row in rows]
+        text = io.StringIO()
+        writer = csv.writer(text)
+        if told and not self._names:
+            self._names = list(dict.fromkeys(name for row in told for name in row))
+            writer.writerow(self._names)
+        writer.writerows([_cell(row.get(name)) for name in self._names] for row in told)
+        return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, dict | list):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    return value

@@ -1,0 +1,57 @@
+"""A unit that a worker holds, and how it fares."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from fencepost.flows.failing import told
+from fencepost.flows.shuffle_sender import ShuffleSender
+from fencepost.flows.task import Task
+from fencepost.flows.units import Unit
+from fencepost.kernel.lease import Lease
+
+RETRY_SECONDS = (0.1, 5.0)
+ERROR_CHARACTERS_MAX = 1000
+
+
+@dataclass
+class Assignment:
+    """From the moment at which its lease is taken until it is given up, or lost."""
+
+    unit: Unit
+    lease: Lease
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    failures: int = 0
+    """One after the other."""
+    ended: bool = False
+    lost: bool = False
+    error: str | None = None
+    trouble: dict[str, str] = field(default_factory=dict[str, str])
+    """What is known of it, for people: step, stream, offset and remedy."""
+    asked_at: datetime | None = None
+    """The newest commit that operators have asked it for."""
+    running: asyncio.Task[None] | None = None
+    work: Task | ShuffleSender | None = None
+
+    def failed(self, error: Exception, ran_seconds: float) -> float:
+        """Answers how long to wait: twice as long each time, until it has run for longer than that."""
+        least, most = RETRY_SECONDS
+        self.failures = 1 if ran_seconds > most else self.failures + 1
+        self.error = f"{type(error).__name__}: {error}".replace("\0", "")[:ERROR_CHARACTERS_MAX]
+        self.trouble = told(error)
+        return min(most, least * 2.0 ** min(self.failures, 10))
+
+    def mended(self) -> None:
+        self.error, self.trouble = None, {}
+
+    @property
+    def story(self) -> dict[str, Any]:
+        """What stops it, as its activity tells it; nothing once it gets on."""
+        if self.error is not None and self.work is not None and self.work.progressed:
+            self.mended()
+        if self.error is None:
+            return {}
+        return {"error": self.error, "failures": self.failures, **self.trouble}

@@ -1,0 +1,104 @@
+"""What flows over each edge of the graph, and how units spend their time: for pictures, not for truth."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fencepost.kernel.call import Json
+
+if TYPE_CHECKING:
+    from fencepost.flows.node import GraphNode
+    from fencepost.flows.plan import FlowPlan
+    from fencepost.flows.steps import Step
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeStats:
+    """What a unit has done since it began: records by edge, and seconds in which it waited."""
+
+    edges: Mapping[str, int]
+    lags: Mapping[str, int | None]
+    idle_seconds: float
+    """It had nothing to do."""
+    blocked_seconds: float | None = None
+    """It could not hand on what it had; None for a unit that hands nothing on."""
+    taken: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Records read so far, by partition of a source, as the source counts them."""
+
+
+class UnitClock:
+    """Counts the seconds in which a unit waits, also of a wait that is still going on."""
+
+    def __init__(self) -> None:
+        self._idle_seconds = 0.0
+        self._blocked_seconds = 0.0
+        self._idle_since: float | None = None
+
+    @property
+    def idle_seconds(self) -> float:
+        under_way = 0.0 if self._idle_since is None else time.monotonic() - self._idle_since
+        return self._idle_seconds + under_way
+
+    @property
+    def blocked_seconds(self) -> float:
+        return self._blocked_seconds
+
+    @contextmanager
+    def idle(self) -> Generator[None]:
+        began = self._idle_since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._idle_since = None
+            self._idle_seconds += time.monotonic() - began
+
+    @contextmanager
+    def blocked(self) -> Generator[None]:
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._blocked_seconds += time.monotonic() - began
+
+
+def counted(program: FlowPlan, steps: Mapping[GraphNode, Step]) -> dict[str, int]:
+    """Records by edge, named by the numbers that the plan gives to its nodes.
+
+    A border stands in a head and in a body; an edge is counted on the side on which its child is.
+    """
+    numbers = {node: number for number, node in enumerate(program.nodes)}
+    return {
+        f"{numbers[parent]}-{numbers[node]}": steps[parent].counts[node.side]
+        for node in program.nodes
+        for parent in node.parents
+        if parent in steps and node in steps
+    }
+
+
+def activity(before: EdgeStats, now: EdgeStats, seconds: float, *, reads: Sequence[str]) -> Json:
+    """What is told of a unit: rates and shares over the last so many seconds. `reads` are its sources; one
+    that reads channels has none, and what waits for it there is not counted in records."""
+    rates = {
+        edge: round(max(0, count - before.edges.get(edge, 0)) / seconds, 2)
+        for edge, count in now.edges.items()
+    }
+    idle = (now.idle_seconds - before.idle_seconds) / seconds
+    blocked: float | None = None
+    if now.blocked_seconds is not None:
+        blocked = _share((now.blocked_seconds - (before.blocked_seconds or 0.0)) / seconds)
+    return {
+        "edges": rates,
+        "lag": dict(now.lags) if reads else {},
+        "waiting": {} if reads else dict(now.lags),
+        "busy": _share(1 - idle),
+        "blocked": blocked,
+        "reads": list(reads),
+    }
+
+
+def _share(value: float) -> float:
+    return round(min(1.0, max(0.0, value)), 3)

@@ -1,0 +1,47 @@
+"""A savepoint that a person asks for: every task that is held commits first, and those commits are kept."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol, TypeVar
+
+from fencepost.errors import InFlight
+from fencepost.flows import flow_store
+from fencepost.kernel.call import Call
+
+T = TypeVar("T")
+LOOK_SECONDS = 0.2
+
+
+class RunsCall(Protocol):
+    """`Fencepost.run`, or the like."""
+
+    async def __call__(self, call: Call[T]) -> T: ...
+
+
+async def save(run: RunsCall, name: str, savepoint: str, *, within_seconds: float) -> int:
+    """Keep a commit of every task under a name; answers of how many tasks.
+
+    Raises InFlight, and keeps nothing, if a task that somebody holds makes no commit in time. With 0 seconds
+    nobody is asked: the newest commits that there are are kept.
+    """
+    if within_seconds > 0:
+        await _committed(run, name, within_seconds)
+    return await run(flow_store.save(name, savepoint))
+
+
+async def _committed(run: RunsCall, name: str, within_seconds: float) -> None:
+    """Ask the workers for a commit, and wait until each task that is held has made one."""
+    asked_at = await run(flow_store.ask(name))
+    deadline = time.monotonic() + within_seconds
+    while waiting := await run(flow_store.unanswered(name, asked_at)):
+        if time.monotonic() > deadline:
+            raise InFlight(
+                f"No commit came within {within_seconds:g} s from {', '.join(waiting)}; nothing was kept. "
+                f"`fencepost flows show {name}` tells who holds them; `fencepost flows savepoint --within 0` "
+                "keeps the commits that there are.",
+                noun="flow",
+                subject=name,
+            )
+        await asyncio.sleep(LOOK_SECONDS)

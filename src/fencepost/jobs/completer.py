@@ -1,0 +1,282 @@
+"""Writing outcomes down, in batches: PostgreSQL first, then the entries.
+
+The order is the point. An entry that is acknowledged before the commit is a job that a crash loses; one that
+is acknowledged after it is at worst delivered again and refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
+
+import psycopg
+
+from fencepost.crashpoints import crash_point
+from fencepost.errors import FencepostError, InvalidInput
+from fencepost.jobs.direct_path import payload_ref
+from fencepost.jobs.executor import Committed, HeldJob, Lost, Outcome, Refused, describe, is_poison, leave
+from fencepost.jobs.job import AsyncDatabase
+from fencepost.jobs.metrics import JobMetrics
+from fencepost.jobs.redis_health import DRIVE_ERRORS, RedisHealth
+from fencepost.jobs.retry_policy import ACKNOWLEDGED, LABELS, PAYLOAD_INVALID
+from fencepost.kernel import job as kernel_job
+from fencepost.kernel.call import Call
+from fencepost.logs import get_logger
+from fencepost.redis_streams.stream import StreamEntry, Streams
+
+_log = get_logger(__name__)
+T = TypeVar("T")
+Finishes = Sequence[tuple[HeldJob, kernel_job.Finish]]
+Leaves = Sequence[tuple[HeldJob, kernel_job.Leave]]
+UNWRITABLE = (InvalidInput, psycopg.DataError)
+"""The database will not take it, now or later."""
+
+
+AT_ONCE = 2
+"""While one batch leaves the streams, another commits, and a third gathers."""
+
+
+class Completer:
+    """Takes outcomes and settles them in batches."""
+
+    def __init__(
+        self,
+        database: AsyncDatabase,
+        link: RedisHealth,
+        owner: str,
+        metrics: JobMetrics,
+        on_settled: Callable[[Sequence[HeldJob]], None],
+        *,
+        batch: int,
+        more_soon: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`more_soon` tells whether handlers are about to begin: most end at once, and their batch waits."""
+        self._database = database
+        self._link = link
+        self._owner = owner
+        self._metrics = metrics
+        self._on_settled = on_settled
+        self._batch = batch
+        self._more_soon = more_soon
+        self._waiting: deque[tuple[HeldJob, Outcome]] = deque()
+        self._arrived = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._busy = 0
+
+    def add(self, active: HeldJob, outcome: Outcome) -> None:
+        self._waiting.append((active, outcome))
+        self._idle.clear()
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Settle until cancelled."""
+        await asyncio.gather(*(self._settle_batches() for _ in range(AT_ONCE)))
+
+    async def drain(self) -> None:
+        """Wait until everything that was added is settled."""
+        await self._idle.wait()
+
+    async def acknowledge(self, entries: Iterable[StreamEntry]) -> None:
+        """Remove entries whose work is done. A failure is retried once; then a later reclaim removes them."""
+        streams = self._link.streams
+        if streams is None:
+            return
+        by_stream: defaultdict[str, list[StreamEntry]] = defaultdict(list)
+        for entry in entries:
+            by_stream[entry.stream].append(entry)
+        for stream, settled in by_stream.items():
+            try:
+                await self._remove(streams, stream, [entry.entry_id for entry in settled])
+                if self._link.has_payloads:
+                    await self._forget_payloads(streams, settled)
+            except DRIVE_ERRORS as error:
+                _log.warning("xack_error", stream=stream, entries=len(settled), error=str(error))
+                self._link.failed(error)
+                return
+
+    async def _remove(self, streams: Streams, stream: str, entry_ids: Sequence[str]) -> None:
+        crash_point("jobs.ack.before")
+        try:
+            await streams.settle(stream, entry_ids)
+        except DRIVE_ERRORS:
+            self._metrics.acknowledge_errors.labels(reason="xack_error").inc()
+            await streams.settle(stream, entry_ids)
+        crash_point("jobs.ack.after")
+
+    async def _forget_payloads(self, streams: Streams, entries: Iterable[StreamEntry]) -> None:
+        """What the direct path has left in Redis: with every entry, because one that came second may have
+        written its payload after the job was finished. Best effort: it ends by itself, in
+        JOB_PAYLOAD_TTL_SEC."""
+        await streams.unlink([payload_ref(entry.job_id) for entry in entries if entry.job_id is not None])
+
+    async def _settle_batches(self) -> None:
+        while True:
+            await self._arrived.wait()
+            if self._more_soon() and len(self._waiting) < self._batch:
+                await asyncio.sleep(0)
+                continue
+            batch = self._gather()
+            if not self._waiting:
+                self._arrived.clear()
+            self._busy += 1
+            try:
+                await self._settle(batch)
+            except Exception as error:
+                # Nothing may end this task. The jobs' leases run out, and they are tried again.
+                self._metrics.loop_errors.labels(loop="settle").inc()
+                _log.error("settle_failed", error=describe(error), jobs=len(batch))
+            self._busy -= 1
+            self._on_settled([active for active, _ in batch])
+            if not self._waiting and not self._busy:
+                self._idle.set()
+
+    def _gather(self) -> list[tuple[HeldJob, Outcome]]:
+        """The next batch. Two attempts at one job do not go together: answers name the job alone."""
+        batch: list[tuple[HeldJob, Outcome]] = []
+        seen: set[int] = set()
+        while self._waiting and len(batch) < self._batch:
+            job_id = self._waiting[0][0].running.job_id
+            if job_id in seen:
+                break
+            seen.add(job_id)
+            batch.append(self._waiting.popleft())
+        return batch
+
+    async def _settle(self, batch: Sequence[tuple[HeldJob, Outcome]]) -> None:
+        done: list[HeldJob] = []
+        lost: list[HeldJob] = []
+        finishes: list[tuple[HeldJob, kernel_job.Finish]] = []
+        leaves: list[tuple[HeldJob, kernel_job.Leave]] = []
+        refused: list[tuple[HeldJob, str]] = []
+        for active, outcome in batch:
+            match outcome:
+                case kernel_job.Finish():
+                    finishes.append((active, outcome))
+                case kernel_job.Leave():
+                    if is_poison(outcome):
+                        self._metrics.claims.labels(status="poison", reason=PAYLOAD_INVALID).inc()
+                    leaves.append((active, outcome))
+                case Committed():
+                    done.append(active)
+                case Lost():
+                    lost.append(active)
+                case Refused():
+                    refused.append((active, outcome.reason))
+        self._metrics.finished("ok", done)
+        self._metrics.finished("lost", lost)
+        for active, reason in refused:
+            self._finish_refused(active, reason, done, leaves)
+        await self._finish(finishes, done, leaves)
+        await self._leave(leaves, done)
+        await self.acknowledge(active.entry for active in done if active.entry is not None)
+
+    async def _finish(
+        self, finishes: Finishes, done: list[HeldJob], leaves: list[tuple[HeldJob, kernel_job.Leave]]
+    ) -> None:
+        if not finishes:
+            return
+        crash_point("jobs.settle.before_finish")
+        try:
+            refusals, repeated = await self._insist(
+                lambda: kernel_job.finish_many([finish for _, finish in finishes], self._owner)
+            )
+        except UNWRITABLE as error:
+            if len(finishes) == 1:
+                # Its effects may stand outside; to try again would repeat them.
+                active = finishes[0][0]
+                leaves.append(
+                    (active, leave(active.running, "bury", f"unwritable result: {describe(error)}"))
+                )
+                return
+            # One of them is wrong, and the others must not suffer for it.
+            for one in finishes:
+                await self._finish([one], done, leaves)
+            return
+        crash_point("jobs.settle.after_finish")
+        reasons = dict(refusals)
+        if repeated:
+            # By our own first try, whose answer was lost.
+            reasons = {job_id: reason for job_id, reason in refusals if reason != "already_finished"}
+        written: list[HeldJob] = []
+        for active, _ in finishes:
+            reason = reasons.get(active.running.job_id)
+            if reason is None:
+                written.append(active)
+            else:
+                self._finish_refused(active, reason, done, leaves)
+        self._metrics.finished("ok", written)
+        done += written
+
+    async def _leave(self, leaves: Leaves, done: list[HeldJob]) -> None:
+        if not leaves:
+            return
+        crash_point("jobs.settle.before_leave")
+        try:
+            answers, repeated = await self._insist(
+                lambda: kernel_job.leave_many([item for _, item in leaves], self._owner)
+            )
+        except UNWRITABLE:
+            if len(leaves) == 1:
+                raise
+            for one in leaves:
+                await self._leave([one], done)
+            return
+        crash_point("jobs.settle.after_leave")
+        by_id = {active.running.job_id: (active, item) for active, item in leaves}
+        for answer in answers:
+            active, item = by_id[answer.job_id]
+            if answer.refusal is None:
+                self._metrics.finished(item.how if answer.state == "pending" else str(answer.state), [active])
+                done.append(active)
+            elif repeated and answer.refusal in ACKNOWLEDGED:
+                self._metrics.finished("repeated", [active])
+                done.append(active)
+            else:
+                self._leave_refused(active, answer.refusal, done)
+
+    def _finish_refused(
+        self,
+        active: HeldJob,
+        reason: str,
+        done: list[HeldJob],
+        leaves: list[tuple[HeldJob, kernel_job.Leave]],
+    ) -> None:
+        if reason == "cancelled":
+            # It runs on until its owner lets it go; released, it ends as cancelled.
+            self._reject(active, reason)
+            leaves.append((active, leave(active.running, "release")))
+        else:
+            self._leave_refused(active, reason, done)
+
+    def _leave_refused(self, active: HeldJob, reason: str, done: list[HeldJob]) -> None:
+        self._reject(active, reason)
+        if reason in ACKNOWLEDGED:
+            done.append(active)
+
+    def _reject(self, active: HeldJob, reason: str) -> None:
+        self._metrics.rejected(LABELS.get(reason, reason))
+        running = active.running
+        _log.info("finalize_rejected", job_id=running.job_id, attempt=running.attempt, reason=reason)
+
+    async def _insist(self, make: Callable[[], Call[T]]) -> tuple[T, bool]:
+        """Try until the database answers; tells whether an earlier try may have been written.
+
+        A repeat is safe: attempt and owner go with it, so what was written is refused and nothing is doubled.
+        """
+        delay_seconds = 0.1
+        repeated = False
+        call = make()
+        while True:
+            try:
+                return await self._database.run(call), repeated
+            except UNWRITABLE:
+                raise
+            except (psycopg.Error, FencepostError, OSError) as error:
+                self._metrics.finalize_errors.inc()
+                _log.warning("db_error", error=describe(error), retry_seconds=delay_seconds)
+                repeated = True
+                await asyncio.sleep(delay_seconds)
+                delay_seconds = min(5.0, delay_seconds * 2)

@@ -1,0 +1,100 @@
+"""The shape of a handler's arguments: what a payload must look like, on both sides."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from string import Formatter
+from typing import Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
+
+from fencepost.errors import InvalidInput
+from fencepost.kernel.call import Json
+
+Key = str | Callable[..., object]
+"""Makes a key of a job's arguments: a template, `"user:{user_id}"`, or a function of those that it names."""
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadSchema:
+    """A function's parameters after the job, as a model. Strict about names, as a call is."""
+
+    kind: str
+    signature: inspect.Signature
+    model: type[BaseModel]
+
+    def arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by name, defaults included."""
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InvalidInput(f"{self.kind}: {error}.", field="payload") from None
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def payload(self, arguments: Mapping[str, Any]) -> Json:
+        """The arguments as a JSON document."""
+        try:
+            return self.model(**arguments).model_dump(mode="json")
+        except ValidationError as error:
+            raise self._problem(error) from error
+
+    def parse(self, payload: Json) -> dict[str, Any]:
+        """The arguments of a payload. Raises InvalidInput when it does not fit the function."""
+        if payload == {} and not self.signature.parameters:
+            return {}
+        try:
+            model = self.model.model_validate(payload)
+        except ValidationError as error:
+            raise self._problem(error) from error
+        return {name: getattr(model, name) for name in self.signature.parameters}
+
+    def check_key(self, what: str, key: Key | None) -> None:
+        """A key that asks for an argument that there is not is found when the handler is declared."""
+        named = frozenset[str]() if key is None else _named_by(key)
+        unknown = named - set(self.signature.parameters)
+        if unknown:
+            raise InvalidInput(
+                f"{self.kind}: {what} asks for {', '.join(sorted(unknown))}; the arguments are "
+                f"{', '.join(self.signature.parameters) or 'none'}.",
+                field=what,
+            )
+
+    def _problem(self, error: ValidationError) -> InvalidInput:
+        detail = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, detail["loc"])) or "payload"
+        return InvalidInput(f"{self.kind}: {place}: {detail['msg']}", field=place)
+
+
+@lru_cache(maxsize=1024)
+def shape_of(function: Callable[..., Any], kind: str) -> PayloadSchema:
+    """Made once for each function: a model costs a thousand times what it costs to use it."""
+    whole = inspect.signature(function)
+    signature = whole.replace(parameters=list(whole.parameters.values())[1:])
+    hints = get_type_hints(function, include_extras=True)
+    fields: dict[str, Any] = {}
+    for name, parameter in signature.parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise InvalidInput(f"{kind}: *{name} cannot be a payload; name each argument.", field=name)
+        default = ... if parameter.default is parameter.empty else parameter.default
+        fields[name] = (hints.get(name, Any), default)
+    config = ConfigDict(extra="forbid", arbitrary_types_allowed=False)
+    return PayloadSchema(kind, signature, create_model(kind, __config__=config, **fields))
+
+
+def key_of(key: Key, arguments: Mapping[str, Any]) -> str:
+    """The key of a job with these arguments."""
+    named = {name: arguments[name] for name in _named_by(key)}
+    return key.format_map(named) if isinstance(key, str) else str(key(**named))
+
+
+@lru_cache(maxsize=1024)
+def _named_by(key: Key) -> frozenset[str]:
+    """Which arguments a key is made of."""
+    if isinstance(key, str):
+        return frozenset(re.split(r"[.\[]", name)[0] for _, name, _, _ in Formatter().parse(key) if name)
+    return frozenset(inspect.signature(key).parameters)

@@ -1,0 +1,201 @@
+"""What runs in a handler's process: it finds the handler, runs one job after another, and answers in JSON."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import structlog
+
+from fencepost.client import KernelClient, SyncKernelClient
+from fencepost.errors import InvalidInput, Refusal
+from fencepost.jobs.handler import Handler
+from fencepost.jobs.job import Job
+from fencepost.jobs.retry_policy import Bury, Retry, exponential
+from fencepost.kernel.call import document
+from fencepost.kernel.job import Running
+from fencepost.logs import configure_logging
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from fencepost.settings import Settings
+
+BEGUN = "begun"
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerCall:
+    """A job, and where the function that runs it is found."""
+
+    module: str
+    qualname: str
+    owner: str
+    running: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, handler: Handler[...], running: Running, owner: str) -> HandlerCall:
+        facts = {
+            **running._asdict(),
+            "expires_at": running.expires_at.isoformat(),
+            "submitted_at": running.submitted_at.isoformat(),
+        }
+        return cls(handler.function.__module__, handler.function.__qualname__, owner, facts)
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def claimed(self) -> Running:
+        facts: dict[str, Any] = dict(self.running)
+        for name in ("expires_at", "submitted_at"):
+            facts[name] = datetime.fromisoformat(facts[name])
+        return Running(**facts)
+
+    def handler(self) -> Handler[...]:
+        """The handler under the function's own name, or under another name in its module."""
+        module = _module(self.module)
+        found: Any = module
+        for name in self.qualname.split("."):
+            found = getattr(found, name, None)
+        if isinstance(found, Handler):
+            return found
+        for value in vars(module).values():
+            if isinstance(value, Handler) and value.kind == self.running["kind"]:
+                return value
+        raise InvalidInput(
+            f"{self.module} has no handler for {self.running['kind']} that a process could find; keep it in "
+            "a variable of its module.",
+            field="run_in",
+        )
+
+
+def serve(pipe: Connection[Any, Any], database_url: str, settings: Settings) -> None:
+    """Answer one errand after another until the pipe is closed."""
+    # Ctrl-C reaches every process of the terminal; whether we end is the worker's to say.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_die_with_parent, name="fencepost-lifeline", daemon=True).start()
+    configure_logging(level=settings.log_level, form=settings.log_format)
+    database = _Database(database_url, settings)
+    while True:
+        try:
+            errand = HandlerCall(**json.loads(pipe.recv_bytes()))
+        except (EOFError, OSError):
+            return
+        answer = _answer(errand, database, lambda: _tell(pipe, {BEGUN: True}))
+        _tell(pipe, answer)
+
+
+def _tell(pipe: Connection[Any, Any], message: Mapping[str, Any]) -> None:
+    pipe.send_bytes(json.dumps(message).encode())
+
+
+def _answer(errand: HandlerCall, database: _Database, begin: Callable[[], None]) -> dict[str, Any]:
+    running = errand.claimed()
+    job = Job(running, errand.owner, _no_loop, database.open)
+    context = {
+        "job_id": running.job_id,
+        "attempt": running.attempt,
+        "trace_id": running.headers.get("trace_id"),
+    }
+    with structlog.contextvars.bound_contextvars(**context):
+        try:
+            handler = errand.handler()
+        except Exception as error:
+            return {"finished": False, "error": f"{type(error).__name__}: {error}", "retry_seconds": None}
+        begin()
+        return {**_run(handler, job, running), "finished": job.finished}
+
+
+def _run(handler: Handler[...], job: Job, running: Running) -> dict[str, Any]:
+    try:
+        result = handler.function(job, **handler.parse(running.payload))
+        document("result", result)
+    except Refusal as refusal:
+        return {"refusal": _told(refusal)}
+    except (Exception, SystemExit) as error:
+        return {
+            "error": f"{type(error).__name__}: {error}",
+            "retry_seconds": _judged(handler, running, error),
+        }
+    return {"result": result}
+
+
+def _judged(handler: Handler[...], running: Running, error: BaseException) -> float | None:
+    """When to try again by the handler's policy; None for never. A policy that fails gets the default."""
+    known = error if isinstance(error, Exception) else RuntimeError(str(error))
+    try:
+        verdict: object = handler.policy(running.tries, known)
+    except Exception:
+        verdict = None
+    match verdict if isinstance(verdict, Retry | Bury) else exponential()(running.tries, known):
+        case Retry(delay_seconds) if math.isfinite(delay_seconds):
+            return delay_seconds
+        case Retry():
+            return sys.float_info.max
+        case Bury():
+            return None
+
+
+def _told(refusal: Refusal) -> dict[str, Any]:
+    return {
+        "reason": refusal.reason,
+        "message": str(refusal),
+        "noun": refusal.noun,
+        "subject": refusal.subject,
+        "attempted": dict(refusal.attempted),
+        "seen": dict(refusal.seen),
+    }
+
+
+def _module(name: str) -> ModuleType:
+    """A script that was started as such is known to its processes under another name."""
+    if name == "__main__":
+        return sys.modules.get("__mp_main__") or sys.modules["__main__"]
+    return importlib.import_module(name)
+
+
+class _Database:
+    """A pool of its own, opened when the first job asks: most handlers that compute never do."""
+
+    def __init__(self, database_url: str, settings: Settings) -> None:
+        self._client = KernelClient(database_url, settings=settings.model_copy(update={"pool_min": 0}))
+        self._opened: SyncKernelClient | None = None
+
+    def open(self) -> SyncKernelClient:
+        if self._opened is None:
+            self._opened = self._client.sync()
+            self._opened.open()
+        return self._opened
+
+
+class _NoLoop:
+    """There is no event loop in a handler's process."""
+
+    def transaction(self) -> NoReturn:
+        raise InvalidInput("A handler in a process has no event loop: use finish_sync.", field="run_in")
+
+    async def run(self, call: object) -> NoReturn:
+        raise InvalidInput("A handler in a process has no event loop: use progress_sync.", field="run_in")
+
+
+_no_loop = _NoLoop()
+
+
+def _die_with_parent() -> None:
+    """Also after kill -9 of the worker. What was not finished by then, the database gives to another."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        multiprocessing.connection.wait([parent.sentinel])
+        os._exit(1)

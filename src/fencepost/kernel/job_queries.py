@@ -1,0 +1,98 @@
+"""What came of a job, and looking through many of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from fencepost.kernel.call import (
+    Call,
+    Json,
+    Row,
+    column,
+    duration,
+    nothing,
+    optional_text,
+    parsed,
+    scalar,
+    text,
+)
+
+State = Literal["pending", "dispatched", "running", "finished", "dead", "cancelled"]
+FINAL = frozenset({"finished", "dead", "cancelled"})
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """The state of a job; when it is final, its result or its error."""
+
+    state: State
+    final_status: str | None
+    attempt: int
+    tries: int
+    result: Json
+    error: str | None
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in FINAL
+
+
+def look(job_id: int) -> Call[JobOutcome | None]:
+    """Its outcome so far; None when there is no such job."""
+    return Call(
+        "select state, final_status, attempt, tries, result::text, error"
+        " from fencepost.job_outcome(%s::bigint)",
+        (job_id,),
+        _outcome,
+    )
+
+
+def topic(job_id: int) -> str:
+    """What is notified when the job has ended, if somebody sleeps on it."""
+    return f"result:{job_id}"
+
+
+def page(
+    *,
+    state: str | None = None,
+    queue: str | None = None,
+    kind: str | None = None,
+    before_id: int | None = None,
+    limit: int = 50,
+) -> Call[list[int]]:
+    """The ids of one page of jobs, newest first, below the given one."""
+    return Call(
+        "select * from fencepost.job_page(%s::text, %s::text, %s::text, %s::bigint, %s::integer)",
+        (
+            optional_text("state", state),
+            optional_text("queue", queue),
+            optional_text("kind", kind),
+            before_id,
+            limit,
+        ),
+        column,
+    )
+
+
+def hurry(job_id: int, actor: str) -> Call[None]:
+    """A waiting job is due now."""
+    return Call("select fencepost.job_hurry(%s::bigint, %s::text)", (job_id, text("actor", actor)), nothing)
+
+
+def prune_excess(keep: int, limit: int) -> Call[int]:
+    """Forget finished and cancelled jobs past the newest `keep`; answers how many."""
+    return Call("select fencepost.job_prune_excess(%s::bigint, %s::integer)", (keep, limit), scalar)
+
+
+def prune_waiters(keep_seconds: float) -> Call[int]:
+    """Forget those who wait for results and were ended before they could say so."""
+    return Call("select fencepost.result_prune(%s::interval)", (duration("keep", keep_seconds),), scalar)
+
+
+def _outcome(rows: Sequence[Row]) -> JobOutcome | None:
+    if not rows:
+        return None
+    state, final_status, attempt, tries, result, error = rows[0]
+    return JobOutcome(state, final_status, attempt, tries, parsed(result), error)

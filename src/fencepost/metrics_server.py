@@ -1,0 +1,121 @@
+"""A small HTTP endpoint for figures and health: GET and HEAD of a few fixed paths, on loopback by default.
+
+It runs in threads of its own, so that it answers while an event loop is blocked: that is when somebody asks.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+from fencepost.errors import ServerUnavailable
+from fencepost.logs import get_logger
+
+TEXT = "text/plain; charset=utf-8"
+_CLIENT_SECONDS = 5.0
+_STOP_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsPage:
+    """One answer."""
+
+    body: bytes
+    content_type: str = TEXT
+    status: int = 200
+
+
+Route = Callable[[], MetricsPage]
+
+
+class MetricsServer:
+    """Serves fixed paths between `start` and `stop`. A port of 0 takes a free one; `url` says which."""
+
+    def __init__(self, routes: Mapping[str, Route], *, address: str = "127.0.0.1", port: int = 0) -> None:
+        self._routes = routes
+        self._address = address
+        self._port = port
+        self._server: ThreadingHTTPServer | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        assert self._server is not None, "the endpoint has no address before it is started"
+        return f"http://{reachable(self._address)}:{self._server.server_address[1]}"
+
+    def start(self) -> None:
+        self._server = _listen(self._address, self._port, self._routes)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_STOP_SECONDS,), name="fencepost-endpoint", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        if self._server is None or self._thread is None:
+            return
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+        self._server = self._thread = None
+
+
+def answer(routes: Mapping[str, Route], path: str) -> MetricsPage:
+    """The page at a path. A route that fails is a 500 whose reason is in the log, never silence."""
+    route = routes.get(urlsplit(path).path)
+    if route is None:
+        return MetricsPage(f"Not found. There is: {' '.join(sorted(routes))}\n".encode(), status=404)
+    try:
+        return route()
+    except Exception:
+        get_logger(__name__).exception("endpoint failed", path=urlsplit(path).path)
+        return MetricsPage(b"Failed; the reason is in the log.\n", status=500)
+
+
+def reachable(address: str) -> str:
+    """What a browser can open: not the wildcard, and IPv6 in brackets."""
+    bare = address.strip("[]")
+    bare = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(bare, bare)  # noqa: S104 - Compared, not listened on.
+    return f"[{bare}]" if ":" in bare else bare
+
+
+def _listen(address: str, port: int, routes: Mapping[str, Route]) -> ThreadingHTTPServer:
+    class Handler(BaseHTTPRequestHandler):
+        # A client that connects and says nothing must not keep a thread.
+        timeout = _CLIENT_SECONDS
+        server_version = "fencepost"
+        sys_version = ""
+
+        def do_GET(self) -> None:
+            self._send(answer(routes, self.path), with_body=True)
+
+        def do_HEAD(self) -> None:
+            self._send(answer(routes, self.path), with_body=False)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - The parent's name.
+            """Scrapes every few seconds are no events."""
+
+        def _send(self, page: MetricsPage, *, with_body: bool) -> None:
+            self.send_response(page.status)
+            self.send_header("Content-Type", page.content_type)
+            self.send_header("Content-Length", str(len(page.body)))
+            self.send_header("Cache-Control", "no-store")
+            self.send_header("X-Content-Type-Options", "nosniff")
+            self.send_header("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+            self.end_headers()
+            if with_body:
+                self.wfile.write(page.body)
+
+    class Server(ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        daemon_threads = True
+
+    try:
+        return Server((address.strip("[]"), port), Handler)
+    except OSError as error:
+        raise ServerUnavailable(
+            f"Cannot listen on METRICS_ADDRESS {address}, METRICS_PORT {port}: {error.strerror or error}."
+        ) from None

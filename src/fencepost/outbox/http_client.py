@@ -1,0 +1,295 @@
+"""One HTTP exchange, with the one question that matters answered: can the request have left?
+
+A library's "timeout" says nothing of that. Here NotSent means that no byte of the request can have reached
+the other side; whatever else goes wrong is MaybeSent. Redirects are not followed and nothing is retried:
+either would be a second request that nobody counted. No cookie is kept: it would be a state that no other
+worker has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import ssl
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any, Self
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from fencepost.errors import FencepostError
+from fencepost.outbox import http1
+from fencepost.redaction import HIDDEN, redact_text, redact_words
+
+# Longer than most servers keep an idle connection is of no use, and each that they close costs a doubt.
+IDLE_SECONDS_MAX = 15.0
+HAPPY_EYEBALLS_SECONDS = 0.25
+EXCERPT_MAX = 300
+# Shorter words are in every text, and a path has names of its own.
+SECRET_MIN = 4
+SECRET_OPTION_MIN = 8
+SECRET_SEGMENT_MIN = 16
+_SECRET_HEADER = re.compile(
+    r"auth|cookie|secret|token|pass|credential|sign|(?<!idempotency-)key", re.IGNORECASE
+)
+
+
+class NotSent(FencepostError):
+    """The request did not leave: no connection was there for it."""
+
+
+class MaybeSent(FencepostError):
+    """The request left, or may have, and no whole answer came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer. Header names are in lower case."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    body: bytes = b""
+    asked: Request | None = field(default=None, repr=False, compare=False)
+
+    def json(self) -> Any:
+        """The body as a document with exact numbers, or None when it is none."""
+        try:
+            return _DOCUMENTS.decode(self.body.decode(json.detect_encoding(self.body), "surrogatepass"))
+        except (ValueError, RecursionError):
+            return None
+
+    def excerpt(self, characters: int = EXCERPT_MAX) -> str:
+        """The beginning of the body, for a log or an error, without secrets: also without those that were
+        sent, which some servers repeat when they refuse."""
+        text = self.body[: 8 * characters].decode(errors="replace").replace("\0", "\ufffd")
+        # Cut afterwards: half of a secret would not be known for one.
+        sent = () if self.asked is None else _secrets_of(self.asked)
+        return redact_text(redact_words(text, sent))[:characters]
+
+
+class HttpClient:
+    """A pool of connections to other houses. Made inside the event loop that uses it, closed by `close`."""
+
+    def __init__(
+        self, *, connections_max: int = 256, connect_seconds: float = 5.0, reply_seconds: float = 30.0
+    ) -> None:
+        # TLS and connecting are before the request leaves; the reply's time begins after it.
+        self._connect_seconds = connect_seconds
+        self._reply_seconds = reply_seconds
+        self._places = asyncio.Semaphore(connections_max)
+        self._idle: dict[http1.Place, list[_Connection]] = {}
+        self._open: set[_Connection] = set()
+        self._tls: ssl.SSLContext | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def exchange(self, request: Request) -> Reply:
+        """The answer, whatever its status. Raises NotSent or MaybeSent."""
+        if self._places.locked():
+            await self._wait_for_place(request)
+        else:
+            await self._places.acquire()
+        try:
+            return await self._exchange(request)
+        finally:
+            self._places.release()
+
+    async def close(self) -> None:
+        self._idle.clear()
+        for connection in tuple(self._open):
+            connection.close()
+            await connection.closed.wait()
+
+    async def _wait_for_place(self, request: Request) -> None:
+        try:
+            async with asyncio.timeout(self._connect_seconds):
+                await self._places.acquire()
+        except TimeoutError as error:
+            raise NotSent(f"{_name(request)}: no connection was free") from error
+
+    async def _exchange(self, request: Request) -> Reply:
+        try:
+            address = http1.address_of(request.url)
+            written = http1.request_bytes(request.method, address, request.headers, request.body)
+            connection = self._rested(address) or await self._connected(address)
+        except (OSError, TimeoutError, ValueError) as error:
+            # Without a connection nothing can have left.
+            raise NotSent(f"{_name(request)}: {type(error).__name__} {error}") from error
+        kept = False
+        try:
+            reply = await connection.exchange(written, self._reply_seconds)
+            kept = reply.keeps_connection
+        except (OSError, TimeoutError, ValueError) as error:
+            # With one, we do not know how far it went.
+            raise MaybeSent(f"{_name(request)}: {type(error).__name__} {error}") from error
+        finally:
+            # Also when we are cancelled: a reply that comes later must not be another request's.
+            if kept:
+                self._keep(address, connection)
+            else:
+                connection.close()
+        return Reply(reply.status, reply.headers, reply.body, request)
+
+    def _rested(self, address: http1.Address) -> _Connection | None:
+        """The connection that was used last, if one is fit."""
+        idle = self._idle.get(address.place)
+        while idle:
+            connection = idle.pop()
+            if connection.is_fit:
+                return connection
+            connection.close()
+        return None
+
+    async def _connected(self, address: http1.Address) -> _Connection:
+        async with asyncio.timeout(self._connect_seconds):
+            _, connection = await asyncio.get_running_loop().create_connection(
+                lambda: _Connection(self._open),
+                address.host,
+                address.port,
+                ssl=self._secured() if address.is_secure else None,
+                happy_eyeballs_delay=HAPPY_EYEBALLS_SECONDS,
+            )
+        return connection
+
+    def _keep(self, address: http1.Address, connection: _Connection) -> None:
+        connection.rest()
+        self._idle.setdefault(address.place, []).append(connection)
+
+    def _secured(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+        return self._tls
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, with at most one request under way."""
+
+    def __init__(self, open_ones: set[_Connection]) -> None:
+        self.closed = asyncio.Event()
+        self._open = open_ones
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._reader: http1.ReplyReader | None = None
+        self._answered: asyncio.Future[http1.ParsedReply] | None = None
+        self._rested_at = 0.0
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether the other side has not hung up, and has had no time to."""
+        rested_seconds = self._loop.time() - self._rested_at
+        return (
+            self._transport is not None
+            and not self._transport.is_closing()
+            and rested_seconds < IDLE_SECONDS_MAX
+        )
+
+    async def exchange(self, written: bytes, reply_seconds: float) -> http1.ParsedReply:
+        """Raises OSError, TimeoutError or ValueError. From the first line on the request may have left."""
+        assert self._transport is not None
+        if self._transport.is_closing():
+            raise ConnectionResetError("the other side hung up")
+        self._reader, self._answered = http1.ReplyReader(), self._loop.create_future()
+        self._transport.write(written)
+        late = self._loop.call_later(reply_seconds, self._fail, TimeoutError())
+        try:
+            return await self._answered
+        finally:
+            late.cancel()
+
+    def rest(self) -> None:
+        self._reader, self._answered, self._rested_at = None, None, self._loop.time()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._open.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._reader is None:
+            # Nobody asked: whatever this is, the next request must not take it for its answer.
+            self.close()
+            return
+        try:
+            self._reader.feed(data)
+        except ValueError as error:
+            self._fail(error)
+        else:
+            self._tell(self._reader)
+
+    def eof_received(self) -> bool:
+        if self._reader is not None:
+            try:
+                self._reader.end()
+            except ValueError as error:
+                self._fail(error)
+            else:
+                self._tell(self._reader)
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._open.discard(self)
+        self.closed.set()
+        self._fail(exc or ConnectionResetError("the other side hung up"))
+
+    def _tell(self, reader: http1.ReplyReader) -> None:
+        if reader.reply is not None and self._answered is not None and not self._answered.done():
+            self._answered.set_result(reader.reply)
+
+    def _fail(self, error: Exception) -> None:
+        if self._answered is not None and not self._answered.done():
+            self._answered.set_exception(error)
+
+
+def _name(request: Request) -> str:
+    """Without the login, the query and long parts of the path: keys of webhooks stand there."""
+    # First of all by the rule for texts: it finds a password with a slash in it.
+    scheme, _, rest = re.split("[?#]", redact_text(request.url), maxsplit=1)[0].partition("://")
+    if not rest:
+        return f"{request.method} {HIDDEN}"
+    place, *segments = rest.split("/")
+    shown = (HIDDEN if len(segment) >= SECRET_SEGMENT_MIN else segment for segment in segments)
+    return f"{request.method} {scheme}://{'/'.join((place.rpartition('@')[2], *shown))}"
+
+
+def _secrets_of(request: Request) -> Iterator[str]:
+    """What may be a secret in a request: in its headers, or wherever a URL can hold a key."""
+    for name, value in request.headers.items():
+        if _SECRET_HEADER.search(name):
+            yield from (word for word in value.split() if len(word) >= SECRET_MIN)
+    try:
+        parts = urlsplit(request.url)
+    except ValueError:
+        return
+    if parts.password is not None and len(parts.password) >= SECRET_MIN:
+        basic = f"{unquote(parts.username or '')}:{unquote(parts.password)}"
+        yield from (parts.password, unquote(parts.password), b64encode(basic.encode()).decode())
+    options = [value for _, value in parse_qsl(parts.query) if len(value) >= SECRET_OPTION_MIN]
+    segments = [segment for segment in parts.path.split("/") if len(segment) >= SECRET_SEGMENT_MIN]
+    for part in (*options, *segments):
+        yield from (part, unquote(part))
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+# Made once: it stands on the way of every answer.
+_DOCUMENTS = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse)

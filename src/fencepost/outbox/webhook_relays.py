@@ -1,0 +1,53 @@
+"""Channels of the outbox whose messages go to URLs: the relays of a process, from start to end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from prometheus_client import Counter
+
+from fencepost.client import KernelClient
+from fencepost.listener import Listener
+from fencepost.outbox.backoff import Backoff
+from fencepost.outbox.delivery import Channel
+from fencepost.outbox.http_client import HttpClient
+from fencepost.outbox.relay import Relay
+from fencepost.outbox.settings import OutboxSettings
+from fencepost.outbox.webhook import Webhook
+
+
+@asynccontextmanager
+async def delivering(fp: KernelClient, settings: OutboxSettings, errors: Counter) -> AsyncGenerator[None]:
+    """Deliver what is put on the channels of `OUTBOX_WEBHOOKS`. Any number of processes may share them."""
+    if not settings.hooks:
+        yield
+        return
+    token = settings.webhook_token
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    backoff = Backoff(settings.backoff_base_seconds, settings.backoff_base_seconds * 128)
+    listener = Listener(fp.settings.listen_database_url or fp.database_url)
+    async with HttpClient() as client:
+        relays = [
+            Relay(
+                f"webhook.{channel}",
+                Channel(fp, channel),
+                Webhook(client, url, headers=headers, backoff=backoff, tries_max=settings.retry_max + 1),
+                fp,
+                fp.owner,
+                errors,
+                settings.pace(),
+                carried=lambda message: message.headers,
+            )
+            for channel, url in settings.hooks.items()
+        ]
+        for relay in relays:
+            relay.start(listener)
+        listening = asyncio.create_task(listener.run(), name="fencepost-webhooks-listener")
+        try:
+            yield
+        finally:
+            await asyncio.gather(*(relay.stop() for relay in relays))
+            listening.cancel()
+            await asyncio.gather(listening, return_exceptions=True)

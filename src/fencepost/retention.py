@@ -1,0 +1,113 @@
+"""Forgetting what nobody needs any more: on every process that stays, at once, without an election.
+
+A batch of a fixed size at a fixed interval is a fixed rate, and one day the load is above it. So a tick
+deletes batch after batch until one is short. SKIP LOCKED parts the work among the processes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, Self, TypeVar
+
+from prometheus_client import Counter, Gauge
+
+from fencepost.kernel import idempotency, outbox, refusal
+from fencepost.kernel.call import Call
+from fencepost.logs import get_logger
+from fencepost.metrics import Metrics
+from fencepost.settings import Settings
+from fencepost.signals import announce
+
+T = TypeVar("T")
+_log = get_logger(__name__)
+BATCH = 1000
+# Long enough to matter and short enough that a stopping process is not waited for.
+BATCHES_PER_TICK = 50
+TICK_SECONDS = 60.0
+
+
+class RunsCalls(Protocol):
+    async def run(self, call: Call[T]) -> T: ...
+
+
+async def until_short(
+    database: RunsCalls,
+    forget: Call[int],
+    batch: int = BATCH,
+    told: Callable[[int], object] = lambda forgotten: None,
+) -> bool:
+    """Batch after batch until one is not full, and whether one was: a stopping process is not waited for."""
+    for _ in range(BATCHES_PER_TICK):
+        forgotten = await database.run(forget)
+        told(forgotten)
+        if forgotten < batch:
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionMetrics:
+    """Made once for a registry."""
+
+    marker_lag: Gauge
+    markers_cleaned: Counter
+    loop_errors: Counter
+
+    @classmethod
+    def on(cls, metrics: Metrics) -> Self:
+        return cls(
+            marker_lag=metrics.gauge(
+                "mutation_marker_lag_seconds", "By how much the oldest marker has outlived its retention."
+            ),
+            markers_cleaned=metrics.counter("mutation_markers_cleaned", "Markers that were forgotten."),
+            loop_errors=metrics.counter("upkeep_loop_errors", "What a loop caught.", labels=("loop",)),
+        )
+
+
+class Retention:
+    """Markers every few seconds; settled messages, events and recorded refusals every minute."""
+
+    def __init__(self, database: RunsCalls, settings: Settings, metrics: RetentionMetrics) -> None:
+        self._database = database
+        self._settings = settings
+        self._metrics = metrics
+
+    @property
+    def ticks(self) -> Mapping[str, Callable[[], Awaitable[float]]]:
+        """One loop each, by its name."""
+        return {"markers": self.forget_markers, "upkeep": self.forget_history}
+
+    async def forget_history(self) -> float:
+        settings = self._settings
+        messages = await until_short(self._database, outbox.prune(settings.message_keep_seconds, BATCH))
+        history = await until_short(self._database, refusal.prune(settings.history_keep_seconds, BATCH))
+        announce("upkeep.done")
+        return _pause(TICK_SECONDS) if messages and history else 0.0
+
+    async def forget_markers(self) -> float:
+        """As fast as they come, never sooner than promised. When it falls behind, the lag is said aloud."""
+        settings = self._settings
+        keep_seconds, batch = settings.marker_keep_seconds, settings.marker_clean_batch
+        is_done = await until_short(
+            self._database, idempotency.clean(keep_seconds, batch), batch, self._metrics.markers_cleaned.inc
+        )
+        await self._database.run(idempotency.clean_ring())
+        self._tell_lag(await self._database.run(idempotency.lag(keep_seconds)))
+        announce("markers.cleaned")
+        return _pause(settings.marker_clean_seconds) if is_done else 0.0
+
+    def _tell_lag(self, lag_seconds: float) -> None:
+        self._metrics.marker_lag.set(lag_seconds)
+        if lag_seconds > self._settings.marker_lag_alert_seconds:
+            _log.warning(
+                "marker_cleaning_behind",
+                lag_seconds=round(lag_seconds, 1),
+                allowed_seconds=self._settings.marker_lag_alert_seconds,
+            )
+
+
+def _pause(seconds: float) -> float:
+    """Jittered, so that many processes do not forget at once."""
+    return seconds * random.uniform(0.8, 1.2)  # noqa: S311

@@ -1,0 +1,93 @@
+"""What callers asked and were told, written down outside of the system under test.
+
+A file of JSON lines; an append is one write, so all processes of a run share it. A process that is killed has
+written a line, none, or, where a page of the file ends, half of one: so everybody begins on a new line, and
+half a line is none. An operation has two lines: that it begins, and what it was answered. One
+that has no second line is *unknown*: it may have happened, at any time since, or never. One that has no first
+line was never asked.
+
+Times are of CLOCK_MONOTONIC, which is one clock for all processes of a machine.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One call as its caller saw it. `answer` is None while it is unknown, and `ended` is infinite."""
+
+    what: str
+    subject: str
+    begun: float
+    ended: float
+    question: dict[str, Any]
+    answer: Any = None
+    gave_up: float = math.inf
+    """When the caller of an unknown one was told something that proves nothing: as a rule it has happened by
+    then, or never does."""
+
+    @property
+    def is_unknown(self) -> bool:
+        return self.ended == math.inf
+
+
+class OperationLog:
+    """The file, for writing in any process and for reading at the end."""
+
+    def __init__(self, path: Path, author: str = "asker") -> None:
+        """`author` is nobody else's name: a process that begins again is another author."""
+        self.path = path
+        self._author = author
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        # Threads share it: taking the next number is one step.
+        self._numbers = count(1)
+
+    def begin(self, what: str, subject: str, **question: Any) -> str:
+        """Write down that something is about to be asked; what names it in `end`."""
+        name = f"{self._author}.{next(self._numbers)}"
+        self._write({"op": name, "what": what, "subject": subject, "at": time.monotonic(), "q": question})
+        return name
+
+    def end(self, name: str, answer: Any) -> None:
+        """Write down the answer. An operation whose outcome nobody knows is not ended."""
+        self._write({"op": name, "at": time.monotonic(), "a": answer})
+
+    def operations(self) -> list[Operation]:
+        """Everything that was begun, in the order of the beginnings."""
+        found: dict[str, Operation] = {}
+        for line in self._lines():
+            begun = found.get(line["op"])
+            if begun is None:
+                found[line["op"]] = Operation(line["what"], line["subject"], line["at"], math.inf, line["q"])
+            else:
+                found[line["op"]] = Operation(
+                    begun.what, begun.subject, begun.begun, line["at"], begun.question, line["a"]
+                )
+        return sorted(found.values(), key=lambda operation: operation.begun)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def _write(self, line: dict[str, Any]) -> None:
+        data = b"\n" + json.dumps(line).encode() + b"\n"
+        written = os.write(self._descriptor, data)
+        assert written == len(data), "the disk of the chronicle is full"
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        with self.path.open(encoding="utf-8") as lines:
+            for line in lines:
+                try:
+                    yield json.loads(line)
+                except json.JSONDecodeError:
+                    # Nothing, or the beginning of what somebody wrote when he was killed.
+                    continue

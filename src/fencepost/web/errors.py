@@ -1,0 +1,154 @@
+"""What an error looks like over HTTP: one shape for every service.
+
+    {"code": "mismatch", "message": "...", "field": "quantity"}
+
+`code` is for programs and stable; for a refusal it is the reason. `field` is there when one is to blame.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from fencepost.errors import (
+    Backpressure,
+    FencepostError,
+    IndeterminateCommit,
+    InFlight,
+    InvalidInput,
+    Mismatch,
+    NotFound,
+    Refusal,
+    SchemaError,
+    ServerUnavailable,
+    TooOld,
+)
+from fencepost.logs import FloodGate, get_logger
+
+RETRY_SECONDS = 1
+STATUSES: Sequence[tuple[type[FencepostError], int, str]] = (
+    (InvalidInput, 400, "invalid_input"),
+    (NotFound, 404, NotFound.reason),
+    (Mismatch, 422, Mismatch.reason),
+    (TooOld, 422, TooOld.reason),
+    (Refusal, 409, ""),
+    (Backpressure, 429, "backpressure"),
+    # The outcome is unknown, not failed: the same request with the same key settles it.
+    (IndeterminateCommit, 503, "indeterminate"),
+    (SchemaError, 503, "schema"),
+    (ServerUnavailable, 503, "unavailable"),
+    (FencepostError, 500, "failed"),
+)
+"""The first that fits speaks. A refusal's code is its reason."""
+
+ECHO_MAX = 200
+MESSAGE_MAX = 600
+_LONG = re.compile(rf"\S{{{ECHO_MAX + 1},}}|'[^']{{{ECHO_MAX},}}'|\"[^\"]{{{ECHO_MAX},}}\"")
+_RETRIED = (InFlight, Backpressure, IndeterminateCommit, ServerUnavailable)
+_HTTP_CODES = {
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "too_large",
+}
+
+
+class ErrorBody(BaseModel):
+    """What every refusal and every failure looks like."""
+
+    code: str
+    message: str
+    field: str | None = None
+
+
+DESCRIBED: Mapping[int | str, dict[str, Any]] = {
+    "default": {"model": ErrorBody, "description": "Refused or failed: `code` says why, for programs."}
+}
+"""For the description of the API: whatever is not said of an operation looks like this."""
+
+
+def status_of(error: FencepostError) -> tuple[int, str]:
+    """The HTTP status and the code of an error."""
+    status, code = next((status, code) for kind, status, code in STATUSES if isinstance(error, kind))
+    return status, code or getattr(error, "reason", "refused")
+
+
+def brief(message: str) -> str:
+    """A message without what a caller has sent at length: no word and no quoted piece is longer than 200
+    characters, and the whole is a few sentences."""
+    short = _LONG.sub(lambda found: found[0][:ECHO_MAX] + "…", message)
+    return short if len(short) <= MESSAGE_MAX else short[:MESSAGE_MAX] + "…"
+
+
+def failure(
+    status: int,
+    code: str,
+    message: str,
+    *,
+    field: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    body = {"code": code, "message": brief(message), "field": None if field is None else brief(field)}
+    return JSONResponse(
+        {name: value for name, value in body.items() if value is not None},
+        status,
+        headers=dict(headers or {}),
+    )
+
+
+def answer_errors_of(app: FastAPI) -> None:
+    """Give every route of the application the one shape."""
+    app.add_exception_handler(FencepostError, _of_ours)
+    app.add_exception_handler(RequestValidationError, _of_validation)
+    app.add_exception_handler(HTTPException, _of_http)
+    app.add_exception_handler(ClientDisconnect, _of_a_client_that_left)
+    app.add_exception_handler(Exception, _BugAnswers())
+
+
+async def _of_ours(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, FencepostError)
+    status, code = status_of(error)
+    headers = {"Retry-After": str(RETRY_SECONDS)} if isinstance(error, _RETRIED) else {}
+    return failure(status, code, str(error), field=getattr(error, "field", None), headers=headers)
+
+
+async def _of_validation(request: Request, error: Exception) -> JSONResponse:
+    """The first wrong field, by name. Never its value: that may be a secret, or a megabyte."""
+    assert isinstance(error, RequestValidationError)
+    detail: Mapping[str, Any] = error.errors()[0]
+    if detail["type"] == "json_invalid":
+        return failure(400, "invalid_input", "The body is not JSON.", field="body")
+    field = ".".join(str(part) for part in detail["loc"][1:]) or str(detail["loc"][0])
+    return failure(400, "invalid_input", f"{field}: {detail['msg']}.", field=field)
+
+
+async def _of_http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    code = _HTTP_CODES.get(error.status_code, "failed")
+    return failure(error.status_code, code, str(error.detail), headers=error.headers)
+
+
+async def _of_a_client_that_left(request: Request, error: Exception) -> JSONResponse:
+    """It left before its body was whole, or was too slow: no failure of ours, and nobody reads the answer."""
+    return failure(400, "incomplete", "The request was not complete.")
+
+
+class _BugAnswers:
+    """A failure that nobody expected: its reason is in the log, a few times in ten seconds."""
+
+    def __init__(self) -> None:
+        self._floods = FloodGate()
+
+    async def __call__(self, request: Request, error: Exception) -> JSONResponse:
+        log, kind = get_logger(__name__), type(error).__name__
+        self._floods.log(log.error, "request_failed", kind=kind, path=request.url.path, exc_info=error)
+        return failure(500, "failed", "Failed; the reason is in the log.")

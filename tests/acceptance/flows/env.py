@@ -1,0 +1,195 @@
+"""Where workers of a flow live and die: an input that grows, sinks, and what an undisturbed run would
+give."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, LiteralString
+
+from psycopg import sql
+from redis.exceptions import ResponseError
+
+from fencepost.embedded import Database
+from fencepost.embedded.deadline import Deadline
+from fencepost.redis_streams.connection import connect_sync
+from fencepost.testing import Child
+from fencepost.testing.errors import ChildFailed
+from tests.acceptance.flows import kafka_model, worker_processes
+from tests.acceptance.flows.effects import ByKey, Effects, by_key, count_of
+from tests.receivers import service
+
+SCHEMA: LiteralString = """
+    create table arrival (id bigint generated always as identity primary key, key text not null);
+    create table effect (id bigint generated always as identity primary key, value text not null);
+    create table total (key text primary key, value bigint not null);
+    create table fencepost_prepared (gid text primary key, at timestamptz default now());
+    create table fencepost_frontier (resource text primary key, number bigint not null);
+    grant all on arrival, effect, total, fencepost_prepared, fencepost_frontier to fencepost_app;
+"""
+HANG_UP: LiteralString = """
+    select pg_terminate_backend(pid, 10000) from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'
+"""
+PREPARED: LiteralString = "select gid from pg_prepared_xacts where database = current_database()"
+KEYS = 5
+# A hang, and no slowness: a busy machine starts three workers in a minute.
+HANG_SECONDS = 200
+
+
+class FlowsEnv:
+    """One flow, into one sink or several (`files+redis`)."""
+
+    def __init__(self, database: Database, redis_url: str, folder: Path) -> None:
+        self.database = database
+        self.redis_url = redis_url
+        self._folder = folder
+        self._arrived = 0
+        self._open = ExitStack()
+        self.sinks: Sequence[str] = ()
+        self._source = "table"
+        self._groups: int | None = None
+
+    def set_up(self) -> None:
+        with self.database.connect_admin() as connection:
+            connection.execute(SCHEMA)
+            connection.execute(kafka_model.SCHEMA)
+
+    def play(self, sinks: str, *, source: str | None = None, groups: int | None = None) -> None:
+        """Which flow it is."""
+        self.sinks = sinks.split("+")
+        self._source = source or worker_processes.SINKS[self.sinks[0]].source
+        self._groups = groups
+        http, executed = self._open.enter_context(service()) if "http" in self.sinks else ("", {})
+        self._place = worker_processes.Place(self.database.admin_url, str(self._folder), http)
+        self._effects = Effects(self.database, self._redis, self._folder, executed)
+
+    def worker(self, *, crash: str = "") -> Child:
+        child = Child(
+            worker_processes.work,
+            self.database.url,
+            self.redis_url,
+            self._source,
+            list(self.sinks),
+            self._groups,
+            list(self._place),
+            crash=crash,
+        )
+        return self._open.enter_context(child)
+
+    def companions(self, count: int) -> list[Child]:
+        """More workers, when the first one has taken the source: it is to be the one that forwards."""
+        if count:
+            Deadline(HANG_SECONDS, "the source is taken").wait(self._is_source_taken)
+        return [self.worker() for _ in range(count)]
+
+    def feed_until(self, wait: Callable[..., None]) -> None:
+        """Records arrive until a worker has come to where it is to end, whatever its share is. More and more
+        rarely: where a commit takes seconds, some would be under way at every moment."""
+        within, end = 1.0, time.monotonic() + HANG_SECONDS
+        while time.monotonic() < end:
+            try:
+                return wait(within=within)
+            except (ChildFailed, TimeoutError):
+                self.arrive(10)
+                within *= 1.2
+        return wait(within=within)
+
+    def _is_source_taken(self) -> bool:
+        with self.database.connect_admin() as connection:
+            return bool(connection.execute(_FORWARDS).fetchall())
+
+    def close(self) -> None:
+        """Workers are killed wherever they are, and what they had prepared would outlive them."""
+        self._open.close()
+        with self.database.connect_admin() as connection:
+            connection.execute(HANG_UP)
+            for [gid] in connection.execute(PREPARED).fetchall():
+                connection.execute(sql.SQL("rollback prepared {}").format(sql.Literal(gid)))
+
+    def arrive(self, count: int) -> None:
+        keys = [f"k{n % KEYS}" for n in range(self._arrived, self._arrived + count)]
+        self._arrived += count
+        if self._source != "table":
+            with self._redis() as client:
+                for key in keys:
+                    client.xadd("arrivals", {"data": key})
+            return
+        with self.database.connect_admin() as connection:
+            connection.execute("insert into arrival (key) select unnest(%s::text[])", (keys,))
+
+    def expected(self, sink: str) -> ByKey:
+        """What a run without faults gives: of each key the first, the second, and so on."""
+        counts = Counter(f"k{n % KEYS}" for n in range(self._arrived))
+        keeps = worker_processes.SINKS[sink].keeps
+        return {
+            key: [count] if keeps == "last" else list(range(1, count + 1)) for key, count in counts.items()
+        }
+
+    def effects(self, sink: str) -> ByKey:
+        return by_key(self._effects.of(sink), worker_processes.SINKS[sink].keeps)
+
+    @contextmanager
+    def _redis(self) -> Generator[Any]:
+        client: Any = connect_sync(self.redis_url, reply_seconds=5)
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def lose_all_but_the_source(self) -> None:
+        with self._redis() as client:
+            for key in client.keys("*"):
+                if key != "arrivals":
+                    client.delete(key)
+
+    def settle(self, within: float = HANG_SECONDS) -> None:
+        """Wait until the effects are as they should be, or are too many; and nothing is left to
+        acknowledge."""
+        if self._source == "group":
+            # What a zombie has shown as pending meanwhile goes with the next commit.
+            self.feed_until(self._wait_until_nothing_is_pending)
+        for sink in self.sinks:
+            wanted = self.expected(sink)
+            found: ByKey = {}
+
+            def is_over(sink: str = sink, wanted: ByKey = wanted) -> bool:
+                nonlocal found
+                found = self.effects(sink)
+                return found == wanted or count_of(found) > count_of(wanted)
+
+            try:
+                Deadline(within, f"all effects are in {sink}").wait(is_over)
+            finally:
+                assert found == wanted, _told(wanted, found)
+
+    def _wait_until_nothing_is_pending(self, within: float) -> None:
+        def holds() -> bool:
+            with self._redis() as client, suppress(ResponseError):
+                return bool(client.xpending("arrivals", "crew")["pending"] == 0)
+            return False  # Nobody has read anything yet, so there is no group.
+
+        Deadline(within, "nothing is pending in the source").wait(holds)
+
+    def refusals(self) -> int:
+        with self.database.connect_admin() as connection:
+            [[count]] = connection.execute(
+                "select count(*) from fencepost.refusal where noun in ('lease', 'checkpoint')"
+            ).fetchall()
+            return int(count)
+
+
+def _told(wanted: ByKey, found: ByKey) -> str:
+    """What differs, by key."""
+    told: list[str] = []
+    for key in sorted({*wanted, *found}):
+        want, have = wanted.get(key, []), found.get(key, [])
+        if want != have:
+            lost, more = Counter(want) - Counter(have), Counter(have) - Counter(want)
+            what = f"lost {sorted(lost)}, doubled or strange {sorted(more.elements())}"
+            told.append(f"{key}: {what if lost or more else f'in another order: {have}'}")
+    return "; ".join(told)
+
+
+_FORWARDS: LiteralString = "select 1 from fencepost.lease where resource like 'flow:crew/source/%'"

@@ -1,0 +1,75 @@
+"""A judge on a socket, with boxes that run: its people, and somebody's submissions."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import psycopg
+from fastapi import APIRouter
+
+from fencepost.app import Fencepost
+from fencepost.embedded import Database
+from fencepost.judge import accounts
+from fencepost.judge.access import OWN_AUTH_PATHS
+from fencepost.judge.api import make_router
+from fencepost.judge.pages.routes import make_pages
+from fencepost.judge.role import JudgeRole
+from fencepost.kernel.call import Call
+from fencepost.kernel.drivers import run
+from fencepost.web.app import make_app
+from fencepost.web.http_service import HttpService
+from fencepost.web.server import WebServer
+from fencepost.web.settings import WebSettings
+from tests.acceptance.judge.judge_workers import BRISK, judging_of
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class JudgeSite:
+    url: str
+    database: Database
+    tokens: dict[str, str] = field(default_factory=dict[str, str])
+
+    def call(self, call: Call[T]) -> T:
+        with psycopg.connect(self.database.url, autocommit=True) as connection:
+            return run(connection, call)
+
+    def add(self, name: str, role: JudgeRole) -> None:
+        token = accounts.new_token()
+        self.call(accounts.set_user(name, role, "test"))
+        self.call(accounts.make_token(accounts.digest_of(token), name, "test", 86_400, "test"))
+        self.tokens[name] = token
+
+    def submit(self, name: str, **body: Any) -> int:
+        answer = httpx.post(
+            f"{self.url}/submit",
+            json={"problem_id": "fence-posts", "language": "python", **body},
+            headers={"Authorization": f"Bearer {self.tokens[name]}"},
+        )
+        return int(answer.json()["job_id"])
+
+
+@contextmanager
+def judge_site(database: Database, folder: Path) -> Generator[JudgeSite]:
+    """With the samples, a contestant, a jury and an admin."""
+    fp = Fencepost(database.url, job_settings=BRISK)
+    judging = judging_of(fp, folder, "judge")
+    router = APIRouter()
+    router.include_router(make_router(judging))
+    router.include_router(make_pages(judging))
+    part = HttpService("judge", router, judging.running, own_auth_paths=OWN_AUTH_PATHS)
+    server = WebServer(make_app([part], WebSettings(), ground=lambda: fp), address="127.0.0.1", port=0)
+    try:
+        server.start()
+        here = JudgeSite(server.url, database)
+        for name, role in (("con", JudgeRole.CONTESTANT), ("jo", JudgeRole.JURY), ("ada", JudgeRole.ADMIN)):
+            here.add(name, role)
+        yield here
+    finally:
+        server.stop()

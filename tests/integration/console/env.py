@@ -1,0 +1,118 @@
+"""A console on a socket, and people who use it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import httpx
+import psycopg
+from argon2 import PasswordHasher
+
+from fencepost.app import Fencepost
+from fencepost.console import account_calls
+from fencepost.console.auth import TOKEN_PREFIX
+from fencepost.console.context import ConsoleContext
+from fencepost.console.http_service import make_context, make_router, running
+from fencepost.console.role import Role
+from fencepost.console.settings import ConsoleSettings
+from fencepost.embedded import Database
+from fencepost.kernel.call import Call
+from fencepost.kernel.drivers import run
+from fencepost.settings import Settings
+from fencepost.web.app import make_app
+from fencepost.web.http_service import HttpService
+from fencepost.web.server import WebServer
+from fencepost.web.settings import WebSettings
+from fencepost.web.signing import digest_of, new_secret
+
+T = TypeVar("T")
+PASSWORD = "correct horse battery"
+# As cheap as argon2 can be: these tests are about who may come in, not about how slowly.
+CHEAP = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+
+
+@dataclass(frozen=True)
+class ConsoleEnv:
+    """A running console, and the database below it."""
+
+    url: str
+    database: Database
+    place: ConsoleContext
+
+    def call(self, call: Call[T]) -> T:
+        with psycopg.connect(self.database.url, autocommit=True) as connection:
+            return run(connection, call)
+
+    def user(self, role: Role) -> str:
+        """Somebody with this role, known by the role's word."""
+        self.call(account_calls.set_user(role.word, role, CHEAP.hash(PASSWORD), "test"))
+        return role.word
+
+    def link(self, role: Role) -> str:
+        secret = new_secret()
+        self.call(account_calls.make_ticket(digest_of(secret), role.word, role, lifetime_seconds=60))
+        return f"/console/enter?ticket={secret}"
+
+    def token(self, role: Role) -> str:
+        secret = TOKEN_PREFIX + new_secret()
+        self.call(
+            account_calls.make_token(digest_of(secret), self.user(role), "test", role, lifetime_seconds=600)
+        )
+        return secret
+
+    @contextmanager
+    def stranger(self) -> Generator[httpx.Client]:
+        with httpx.Client(base_url=self.url, timeout=30) as client:
+            yield client
+
+    @contextmanager
+    def visitor(self, role: Role) -> Generator[httpx.Client]:
+        """Logged in by a link; `form_token` of his pages is in the header that scripts send."""
+        with self.stranger() as client:
+            assert client.get(self.link(role)).status_code == 303
+            client.headers["x-form-token"] = form_token(client)
+            yield client
+
+    @contextmanager
+    def program(self, role: Role) -> Generator[httpx.Client]:
+        with self.stranger() as client:
+            client.headers["authorization"] = f"Bearer {self.token(role)}"
+            yield client
+
+
+def form_token(client: httpx.Client) -> str:
+    page = client.get("/console/account").text
+    found = re.search(r'name="form-token" content="([^"]+)"', page)
+    assert found is not None, page
+    return found[1]
+
+
+@contextmanager
+def console(
+    database: Database,
+    settings: ConsoleSettings | None = None,
+    web: WebSettings | None = None,
+    *,
+    data_directory: Path | None = None,
+) -> Generator[ConsoleEnv]:
+    web = web or WebSettings()
+    fp = Fencepost(database.url, settings=Settings(data_directory=data_directory or Path("nowhere")))
+    place = make_context(fp, database.viewer_url, settings or ConsoleSettings(look_seconds=0.2))
+    part = HttpService(
+        "console",
+        make_router(place),
+        lambda: running(place, loopback=web.is_loopback),
+        ("/", "/console", "/api"),
+        has_accounts=lambda: fp.run(account_calls.has_users()),
+    )
+    server = WebServer(make_app([part], web, ground=lambda: fp), address="127.0.0.1", port=0)
+    try:
+        server.start()
+        yield ConsoleEnv(server.url, database, place)
+    finally:
+        server.stop()

@@ -1,0 +1,54 @@
+"""Who is no user gets no session and no token; and what is no name is nobody's."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from fencepost.console import account_calls
+from fencepost.console.role import Role
+from fencepost.embedded import Database
+from fencepost.errors import InvalidInput, NotFound
+from fencepost.kernel.call import Call
+from fencepost.kernel.drivers import run
+
+T = TypeVar("T")
+
+
+def session(name: str) -> Call[None]:
+    return account_calls.begin_session(
+        b"digest", name, lifetime_seconds=60, address="127.0.0.1", agent="test"
+    )
+
+
+def token(name: str) -> Call[int]:
+    return account_calls.make_token(b"digest", name, "test", Role.VIEWER, lifetime_seconds=60)
+
+
+def call(database: Database, asked: Call[T]) -> T:
+    with database.connect() as connection:
+        return run(connection, asked)
+
+
+@pytest.mark.parametrize("admit", [session, token])
+def test_who_is_no_user_or_no_longer_one_is_not_admitted(
+    database: Database, admit: Callable[[str], Call[Any]]
+) -> None:
+    call(database, account_calls.set_user("ada", Role.ADMIN, "hash", "test"))
+    call(database, account_calls.disable_user("ada", "test"))
+
+    for name in ("ada", "nobody"):
+        with pytest.raises(NotFound, match=name):
+            call(database, admit(name))
+
+    call(database, account_calls.set_user("bob", Role.ADMIN, "hash", "test"))
+    call(database, admit("bob"))
+
+
+@pytest.mark.parametrize("name", ["-x", "a b", "a/b", "ä", "<b>", "a\nb"])
+def test_a_name_that_a_log_or_a_page_could_be_misled_by_is_refused(database: Database, name: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        call(database, account_calls.set_user(name, Role.VIEWER, "hash", "test"))
+
+    assert refused.value.field == "name"
+    assert call(database, account_calls.users(None, 10)) == []

@@ -1,0 +1,226 @@
+"""Who comes in: passwords, links, sessions, tokens; and who does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from fencepost.console import account_calls
+from fencepost.console.login import WINDOW_SECONDS
+from fencepost.console.role import Role
+from fencepost.embedded import Database
+from fencepost.errors import SettingsError
+from fencepost.kernel.drivers import run
+from fencepost.testing import Clock
+from fencepost.web.settings import WebSettings
+from tests.integration.console.env import CHEAP, PASSWORD, ConsoleEnv, console, form_token
+
+# What the settings say; the test itself listens on loopback.
+BEYOND = WebSettings(address="192.0.2.1", token="0123456789abcdef")
+
+
+def test_a_stranger_is_sent_to_the_login_and_from_there_to_where_he_wanted(stage: ConsoleEnv) -> None:
+    stage.user(Role.VIEWER)
+    with stage.stranger() as client:
+        sent = client.get("/console/jobs?state=dead")
+        assert (sent.status_code, sent.headers["location"]) == (
+            303,
+            "/console/login?next=%2Fconsole%2Fjobs%3Fstate%3Ddead",
+        )
+        assert client.get("/api/jobs").status_code == 401
+        form = {"name": "viewer", "password": PASSWORD, "next": "/console/jobs?state=dead"}
+        answer = client.post("/console/login", data=form)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/console/jobs?state=dead")
+        assert client.get("/console/jobs").status_code == 200
+
+
+def test_a_login_leads_to_no_other_host(stage: ConsoleEnv) -> None:
+    stage.user(Role.VIEWER)
+    with stage.stranger() as client:
+        for evil in ("https://evil.example/", "//evil.example/console", "/console//evil", "/console\\evil"):
+            answer = client.post(
+                "/console/login", data={"name": "viewer", "password": PASSWORD, "next": evil}
+            )
+            assert answer.headers["location"] == "/console"
+
+
+def test_a_wrong_password_and_an_unknown_name_get_one_answer(stage: ConsoleEnv) -> None:
+    stage.user(Role.VIEWER)
+    with stage.stranger() as client:
+        answers = [
+            client.post("/console/login", data={"name": name, "password": "not this one at all"})
+            for name in ("viewer", "nobody")
+        ]
+        assert [one.status_code for one in answers] == [403, 403]
+        assert all("Name or password is wrong." in one.text for one in answers)
+        assert "fencepost_session" not in client.cookies
+
+
+def test_the_eleventh_attempt_waits_though_its_password_is_right(stage: ConsoleEnv) -> None:
+    stage.user(Role.VIEWER)
+    with stage.stranger() as client:
+        for _ in range(10):
+            assert (
+                client.post("/console/login", data={"name": "viewer", "password": "wrong"}).status_code == 403
+            )
+        refused = client.post("/console/login", data={"name": "viewer", "password": PASSWORD})
+        assert refused.status_code == 429
+        assert "Too many attempts" in refused.text
+    audit_entries = stage.call(account_calls.audit_entries(actor="viewer", before=None, limit=20))
+    assert [audit_entry.outcome for audit_entry in audit_entries if audit_entry.action == "login"] == [
+        "wrong password"
+    ] * 10
+
+
+def test_a_stranger_who_guesses_locks_no_known_browser_out(stage: ConsoleEnv) -> None:
+    stage.user(Role.VIEWER)
+    right = {"name": "viewer", "password": PASSWORD}
+    with stage.stranger() as owner:
+        assert owner.post("/console/login", data=right).status_code == 303
+        owner.cookies.delete("fencepost_session")
+        for _ in range(10):
+            stage.call(account_calls.begin_login("viewer", "192.0.2.1", window_seconds=WINDOW_SECONDS))
+        with stage.stranger() as another:
+            assert another.post("/console/login", data=right).status_code == 429
+            # Its cookie is of one user, and cannot be made up.
+            another.cookies.set("fencepost_known", "6120766965776572.AAAA")
+            assert another.post("/console/login", data=right).status_code == 429
+        assert owner.post("/console/login", data=right).status_code == 303
+        assert owner.get("/console").status_code == 200
+
+
+def test_wrong_passwords_from_a_known_browser_wait_longer_each_time(stage: ConsoleEnv, clock: Clock) -> None:
+    stage.user(Role.VIEWER)
+
+    def attempt() -> float | None:
+        call = account_calls.begin_login_known("viewer", "browser", window_seconds=WINDOW_SECONDS)
+        return stage.call(call).wait_seconds
+
+    assert [attempt() for _ in range(3)] == [None] * 3
+    for seconds in (2, 4, 8, 16, 32, 60, 60):
+        assert attempt() == seconds
+        clock.advance(seconds)
+        assert attempt() is None
+    stage.call(account_calls.end_login("viewer", "192.0.2.1", right=True, rehashed=None))
+    assert attempt() is None
+
+
+def test_the_fifty_first_attempt_from_an_address_waits_whatever_its_name_until_the_window_has_passed(
+    stage: ConsoleEnv, clock: Clock
+) -> None:
+    def attempt(name: str, address: str) -> float | None:
+        return stage.call(
+            account_calls.begin_login(name, address, window_seconds=WINDOW_SECONDS)
+        ).wait_seconds
+
+    assert [attempt(f"user{number}", "192.0.2.1") for number in range(50)] == [None] * 50
+    assert attempt("another", "192.0.2.1") == WINDOW_SECONDS
+    assert attempt("another", "192.0.2.2") is None
+    clock.advance(WINDOW_SECONDS + 1)
+    assert attempt("another", "192.0.2.1") is None
+
+
+def test_a_session_ends_when_it_is_idle_and_when_its_time_is_over(stage: ConsoleEnv, clock: Clock) -> None:
+    idle, whole = stage.place.settings.idle_minutes * 60, stage.place.settings.session_hours * 3600
+    with stage.visitor(Role.VIEWER) as forgetful, stage.visitor(Role.VIEWER) as busy:
+        for _ in range(int(whole // (idle - 60))):
+            clock.advance(idle - 60)
+            assert busy.get("/console/account").status_code == 200
+        clock.advance(whole % (idle - 60))
+        assert busy.get("/console/account").status_code == 303
+        assert forgetful.get("/console/account").status_code == 303
+    with stage.visitor(Role.VIEWER) as forgetful:
+        clock.advance(idle)
+        assert forgetful.get("/console/account").status_code == 303
+
+
+def test_a_link_and_a_token_end_with_their_time(stage: ConsoleEnv, clock: Clock) -> None:
+    early, late = stage.link(Role.ADMIN), stage.link(Role.ADMIN)
+    with stage.program(Role.VIEWER) as program, stage.stranger() as stranger:
+        clock.advance(59)
+        assert stranger.get(early).status_code == 303
+        clock.advance(1)
+        assert stranger.get(late).status_code == 403
+        clock.advance(539)
+        assert program.get("/api/account").status_code == 200
+        clock.advance(1)
+        assert program.get("/api/account").status_code == 401
+
+
+def test_a_link_lets_in_once(stage: ConsoleEnv) -> None:
+    link = stage.link(Role.ADMIN)
+    with stage.stranger() as first, stage.stranger() as second:
+        assert first.get(link).status_code == 303
+        assert second.get(link).status_code == 403
+        assert first.get("/console").status_code == 200
+        assert second.get("/console").status_code == 303
+
+
+def test_the_cookie_is_for_the_server_alone_and_cannot_be_made_up(stage: ConsoleEnv) -> None:
+    with stage.stranger() as client:
+        cookie = client.get(stage.link(Role.ADMIN)).headers["set-cookie"]
+        assert "HttpOnly" in cookie
+        assert "SameSite=lax" in cookie
+        value = client.cookies["fencepost_session"]
+        client.cookies.clear()
+        client.cookies.set("fencepost_session", value.swapcase())
+        assert client.get("/console").status_code == 303
+
+
+def test_who_logs_out_or_is_locked_out_is_out(stage: ConsoleEnv) -> None:
+    with stage.visitor(Role.VIEWER) as client:
+        stolen = client.cookies["fencepost_session"]
+        assert client.post("/console/logout").status_code == 303
+        client.cookies.set("fencepost_session", stolen)
+        assert client.get("/console").status_code == 303
+    with stage.visitor(Role.OPERATOR) as client, stage.program(Role.OPERATOR) as program:
+        # Making the token's user anew has ended the session.
+        assert client.get("/console").status_code == 303
+        assert program.get("/api/jobs").status_code == 200
+        stage.call(account_calls.disable_user("operator", "test"))
+        assert program.get("/api/jobs").status_code == 401
+
+
+def test_a_form_without_its_token_does_nothing(stage: ConsoleEnv) -> None:
+    with stage.visitor(Role.OPERATOR) as client:
+        good = client.headers.pop("x-form-token")
+        assert client.post("/console/queues/mail/pause").status_code == 403
+        assert client.post("/console/queues/mail/pause", data={"form_token": "made up"}).status_code == 403
+        assert client.post("/api/queues/mail/pause").status_code == 403
+        assert client.get("/api/queues").json()["queues"] == []
+        assert client.post("/console/queues/mail/pause", data={"form_token": good}).status_code == 303
+        assert client.get("/api/queues").json()["queues"][0]["paused"]
+
+
+def test_another_sessions_token_is_worth_nothing(stage: ConsoleEnv) -> None:
+    with stage.visitor(Role.OPERATOR) as one, stage.visitor(Role.OPERATOR) as other:
+        one.headers["x-form-token"] = form_token(other)
+        assert one.post("/console/queues/mail/pause").status_code == 403
+
+
+def test_a_token_is_at_most_its_user_and_ends_when_revoked(stage: ConsoleEnv) -> None:
+    with stage.visitor(Role.VIEWER) as client:
+        made = client.post("/api/account/tokens", json={"label": "ci", "role": "admin"}).json()
+        assert client.get("/api/account").json()["tokens"][0]["role"] == "viewer"
+        with stage.stranger() as program:
+            program.headers["authorization"] = f"Bearer {made['secret']}"
+            assert program.get("/api/jobs").status_code == 200
+            assert program.get("/api/users").status_code == 403
+            assert program.post("/api/account/tokens", json={"label": "child"}).status_code == 403
+            assert client.post(f"/api/account/tokens/{made['token_id']}/revoke").status_code == 200
+            assert program.get("/api/jobs").status_code == 401
+
+
+def test_beyond_loopback_it_does_not_start_without_an_admin(database: Database) -> None:
+    with pytest.raises(SettingsError, match="no administrator"), console(database, web=BEYOND):
+        pass
+
+
+def test_beyond_loopback_an_admin_needs_no_house_token_and_the_rest_does(database: Database) -> None:
+    with database.connect() as connection:
+        run(connection, account_calls.set_user("ada", Role.ADMIN, CHEAP.hash(PASSWORD), "test"))
+    with console(database, web=BEYOND) as stage:
+        with stage.stranger() as client:
+            assert client.get("/console/login").status_code == 200
+            assert client.get("/openapi.json").status_code == 401
+        with stage.visitor(Role.VIEWER) as client:
+            assert client.get("/api/jobs").status_code == 200

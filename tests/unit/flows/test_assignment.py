@@ -1,0 +1,25 @@
+"""How long a task waits that has failed."""
+
+from typing import Any, cast
+
+from fencepost.flows.assignment import RETRY_SECONDS, Assignment
+
+LEAST, MOST = RETRY_SECONDS
+
+
+def test_each_failure_waits_twice_as_long_up_to_a_bound() -> None:
+    post = Assignment(cast("Any", None), cast("Any", None))
+    waits = [post.failed(OSError("away"), ran_seconds=0.1) for _ in range(20)]
+
+    assert waits[:3] == [LEAST * 2, LEAST * 4, LEAST * 8]
+    assert waits[-1] == MOST
+    assert post.failures == 20
+
+
+def test_one_that_went_well_for_long_begins_anew() -> None:
+    post = Assignment(cast("Any", None), cast("Any", None))
+    for _ in range(20):
+        post.failed(OSError("away"), ran_seconds=0.1)
+
+    assert post.failed(OSError("away\0"), ran_seconds=MOST + 1) == LEAST * 2
+    assert (post.failures, post.error) == (1, "OSError: away")

@@ -1,0 +1,231 @@
+"""The settler: PostgreSQL first, then the entries; and nothing ends it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from fencepost.errors import InvalidInput
+from fencepost.jobs.completer import Completer
+from fencepost.jobs.executor import Committed, HeldJob, Lost, Outcome, Refused, leave
+from fencepost.jobs.retry_policy import ACKNOWLEDGED, LABELS
+from fencepost.kernel.call import Call
+from fencepost.kernel.job import Finish, Left, Unfinished
+from fencepost.pool import CallLost
+from tests.unit.jobs.fakes import Counted, FakeDatabase, FakeLink, held
+
+
+class Desk:
+    """A settler between a database and streams that do what the test says."""
+
+    def __init__(
+        self,
+        answer: Callable[[Call[Any]], Any],
+        *,
+        batch: int = 100,
+        more_soon: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self.database = FakeDatabase(answer)
+        self.link = FakeLink()
+        self.counted = Counted()
+        self.settled: list[HeldJob] = []
+        self.settler = Completer(
+            self.database,
+            self.link.link,
+            "me",
+            self.counted.jobs,
+            self.settled.extend,
+            batch=batch,
+            more_soon=more_soon,
+        )
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[None]:
+        task = asyncio.create_task(self.settler.run())
+        yield
+        await asyncio.wait_for(self.settler.drain(), 60)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def settle(self, *pairs: tuple[HeldJob, Outcome]) -> None:
+        async with self.open():
+            for active, outcome in pairs:
+                self.settler.add(active, outcome)
+        assert len(self.settled) == len(pairs)
+
+
+def finish(active: HeldJob, result: Any = None) -> tuple[HeldJob, Finish]:
+    return active, Finish(active.running.job_id, active.running.attempt, "ok", result)
+
+
+def accept(call: Call[Any]) -> Any:
+    job_ids = call.arguments[0]
+    if call.function == "job_finish_many":
+        return []
+    return [Left(job_id, "pending", None) for job_id in job_ids]
+
+
+def refuse(reason: str) -> Callable[[Call[Any]], Any]:
+    def answer(call: Call[Any]) -> Any:
+        if call.function == "job_finish_many":
+            return [Unfinished(job_id, reason) for job_id in call.arguments[0]]
+        return [Left(job_id, None, reason) for job_id in call.arguments[0]]
+
+    return answer
+
+
+@pytest.mark.parametrize(("batch", "calls"), [(100, 1), (2, 2)])
+async def test_while_handlers_begin_their_outcomes_are_waited_for_up_to_a_batch(
+    batch: int, calls: int
+) -> None:
+    coming = [held(job_id) for job_id in (1, 2, 3)]
+    desk = Desk(accept, batch=batch, more_soon=lambda: bool(coming))
+    async with desk.open():
+        while coming:
+            desk.settler.add(*finish(coming.pop(0)))
+            for _ in range(5):
+                await asyncio.sleep(0)
+    assert desk.database.functions == ["job_finish_many"] * calls
+
+
+async def test_a_batch_of_finishes_is_one_call_and_then_one_acknowledgement() -> None:
+    desk = Desk(accept)
+    await desk.settle(*(finish(held(n)) for n in range(1, 51)))
+    assert desk.database.functions == ["job_finish_many"]
+    assert len(desk.link.fake.settled) == 50
+
+
+async def test_nothing_is_acknowledged_before_the_database_has_answered() -> None:
+    desk = Desk(accept)
+
+    def answer(call: Call[Any]) -> Any:
+        assert desk.link.fake.settled == []
+        return accept(call)
+
+    desk.database.answer = answer
+    await desk.settle(finish(held()))
+    assert desk.link.fake.settled == ["7-1"]
+
+
+@pytest.mark.parametrize("reason", sorted(LABELS))
+async def test_a_refused_finish_is_acknowledged_exactly_when_its_entry_has_done_its_work(reason: str) -> None:
+    desk = Desk(refuse(reason))
+    await desk.settle(finish(held()))
+    assert bool(desk.link.fake.settled) == (reason in ACKNOWLEDGED)
+    assert desk.counted.value("worker_finalize_rejected_total", reason=LABELS[reason]) >= 1
+
+
+async def test_a_lost_lease_is_neither_written_nor_acknowledged() -> None:
+    desk = Desk(accept)
+    await desk.settle((held(), Lost()), (held(8), Refused("lease_expired")), (held(9), Refused("not_owner")))
+    assert desk.database.functions == []
+    assert desk.link.fake.settled == []
+
+
+async def test_what_the_handler_committed_itself_is_only_acknowledged() -> None:
+    desk = Desk(accept)
+    await desk.settle((held(), Committed()))
+    assert (desk.database.functions, desk.link.fake.settled) == ([], ["7-1"])
+
+
+@pytest.mark.parametrize("by_handler", [True, False])
+async def test_a_job_whose_finish_is_refused_as_cancelled_is_released_so_that_it_ends(
+    by_handler: bool,
+) -> None:
+    def answer(call: Call[Any]) -> Any:
+        if call.function == "job_finish_many":
+            return [Unfinished(7, "cancelled")]
+        return [Left(7, "cancelled", None)]
+
+    desk = Desk(answer)
+    await desk.settle((held(), Refused("cancelled")) if by_handler else finish(held()))
+    assert desk.database.functions[-1] == "job_leave_many"
+    assert desk.database.calls[-1].arguments[3] == ["release"]
+    assert desk.link.fake.settled == ["7-1"]
+
+
+async def test_a_job_that_has_ended_as_cancelled_is_acknowledged() -> None:
+    desk = Desk(refuse("cancelled"))
+    await desk.settle(finish(held()))
+    assert desk.link.fake.settled == ["7-1"]
+
+
+@pytest.mark.parametrize(
+    "unwritable", [InvalidInput("result has 70000 bytes"), psycopg.DataError("no such json")]
+)
+async def test_one_result_that_cannot_be_stored_does_not_hurt_the_others(unwritable: Exception) -> None:
+    def answer(call: Call[Any]) -> Any:
+        if call.function == "job_finish_many" and 3 in call.arguments[0]:
+            return unwritable
+        return accept(call)
+
+    desk = Desk(answer)
+    await desk.settle(*(finish(held(n)) for n in range(1, 6)))
+    assert sorted(desk.link.fake.settled) == [f"{n}-1" for n in range(1, 6)]
+    buried = desk.database.calls[-1]
+    assert (buried.function, buried.arguments[0], buried.arguments[3]) == ("job_leave_many", [3], ["bury"])
+
+
+async def test_a_database_that_does_not_answer_is_asked_again_and_a_repeat_is_no_refusal() -> None:
+    answers: list[Any] = [
+        CallLost("broken"),
+        psycopg.OperationalError("down"),
+        [Unfinished(7, "already_finished")],
+    ]
+    desk = Desk(lambda _call: answers.pop(0))
+    await desk.settle(finish(held()))
+    assert desk.link.fake.settled == ["7-1"]
+    assert desk.counted.value("worker_finalize_total", status="ok") == 1
+    assert desk.counted.value("worker_finalize_errors_total") == 2
+    assert desk.counted.value("worker_finalize_rejected_total", reason="already_finished") == 0
+
+
+async def test_whatever_happens_the_settler_goes_on_and_the_place_is_free() -> None:
+    answers: list[Any] = [ValueError("a bug"), []]
+    desk = Desk(lambda _call: answers.pop(0), batch=1)
+    await desk.settle(finish(held(7)), finish(held(8)))
+    assert desk.link.fake.settled == ["8-1"]
+    assert desk.counted.value("loop_errors_total", loop="settle") == 1
+
+
+async def test_who_is_refused_among_many_is_told_apart_from_those_who_are_done() -> None:
+    desk = Desk(lambda _call: [Unfinished(8, "lease_expired")])
+    await desk.settle(*(finish(held(job_id)) for job_id in (7, 8, 9)))
+    assert desk.link.fake.settled == ["7-1", "9-1"]
+    assert desk.counted.value("worker_finalize_total", status="ok") == 2
+    assert desk.counted.value("worker_finalize_rejected_total", reason=LABELS["lease_expired"]) == 1
+
+
+async def test_two_attempts_at_one_job_are_not_settled_together() -> None:
+    desk = Desk(accept)
+    await desk.settle(finish(held(7, 1)), finish(held(7, 2)))
+    assert [call.arguments[1] for call in desk.database.calls] == [[1], [2]]
+
+
+async def test_an_acknowledgement_that_fails_is_tried_once_more() -> None:
+    desk = Desk(accept)
+    desk.link.fake.failures = [RedisConnectionError("gone")]
+    await desk.settle(finish(held()))
+    assert desk.link.fake.settled == ["7-1"]
+    assert desk.counted.value("worker_acknowledge_errors_total", reason="xack_error") == 1
+    assert desk.link.failed_with == []
+
+
+async def test_an_acknowledgement_that_fails_twice_is_left_to_the_reclaimer() -> None:
+    desk = Desk(accept)
+    desk.link.fake.failures = [RedisConnectionError("gone"), RedisConnectionError("gone")]
+    await desk.settle(finish(held()))
+    assert desk.link.fake.settled == []
+    assert len(desk.link.failed_with) == 1
+
+
+async def test_how_a_job_left_is_counted() -> None:
+    states = {7: "pending", 8: "dead", 9: "cancelled"}
+    desk = Desk(lambda call: [Left(job_id, states[job_id], None) for job_id in call.arguments[0]])
+    await desk.settle(*((held(n), leave(held(n).running, "retry", "no")) for n in states))
+    for status in ("retry", "dead", "cancelled"):
+        assert desk.counted.value("worker_finalize_total", status=status) == 1

@@ -1,0 +1,82 @@
+"""What is claimed straight from PostgreSQL: how long, and from where on."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fencepost.jobs import fetcher as module
+from fencepost.jobs.claim_cursor import SLACK
+from fencepost.jobs.fetcher import DRAWING_SECONDS, Fetcher
+from fencepost.jobs.settings import JobSettings
+from fencepost.kernel import job as kernel_job
+from fencepost.kernel.call import Call
+from tests.unit.jobs.fakes import Counted, FakeDatabase, FakeLink, running
+
+
+def claims(count: int) -> list[kernel_job.ClaimAnswer]:
+    jobs = [running(job_id) for job_id in range(count)]
+    return [kernel_job.ClaimAnswer(job.job_id, "claimed", None, job) for job in jobs]
+
+
+class Watch:
+    """The steady clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    return Watch(monkeypatch)
+
+
+def intake_on(database: FakeDatabase) -> Fetcher:
+    alone = FakeLink(failed_with=[ConnectionError()])
+    settings = JobSettings()
+    return Fetcher(["mail"], "me", "me", database, alone.link, Counted().jobs, settings, reply_seconds=5)
+
+
+async def test_who_waits_long_for_an_answer_draws_behind_it_for_as_long_as_before(watch: Watch) -> None:
+    during: list[bool] = []
+
+    def answer(_call: Call[Any]) -> list[kernel_job.ClaimAnswer]:
+        watch.now += 10
+        during.append(drawing.draws)
+        return claims(1)
+
+    drawing = intake_on(FakeDatabase(answer))
+    drawing.draw_on()
+    watch.now += DRAWING_SECONDS / 2
+    await drawing.claim_next(10)
+    assert during == [True]
+    assert drawing.draws
+    watch.now += DRAWING_SECONDS
+    assert not drawing.draws
+
+
+async def test_who_does_not_draw_does_not_begin_to_by_waiting(watch: Watch) -> None:
+    def answer(_call: Call[Any]) -> list[kernel_job.ClaimAnswer]:
+        watch.now += 10
+        return claims(1)
+
+    drawing = intake_on(FakeDatabase(answer))
+    await drawing.claim_next(10)
+    assert not drawing.draws
+
+
+async def test_the_next_claim_begins_where_the_last_one_did_and_at_times_at_the_beginning(
+    watch: Watch,
+) -> None:
+    answered = claims(2)
+    database = FakeDatabase(lambda call: answered)
+    drawing = intake_on(database)
+    await drawing.claim_next(2)
+    oldest = min(answer.running.submitted_at for answer in answered if answer.running)
+    await drawing.claim_next(2)
+    watch.now += 60
+    await drawing.claim_next(2)
+    first, second, third = (call.arguments[-1] for call in database.calls)
+    assert (first, third) == (None, None)
+    assert second == [None, oldest - SLACK, None, None]

@@ -1,0 +1,21 @@
+"""Connections that overtake each other: by turns that never come in order, and only while it is asked for."""
+
+from itertools import pairwise
+
+from fencepost.testing.fault_state import FaultState
+
+
+def test_what_follows_is_never_held_up_as_long_and_often_less() -> None:
+    weather = FaultState(reorder_seconds=0.5)
+    held = [weather.held_up_seconds(turn) for turn in range(1, 101)]
+
+    assert all(0 <= seconds < 0.5 for seconds in held)
+    assert min(abs(one - other) for one, other in pairwise(held)) > 0.1
+    assert sum(later < earlier for earlier, later in pairwise(held)) > 30
+
+
+def test_a_clear_sky_holds_up_nobody() -> None:
+    weather = FaultState(reorder_seconds=0.5)
+    weather.clear()
+
+    assert weather.held_up_seconds(7) == 0

@@ -1,0 +1,77 @@
+"""A lane strikes what is due, waits until work goes on again, and sleeps while it waits."""
+
+from collections.abc import Iterator
+from itertools import repeat
+
+from fencepost.torture.fault_executor import TICK_SECONDS, FaultExecutor
+from fencepost.torture.faults import FaultInjector
+from fencepost.torture.schedule import Fault
+
+
+class Struck(FaultInjector):
+    """Remembers blows; nobody feels them."""
+
+    def __init__(self) -> None:
+        self.planned_faults: list[int] = []
+        self.heals = True
+
+    def begin(self) -> None: ...
+
+    def strike(self, fault: Fault) -> None:
+        self.planned_faults.append(fault.number)
+
+    def heal_due(self) -> None: ...
+
+    def give_orders(self) -> None: ...
+
+    @property
+    def is_over(self) -> bool:
+        return self.heals
+
+
+def planned_faults(*gaps: float) -> Iterator[Fault]:
+    for number, gap in enumerate(gaps or repeat(0.0)):
+        yield Fault(number, gap, "kill", "jobs", 0, "", nth=1, leases=1.0, at_redis=False)
+
+
+def test_the_next_blow_waits_until_everybody_did_something_after_the_last() -> None:
+    faults, done = Struck(), {"jobs": 0, "players": 0}
+    faults.heals = False
+    lane = FaultExecutor(faults, planned_faults(), lambda: dict(done))
+    lane.begin()
+
+    lane.turn()
+    done["jobs"], done["players"] = 5, 1
+    lane.turn()
+    assert faults.planned_faults == [0]
+
+    faults.heals = True
+    lane.turn()
+    done["jobs"] = 6
+    lane.turn()
+    assert faults.planned_faults == [0]
+
+    done["players"] = 2
+    lane.turn()
+    assert faults.planned_faults == [0, 1]
+
+
+def test_a_lane_that_rests_sleeps_a_tick_although_its_blow_is_due() -> None:
+    lane = FaultExecutor(Struck(), planned_faults(), lambda: {"jobs": 0})
+    lane.begin()
+    assert lane.seconds_left == 0.0
+
+    lane.turn()
+
+    assert lane.seconds_left == TICK_SECONDS
+
+
+def test_without_a_count_of_what_was_done_nothing_rests() -> None:
+    faults = Struck()
+    lane = FaultExecutor(faults, planned_faults(0.0, 0.0, 60.0))
+    lane.begin()
+
+    lane.turn()
+
+    assert faults.planned_faults == [0, 1]
+    assert lane.seconds_left == TICK_SECONDS
