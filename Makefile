@@ -7,7 +7,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(shell command -v uv 2>/dev/null || echo $(BIN)/uv)
+# What the product needs to run, and then what its developers need.
+RUNS := $(VENV)/.runs
 READY := $(VENV)/.ready
+PROJECTS := $(wildcard packages/*/pyproject.toml)
+PRODUCT := $(addprefix -e packages/,fencepost fencepost-server fencepost-orders fencepost-players fencepost-nonces fencepost-judge)
+OURS := $(addprefix --no-emit-package ,$(notdir $(wildcard packages/*)))
 PYTEST_ARGS ?=
 
 # The tests start Python by the hundred: what one process has compiled, the others need not compile again.
@@ -19,16 +24,21 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## this list
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
-setup: $(READY) ## the environment in .venv, from the lock file
+setup: $(READY) ## the environment in .venv, from the lock files
 
-$(READY): requirements.lock pyproject.toml
+$(RUNS): requirements.lock $(PROJECTS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@command -v uv >/dev/null 2>&1 || test -x $(BIN)/uv || $(BIN)/python -m pip install --quiet uv
 	@$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements.lock
-	@$(UV) pip install --quiet --python $(BIN)/python --no-deps -e .
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps $(PRODUCT)
 	@touch $@
 
-up: $(READY) ## the whole system on an embedded PostgreSQL and Valkey; Ctrl-C stops it
+$(READY): $(RUNS) requirements-dev.lock pyproject.toml
+	@$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements-dev.lock
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps -e packages/fencepost-torture
+	@touch $@
+
+up: $(RUNS) ## the whole system on an embedded PostgreSQL and Valkey; Ctrl-C stops it
 	@exec $(BIN)/fencepost up
 
 test: $(READY) ## the tests; FULL=1 adds the long ones and fails on any skip
@@ -57,10 +67,10 @@ check: $(READY) ## ruff (with bandit's rules), mypy, pyright, import contracts, 
 	@$(BIN)/python -m pytest -q tests/unit/test_tidy.py tests/unit/test_secrets.py tests/unit/test_bill_of_materials.py
 
 bench: $(READY) ## every benchmark; QUICK=1 for under a minute each
-	@$(BIN)/python -m fencepost.bench all $(if $(QUICK),--quick,)
+	@$(BIN)/python -m bench all $(if $(QUICK),--quick,)
 
 bench-%: $(READY) ## one benchmark, as in bench-kernel
-	@$(BIN)/python -m fencepost.bench $* $(if $(QUICK),--quick,)
+	@$(BIN)/python -m bench $* $(if $(QUICK),--quick,)
 
 torture: $(READY) ## the systems under faults: SECONDS=60 SEED=7 SYSTEMS=jobs,nonces FAULTS=process,network
 	@$(BIN)/fencepost torture --seconds $(or $(SECONDS),60) --seed $(or $(SEED),1) \
@@ -69,9 +79,11 @@ torture: $(READY) ## the systems under faults: SECONDS=60 SEED=7 SYSTEMS=jobs,no
 sbom: ## what we are made of, as CycloneDX, from the lock file: dist/sbom.json
 	@$(PYTHON) deploy/bill_of_materials.py dist/sbom.json
 
-lock: ## write requirements.lock anew from pyproject.toml
-	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --no-emit-package fencepost \
-		--python-version 3.11 --all-extras --group dev -o requirements.lock pyproject.toml
+lock: ## write the lock files anew: requirements.lock for the product, requirements-dev.lock for its developers
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 $(OURS) --extra embedded \
+		-o requirements.lock $(filter-out packages/fencepost-torture/%,$(PROJECTS))
+	@$(UV) pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 $(OURS) --all-extras --group dev \
+		-c requirements.lock -o requirements-dev.lock $(PROJECTS)
 
 clean: ## remove the environment, the caches and the embedded servers' data
 	rm -rf $(VENV) .fencepost .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -45,7 +45,7 @@ def _components(lock: str) -> Iterator[dict[str, Any]]:
 
 
 def _version() -> str:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "packages/fencepost/pyproject.toml").read_text())["project"]
     return str(project["version"])
 
 

@@ -1,6 +1,6 @@
 ------------------------------ MODULE Attempt ------------------------------
 (***************************************************************************)
-(* One job's life: kernel/functions/job*.sql and src/fencepost/jobs/.      *)
+(* One job's life: kernel/functions/job*.sql and packages/fencepost/src/fencepost/jobs/.      *)
 (*                                                                         *)
 (* The truth is one row, waiting or running or finished. The stream only   *)
 (* drives: entries may be lost, doubled, and acknowledged by anybody.      *)

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from fencepost.console.role import Role
 from fencepost.embedded import Database, PostgresServer
+from fencepost_server.console.role import Role
 from tests.browser.visit import Visit
 from tests.integration.console.env import ConsoleEnv, console
 

@@ -14,17 +14,17 @@ from fastapi import APIRouter
 
 from fencepost.app import Fencepost
 from fencepost.embedded import Database
-from fencepost.judge import accounts
-from fencepost.judge.access import OWN_AUTH_PATHS
-from fencepost.judge.api import make_router
-from fencepost.judge.pages.routes import make_pages
-from fencepost.judge.role import JudgeRole
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
-from fencepost.web.app import make_app
-from fencepost.web.http_service import HttpService
-from fencepost.web.server import WebServer
-from fencepost.web.settings import WebSettings
+from fencepost_judge import accounts
+from fencepost_judge.access import OWN_AUTH_PATHS
+from fencepost_judge.api import make_router
+from fencepost_judge.pages.routes import make_pages
+from fencepost_judge.role import JudgeRole
+from fencepost_server.web.app import make_app
+from fencepost_server.web.http_service import HttpService
+from fencepost_server.web.server import WebServer
+from fencepost_server.web.settings import WebSettings
 from tests.acceptance.judge.judge_workers import BRISK, judging_of
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Route, expect
 
-from fencepost.console import account_calls
-from fencepost.console.role import Role
 from fencepost.embedded import Database
+from fencepost_server.console import account_calls
+from fencepost_server.console.role import Role
 from tests.browser.visit import Visit
 from tests.integration.console.env import PASSWORD, ConsoleEnv, console
 from tests.integration.console.oidc_double import ADA, PUBLIC_URL, openid_provider, trusting

@@ -20,7 +20,7 @@ BY_HAND = {
     "tests/acceptance/nonces/test_uneven_storm.py": [
         (
             "a count and a missing receipt are taken for proof that a stranger used the nonce",
-            "nonces/sending/inquiry.py",
+            "fencepost_nonces/sending/inquiry.py",
             "a storm behind backends of which one lags: recipients are paid twice",
             "test_a_count_and_a_missing_receipt_taken_for_proof_pay_twice",
         ),
@@ -110,13 +110,13 @@ BY_HAND = {
         ),
         (
             "the marker is outside of the transaction",
-            "mutations/pipeline.py",
+            "fencepost_players/mutations/pipeline.py",
             "a crash loses the effect",
             "test_a_marker_outside_the_transaction_loses_the_effect",
         ),
         (
             "the dice of a failed request are not recorded",
-            "mutations/pipeline.py",
+            "fencepost_players/mutations/pipeline.py",
             "other dice when the request is sent again",
             "test_dice_that_are_not_recorded_can_be_chosen",
         ),
@@ -150,7 +150,7 @@ BY_HAND = {
     "tests/acceptance/players/test_frozen.py": [
         (
             "nobody looks who holds a player",
-            "mutations/blocker_eviction.py",
+            "fencepost_players/mutations/blocker_eviction.py",
             "a mutation that waits for a holder inside COPY",
             "test_without_the_looks_the_holder_blocks_the_player_and_the_request_is_aborted",
         )
@@ -158,19 +158,19 @@ BY_HAND = {
     "tests/integration/orders/test_teeth.py": [
         (
             "a stuck order is rewound",
-            "orders/sender.py",
+            "fencepost_orders/sender.py",
             "two orders at the broker",
             "test_a_rewind_instead_of_a_question_doubles_an_order",
         ),
         (
             "a 5xx is taken for nothing done",
-            "orders/outcome.py",
+            "fencepost_orders/outcome.py",
             "two orders at the broker",
             "test_a_planted_bug_doubles_an_order_and_the_right_code_does_not",
         ),
         (
             "absence is taken for proof",
-            "orders/resend.py",
+            "fencepost_orders/resend.py",
             "two orders at the broker",
             "test_a_planted_bug_doubles_an_order_and_the_right_code_does_not",
         ),

@@ -2,7 +2,7 @@
 
 import sys
 
-from fencepost.torture import fork_server
+from fencepost_torture import fork_server
 from tests.gallery.mutants import planted
 
 if __name__ == "__main__":

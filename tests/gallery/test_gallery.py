@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.torture.plan import RunPlan
-from fencepost.torture.process_pool import NURSERY
-from fencepost.torture.run import TortureRun
-from fencepost.torture.system_environment import SystemEnvironment
+from fencepost.kernel.migrate import component_folders
+from fencepost_torture.plan import RunPlan
+from fencepost_torture.process_pool import NURSERY
+from fencepost_torture.run import TortureRun
+from fencepost_torture.system_environment import SystemEnvironment
 from tests.gallery.gallery import GALLERY, TorturedBug
 from tests.gallery.mutants import MUTANTS
 from tests.isolation import gallery as isolation
@@ -58,8 +59,13 @@ def plant(bug: TorturedBug, stage: SystemEnvironment) -> None:
 
 def test_every_edit_still_fits_the_function_that_it_is_for() -> None:
     """Without a server, for all of them: most are planted only with --full, and would rot until then."""
-    functions = (ROOT / "src" / "fencepost").glob("*/functions/*.sql")
-    texts = {found.name: found.text for file in functions for found in grammar.functions(file)}
+    functions = (file for folder in component_folders().values() for file in folder.glob("functions/*.sql"))
+    texts: dict[str, str] = {}
+    for file in functions:
+        for found in grammar.functions(file):
+            texts[found.name] = (
+                texts.get(found.name, "") + found.text
+            )  # One name may have several signatures.
     planted = [(bug.title, bug.edits) for bug in (*GALLERY, *isolation.GALLERY, *isolation.INSIDE)]
 
     wrong: list[str] = []

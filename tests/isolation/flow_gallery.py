@@ -27,7 +27,13 @@ FLOW = (
     PlantedBug(
         "a registration does not wait for open commits",
         "flow: a commit meets another shape",
-        (Edit("flow_register", "perform pg_advisory_xact_lock(hashtextextended(p_name, 6092));", ""),),
+        (
+            Edit(
+                "flow_register",
+                "perform pg_advisory_xact_lock(hashtextextended(p_name, 6092));\n    v_held",
+                "v_held",
+            ),
+        ),
     ),
     PlantedBug(
         "a registration does not look for commits of another shape",

@@ -9,6 +9,11 @@ from typing import LiteralString
 
 from fencepost.embedded import Database
 
+DEFINITIONS: LiteralString = (
+    "select pg_get_functiondef(p.oid) from pg_proc p"
+    " where p.pronamespace = 'fencepost'::regnamespace and p.proname = %s"
+)
+
 
 @dataclass(frozen=True)
 class Edit:
@@ -31,11 +36,9 @@ class PlantedBug:
             for statement in self.statements:
                 connection.execute(statement)
             for edit in self.edits:
-                query = "select pg_get_functiondef(%s::regproc)"
-                row = connection.execute(query, (f"fencepost.{edit.function}",)).fetchone()
-                assert row is not None
-                text = str(row[0])
-                assert text.count(edit.old) == 1, (
-                    f"{edit.function} has {edit.old!r} {text.count(edit.old)} times"
-                )
-                connection.execute(text.replace(edit.old, edit.new).encode())
+                # One name may have several signatures; the text stands in one of them.
+                rows = connection.execute(DEFINITIONS, (edit.function,)).fetchall()
+                texts = [str(text) for (text,) in rows if edit.old in str(text)]
+                times = sum(text.count(edit.old) for text in texts)
+                assert times == 1, f"{edit.function} has {edit.old!r} {times} times"
+                connection.execute(texts[0].replace(edit.old, edit.new).encode())

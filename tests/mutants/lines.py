@@ -12,7 +12,7 @@ import pytest
 from tests.mutants.survey import Survey
 
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src"
+SOURCES = ROOT / "packages"
 
 
 @cache
@@ -23,14 +23,19 @@ def modules() -> dict[str, Path]:
     found = {file for pattern in patterns for file in ROOT.glob(pattern)}
     files = sorted(file for place in found for file in (place.rglob("*.py") if place.is_dir() else [place]))
     return {
-        ".".join(file.relative_to(SOURCE / "fencepost").with_suffix("").parts): file
+        ".".join(within_source(file).with_suffix("").parts).removeprefix("fencepost."): file
         for file in files
         if file.suffix == ".py"
     }
 
 
+def within_source(file: Path) -> Path:
+    """Its path below the `src` of its distribution."""
+    return Path(*file.relative_to(SOURCES).parts[2:])
+
+
 def place(path: Path, line: int) -> str:
-    return f"{path.relative_to(SOURCE)}:{line}"
+    return f"{within_source(path)}:{line}"
 
 
 class LineSurveyor:

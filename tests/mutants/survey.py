@@ -11,9 +11,9 @@ from typing import Any, Self
 import pytest
 
 from fencepost.embedded import Database
+from fencepost.kernel.migrate import component_folders
 from tests.mutants.grammar import Function, Word, functions, words
 
-PACKAGES = Path(__file__).parents[2] / "src" / "fencepost"
 COUNTS = (
     "select sequencename, last_value from pg_sequences where schemaname = 'census' and last_value is not null"
 )
@@ -38,7 +38,7 @@ class Site:
 
 
 def files_of(package: str) -> list[Path]:
-    return sorted((PACKAGES / package / "functions").glob("*.sql"))
+    return sorted((component_folders()[package] / "functions").glob("*.sql"))
 
 
 def functions_of(package: str) -> list[Function]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.kernel.migrate import component_folders
 from tests.mutants.exchange import plant
 from tests.mutants.excused import EXCUSED, REACHED_ELSEWHERE
 from tests.mutants.grammar import Function
@@ -16,7 +17,6 @@ from tests.mutants.operators import OPERATORS, mutants
 from tests.mutants.python_operators import OPERATORS as PYTHON_OPERATORS
 from tests.mutants.python_operators import python_mutants
 from tests.mutants.subject import KERNEL, PYTHON, Modules, subject
-from tests.mutants.survey import PACKAGES as FUNCTIONS
 from tests.mutants.survey import counted, files_of, functions_of, sites
 
 FENCE = Function(
@@ -177,8 +177,7 @@ PACKAGES = ("kernel", "console", "flows", "judge", "mutations", "nonces", "order
 
 
 def test_no_package_with_functions_is_forgotten() -> None:
-    found = {file.parents[1].name for file in FUNCTIONS.glob("*/functions/*.sql")}
-    assert found == set(PACKAGES)
+    assert set(component_folders()) == set(PACKAGES)
 
 
 @pytest.mark.full

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib
 import json
 import threading
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -14,8 +13,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from fencepost import layered_settings
 from fencepost.embedded import Database
-from fencepost.layered_settings import READERS, LayeredSettings
+from fencepost.layered_settings import LayeredSettings
+from fencepost.plugin import load
 
 # Nobody listens there; the errors of whoever tries are what might sing.
 NOWHERE = "127.0.0.1:9"
@@ -32,8 +33,7 @@ class CanaryServers:
 
 def readers() -> list[type[LayeredSettings]]:
     """Every class of settings."""
-    named = (reader.partition(":") for reader in READERS)
-    return [getattr(importlib.import_module(module), name) for module, _, name in named]
+    return [load(reader) for reader in layered_settings.readers()]
 
 
 def secret_settings() -> set[str]:

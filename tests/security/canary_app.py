@@ -20,12 +20,7 @@ from fastapi import FastAPI
 from psycopg import sql
 from starlette.routing import Route
 
-from fencepost.cli import web_service
-from fencepost.console import account_calls
-from fencepost.console.role import Role
 from fencepost.embedded import Database, ValkeyServer
-from fencepost.judge import accounts as judge_people
-from fencepost.judge.role import JudgeRole as JudgeRole
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 from fencepost.logs import configure_logging
@@ -33,8 +28,13 @@ from fencepost.metrics import Metrics
 from fencepost.redis_streams.connection import connect_sync
 from fencepost.server_addresses import of_this_directory
 from fencepost.settings import Settings
-from fencepost.web.app import make_app
-from fencepost.web.signing import digest_of, new_secret
+from fencepost_judge import accounts as judge_people
+from fencepost_judge.role import JudgeRole
+from fencepost_server import web_service
+from fencepost_server.console import account_calls
+from fencepost_server.console.role import Role
+from fencepost_server.web.app import make_app
+from fencepost_server.web.signing import digest_of, new_secret
 from tests.security.canary import CanaryServers, canary_of, planted
 
 SAME_MAX = 3

@@ -22,18 +22,18 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from fencepost.bench import report as bench_report
-from fencepost.bench.report import machine
+from bench import report as bench_report
+from bench.report import machine
 from fencepost.cli.app import run
-from fencepost.console.login import BACK, SIGN_ON
 from fencepost.embedded import Database, ValkeyServer
 from fencepost.embedded.deadline import Deadline
 from fencepost.errors import SettingsError
 from fencepost.logs import get_logger
-from fencepost.nonces.sending.keys import keys_of
-from fencepost.nonces.settings import NoncesSettings
 from fencepost.redis_streams.connection import connect_sync
-from fencepost.torture import report as torture_report
+from fencepost_nonces.sending.keys import keys_of
+from fencepost_nonces.settings import NoncesSettings
+from fencepost_server.console.login import BACK, SIGN_ON
+from fencepost_torture import report as torture_report
 from tests.security.canary import (
     NOWHERE,
     PLANTS,

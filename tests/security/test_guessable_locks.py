@@ -9,10 +9,10 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
-from fencepost.console import account_calls
-from fencepost.console.role import Role
 from fencepost.embedded import Database
 from fencepost.kernel.drivers import run
+from fencepost_server.console import account_calls
+from fencepost_server.console.role import Role
 
 SOURCE = Path(__file__).parents[2] / "src/fencepost"
 LOGIN: LiteralString = "select * from fencepost.console_login_begin('ada', '127.0.0.1', '15 minutes')"

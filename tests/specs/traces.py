@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, LiteralString
 
-from fencepost.torture.linearizability import linearize
-from fencepost.torture.models import LeaseModel
-from fencepost.torture.operation_log import Operation
-from fencepost.torture.system_environment import SystemEnvironment
-from fencepost.torture.systems import flows, leases, players
+from fencepost_torture.linearizability import linearize
+from fencepost_torture.models import LeaseModel
+from fencepost_torture.operation_log import Operation
+from fencepost_torture.system_environment import SystemEnvironment
+from fencepost_torture.systems import flows, leases, players
 from tests.specs.tlc import SPECS, Outcome, search
 
 TRACES = SPECS / "traces"

@@ -12,7 +12,7 @@ import sqlalchemy
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from fencepost import Claim, Fencepost, SyncFencepost, SyncTransaction, Transaction, run
-from fencepost.kernel import job, lease, marker, outbox
+from fencepost.kernel import idempotency, job, lease, outbox
 
 
 async def mistakes(
@@ -44,7 +44,7 @@ class Mistake:
 
 MISTAKES = (
     Mistake("a name that is not exported", "from fencepost import Leese"),
-    Mistake("numbers for texts", "run(connection, marker.claim(1, 2))"),
+    Mistake("numbers for texts", "run(connection, idempotency.claim(1, 2))"),
     Mistake("a text for a token", 'run(connection, lease.fence("door", "1"))'),
     Mistake("an unknown outcome", 'outbox.Settlement(1, 1, "lost")'),
     Mistake("an unknown way to leave", 'job.Leave(1, 1, "forget")'),

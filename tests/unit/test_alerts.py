@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from fencepost.metrics import Metrics
-from fencepost.mutations.metrics import MutationMetrics
-from fencepost.nonces.metrics import NonceMetrics
-from fencepost.orders.metrics import OrderMetrics
 from fencepost.retention import RetentionMetrics
+from fencepost_nonces.metrics import NonceMetrics
+from fencepost_orders.metrics import OrderMetrics
+from fencepost_players.mutations.metrics import MutationMetrics
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus"

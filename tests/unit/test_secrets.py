@@ -57,7 +57,7 @@ def test_no_file_holds_a_secret() -> None:
 
 
 def test_no_file_is_a_key_store() -> None:
-    folders = [ROOT / name for name in ("src", "tests", "docs", "examples", "specs", "deploy")]
+    folders = [ROOT / name for name in ("packages", "bench", "tests", "docs", "examples", "specs", "deploy")]
     inside = [path for folder in folders for path in folder.rglob("*")]
 
     assert [str(path) for path in inside if path.suffix in KEY_STORES] == []

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from fencepost import layered_settings
 from fencepost.errors import SettingsError
-from fencepost.layered_settings import READERS, From, LayeredSettings
+from fencepost.layered_settings import From, LayeredSettings, readers
 from fencepost.settings import Settings
 
 SOURCE = Path(layered_settings.__file__).parent
@@ -156,7 +156,7 @@ def test_a_file_that_was_asked_for_must_exist(config: Path) -> None:
 
 
 def test_a_service_reads_its_own_names_and_paths(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layered_settings, "READERS", (*READERS, f"{__name__}:StreamSettings"))
+    monkeypatch.setattr(layered_settings, "OWN_READERS", (*readers(), f"{__name__}:StreamSettings"))
     config.write_text("api:\n  stream: {stream_maxlen: 5000}\nlog: {level: debug}\n")
     settings = StreamSettings.load({"SIGNING_KEY": "s3cret"}, config)
     assert settings.stream_maxlen == 5000
@@ -166,7 +166,7 @@ def test_a_service_reads_its_own_names_and_paths(config: Path, monkeypatch: pyte
 def test_one_file_serves_every_service(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module("fencepost.settings")
     monkeypatch.setattr(module, "StreamSettings", StreamSettings, raising=False)
-    monkeypatch.setattr(layered_settings, "READERS", (*READERS, "fencepost.settings:StreamSettings"))
+    monkeypatch.setattr(layered_settings, "OWN_READERS", (*readers(), "fencepost.settings:StreamSettings"))
     config.write_text("api:\n  stream: {stream_maxlen: 5000}\nlog: {level: debug}\n")
     assert Settings.load({}, config).log_level == "debug"
     config.write_text("api:\n  straem: {stream_maxlen: 5000}\n")
@@ -198,7 +198,7 @@ def test_two_fields_may_not_read_one_place() -> None:
 
 def test_the_readers_of_the_file_do_not_contradict_each_other() -> None:
     owner: dict[str, str] = {}
-    for reader in READERS:
+    for reader in readers():
         module, _, name = reader.partition(":")
         cls: type[LayeredSettings] = getattr(importlib.import_module(module), name)
         for field, source in cls.sources().items():

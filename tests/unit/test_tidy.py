@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("src", "tests", "docs", "examples", "specs", "deploy")
+FOLDERS = ("packages", "bench", "tests", "docs", "examples", "specs", "deploy")
+SOURCES = ("packages/", "bench/")
 TEXTS = {
     ".py",
     ".sql",
@@ -147,15 +148,17 @@ def is_python(path: Path) -> bool:
 
 
 def is_source(path: Path) -> bool:
-    return is_python(path) and relative(path).startswith("src/")
+    return is_python(path) and relative(path).startswith(SOURCES) and path.name != "hatch_build.py"
 
 
 def is_product(path: Path) -> bool:
-    return is_python(path) and relative(path).startswith(("src/", "examples/"))
+    return is_python(path) and relative(path).startswith((*SOURCES, "examples/"))
 
 
 def is_function_file(path: Path) -> bool:
-    return path.suffix == ".sql" and path.parent.name == "functions" and relative(path).startswith("src/")
+    return (
+        path.suffix == ".sql" and path.parent.name == "functions" and relative(path).startswith("packages/")
+    )
 
 
 def is_not_this(path: Path) -> bool:
@@ -283,6 +286,6 @@ def test_every_package_of_the_source_is_one() -> None:
 def test_the_look_reaches_every_kind_of_file() -> None:
     seen = {relative(path) for path in files()}
 
-    assert {"README.md", "Makefile", "pyproject.toml", "src/fencepost/__init__.py"} <= seen
-    assert {"src/fencepost/kernel/functions/lease.sql", "tests/unit/test_tidy.py"} <= seen
+    assert {"README.md", "Makefile", "pyproject.toml", "packages/fencepost/src/fencepost/__init__.py"} <= seen
+    assert {"packages/fencepost/src/fencepost/kernel/functions/lease.sql", "tests/unit/test_tidy.py"} <= seen
     assert not any(name.startswith(".venv") for name in seen)

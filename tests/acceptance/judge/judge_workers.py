@@ -10,9 +10,9 @@ from typing import Any
 
 from fencepost.app import Fencepost
 from fencepost.jobs.settings import JobSettings
-from fencepost.judge.service import Judging
-from fencepost.judge.settings import JudgeSettings
 from fencepost.logs import configure_logging
+from fencepost_judge.service import Judging
+from fencepost_judge.settings import JudgeSettings
 
 BRISK = JobSettings(
     lease_seconds=30,

@@ -12,17 +12,17 @@ import pytest
 from fencepost.app import Fencepost
 from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, Mismatch, NotFound, StaleAttempt
-from fencepost.judge import judge_calls
-from fencepost.judge.api import make_router
-from fencepost.judge.judging import Judgement
-from fencepost.judge.role import OPERATOR
-from fencepost.judge.service import TRIES, Judging
-from fencepost.judge.visibility import as_json
 from fencepost.testing import Child, Clock
-from fencepost.web.app import make_app
-from fencepost.web.http_service import HttpService
-from fencepost.web.server import WebServer
-from fencepost.web.settings import WebSettings
+from fencepost_judge import judge_calls
+from fencepost_judge.api import make_router
+from fencepost_judge.judging import Judgement
+from fencepost_judge.role import OPERATOR
+from fencepost_judge.service import TRIES, Judging
+from fencepost_judge.visibility import as_json
+from fencepost_server.web.app import make_app
+from fencepost_server.web.http_service import HttpService
+from fencepost_server.web.server import WebServer
+from fencepost_server.web.settings import WebSettings
 from tests.acceptance.judge.judge_workers import judge, judging_of, open_judging
 from tests.integration.judge.waiting import found
 

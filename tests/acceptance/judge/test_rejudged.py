@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.judge import rejudging
-from fencepost.judge.rejudging import Filter
-from fencepost.judge.service import Judging
 from fencepost.testing import Child, Clock
+from fencepost_judge import rejudging
+from fencepost_judge.rejudging import Filter
+from fencepost_judge.service import Judging
 from tests.acceptance.judge.judge_workers import judge, open_judging
 from tests.acceptance.judge.test_judged_once import judged
 from tests.integration.judge.waiting import found

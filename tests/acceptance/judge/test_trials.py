@@ -12,10 +12,10 @@ from fencepost.app import Fencepost
 from fencepost.cli.app import run
 from fencepost.embedded import Database
 from fencepost.errors import NotFound, StaleAttempt
-from fencepost.judge import custom_runs
-from fencepost.judge.custom_run_executor import OUTPUT_BYTES_MAX, CustomRunOutcome
-from fencepost.judge.service import Judging
 from fencepost.testing import Clock
+from fencepost_judge import custom_runs
+from fencepost_judge.custom_run_executor import OUTPUT_BYTES_MAX, CustomRunOutcome
+from fencepost_judge.service import Judging
 from tests.acceptance.judge.judge_workers import judging_of, open_judging
 from tests.integration.judge.waiting import found
 

@@ -16,11 +16,11 @@ import psycopg
 
 from fencepost.app import Fencepost
 from fencepost.errors import Backpressure, FencepostError, Refusal
-from fencepost.nonces.errors import SignerElsewhere
-from fencepost.nonces.node import Node
-from fencepost.nonces.nonce_calls import NonceEnding, Reservation
-from fencepost.nonces.settings import NoncesSettings
-from fencepost.nonces.signer import Signer
+from fencepost_nonces.errors import SignerElsewhere
+from fencepost_nonces.node import Node
+from fencepost_nonces.nonce_calls import NonceEnding, Reservation
+from fencepost_nonces.settings import NoncesSettings
+from fencepost_nonces.signer import Signer
 
 # What tells a client to ask again, and what it waits before it does.
 ASK_AGAIN = (SignerElsewhere, Refusal, Backpressure, TimeoutError)

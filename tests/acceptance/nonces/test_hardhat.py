@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.nonces.sending.classification import Meaning
-from fencepost.nonces.sending.fees import Fees, Market, raised
-from fencepost.nonces.sending.keys import Keystore
-from fencepost.nonces.sending.rpc import Chain
 from fencepost.testing import Clock
+from fencepost_nonces.sending.classification import Meaning
+from fencepost_nonces.sending.fees import Fees, Market, raised
+from fencepost_nonces.sending.keys import Keystore
+from fencepost_nonces.sending.rpc import Chain
 from tests.acceptance.nonces.anvil import CHAIN_ID, Anvil, installed
 from tests.acceptance.nonces.exchange import new_account, opened, recipient
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.nonces.errors import SigningFailed
-from fencepost.nonces.sending.keys import RemoteSigner
 from fencepost.testing import Clock, PlannedCrash, crash_at
-from fencepost.web.errors import status_of
+from fencepost_nonces.errors import SigningFailed
+from fencepost_nonces.sending.keys import RemoteSigner
+from fencepost_server.web.errors import status_of
 from tests.acceptance.nonces.anvil import Anvil, running_anvil
 from tests.acceptance.nonces.exchange import Exchange, new_account, opened, recipient
 from tests.acceptance.nonces.remote import RemoteKeys

@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from fencepost.embedded import Database
-from fencepost.nonces import queries
-from fencepost.nonces.routing import home_of
-from fencepost.nonces.sending.keys import Keystore
-from fencepost.nonces.signer import Signer
 from fencepost.testing import Clock
+from fencepost_nonces import queries
+from fencepost_nonces.routing import home_of
+from fencepost_nonces.sending.keys import Keystore
+from fencepost_nonces.signer import Signer
 from tests.acceptance.nonces.anvil import CHAIN_ID, Anvil
 from tests.acceptance.nonces.exchange import Exchange, new_account, opened, recipient
 

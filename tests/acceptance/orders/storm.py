@@ -15,12 +15,12 @@ import psycopg
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.kernel.drivers import run
-from fencepost.orders import operator_calls, order_calls
-from fencepost.orders.broker import Promise
-from fencepost.orders.request import OrderRequest, by_account_and_symbol
 from fencepost.testing import Child
-from fencepost.testing.broker import HostileBroker
-from fencepost.testing.broker_faults import FOUL
+from fencepost_orders import operator_calls, order_calls
+from fencepost_orders.broker import Promise
+from fencepost_orders.request import OrderRequest, by_account_and_symbol
+from fencepost_orders.testing.broker import HostileBroker
+from fencepost_orders.testing.broker_faults import FOUL
 from tests.acceptance.orders.traders import STRENGTH, trade
 from tests.integration.orders.broker_env import VALID_SECONDS
 

@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import orders, outbox
+import fencepost_orders
+from fencepost import outbox
 from fencepost.embedded import Database
 from fencepost.kernel.drivers import run
-from fencepost.orders import operator_calls, order_calls
-from fencepost.orders.broker import Promise
-from fencepost.orders.request import OrderRequest, by_account_and_symbol
 from fencepost.testing import Child, Signals
-from fencepost.testing.broker import HostileBroker
-from fencepost.testing.broker_faults import FRIENDLY, BrokerFaults
 from fencepost.testing.points import points_in
+from fencepost_orders import operator_calls, order_calls
+from fencepost_orders.broker import Promise
+from fencepost_orders.request import OrderRequest, by_account_and_symbol
+from fencepost_orders.testing.broker import HostileBroker
+from fencepost_orders.testing.broker_faults import FRIENDLY, BrokerFaults
 from tests.acceptance.orders.traders import STRENGTH, trade
 from tests.integration.orders.broker_env import VALID_SECONDS
 
@@ -25,7 +26,7 @@ QUICK = ("orders.after_send",)
 REST = sorted(
     {
         str(point.name)
-        for part in (orders, outbox)
+        for part in (fencepost_orders, outbox)
         for point in points_in(Path(str(part.__file__)).parent)
         if point.hook == "crash_point"
     }

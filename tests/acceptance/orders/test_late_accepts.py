@@ -13,18 +13,18 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.orders.alpaca import AlpacaBroker
-from fencepost.orders.broker import BrokerAdapter, Promise
-from fencepost.orders.brokers import Broker
-from fencepost.orders.oanda import OandaBroker
-from fencepost.orders.operator_calls import BrokerLimits
-from fencepost.orders.request import OrderRequest
-from fencepost.orders.service import Orders
-from fencepost.orders.settings import OrdersSettings
 from fencepost.outbox.settings import OutboxSettings
-from fencepost.testing.broker import HostileBroker
-from fencepost.testing.broker_dialect import Dialect
-from fencepost.testing.broker_faults import BrokerFaults
+from fencepost_orders.alpaca import AlpacaBroker
+from fencepost_orders.broker import BrokerAdapter, Promise
+from fencepost_orders.brokers import Broker
+from fencepost_orders.oanda import OandaBroker
+from fencepost_orders.operator_calls import BrokerLimits
+from fencepost_orders.request import OrderRequest
+from fencepost_orders.service import Orders
+from fencepost_orders.settings import OrdersSettings
+from fencepost_orders.testing.broker import HostileBroker
+from fencepost_orders.testing.broker_dialect import Dialect
+from fencepost_orders.testing.broker_faults import BrokerFaults
 from tests.integration.orders.broker_env import adapter_for
 from tests.integration.orders.dialects import AlpacaDialect, OandaDialect
 

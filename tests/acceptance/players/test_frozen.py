@@ -12,13 +12,13 @@ from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.kernel.eviction import EvictionDelay
-from fencepost.mutations.errors import Aborted
-from fencepost.players import queries
-from fencepost.players.catalog import Reward
-from fencepost.players.distributor import distribute_and_sync
-from fencepost.players.requests import CreatePlayer, GrantItems
-from fencepost.players.service import Players
 from fencepost.testing import Child, Clock
+from fencepost_players import queries
+from fencepost_players.catalog import Reward
+from fencepost_players.distributor import distribute_and_sync
+from fencepost_players.mutations.errors import Aborted
+from fencepost_players.requests import CreatePlayer, GrantItems
+from fencepost_players.service import Players
 from tests.acceptance import actors
 from tests.acceptance.conftest import Shop
 from tests.acceptance.takeovers import Holder, outcome_after_waking

@@ -10,7 +10,7 @@ import pytest
 from fencepost.embedded import Database
 from fencepost.embedded.valkey import ValkeyServer
 from fencepost.testing import Clock, Proxy
-from fencepost.torture.system_environment import SystemEnvironment
+from fencepost_torture.system_environment import SystemEnvironment
 
 
 @pytest.fixture

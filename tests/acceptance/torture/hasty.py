@@ -3,8 +3,8 @@
 from typing import Any
 from unittest import mock
 
-from fencepost.torture.system_environment import ProcessTask
-from fencepost.torture.systems import sinks
+from fencepost_torture.system_environment import ProcessTask
+from fencepost_torture.systems import sinks
 
 
 class HastyFiles(sinks.FlakyFiles):
@@ -21,5 +21,5 @@ class Hasty(sinks.Sinks):
     processes = 2
 
     def serve(self, errand: ProcessTask) -> None:
-        with mock.patch.object(sinks, "MoodyFiles", HastyFiles):
+        with mock.patch.object(sinks, "FlakyFiles", HastyFiles):
             super().serve(errand)

@@ -12,17 +12,17 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.flows.shuffle import ChannelKeys
-from fencepost.nonces.node import Node
-from fencepost.nonces.settings import NoncesSettings
-from fencepost.nonces.signer import Signer
 from fencepost.redis_streams.connection import connect_sync
-from fencepost.torture import row_counter
-from fencepost.torture.operation_log import Operation, OperationLog
-from fencepost.torture.system_environment import Account, SystemEnvironment
-from fencepost.torture.systems.flows import BulkFlows
-from fencepost.torture.systems.jobs import Jobs
-from fencepost.torture.systems.leases import Leases
-from fencepost.torture.systems.nonces import CHAIN, BulkNonces, NonceCaller
+from fencepost_nonces.node import Node
+from fencepost_nonces.settings import NoncesSettings
+from fencepost_nonces.signer import Signer
+from fencepost_torture import row_counter
+from fencepost_torture.operation_log import Operation, OperationLog
+from fencepost_torture.system_environment import Account, SystemEnvironment
+from fencepost_torture.systems.flows import BulkFlows
+from fencepost_torture.systems.jobs import Jobs
+from fencepost_torture.systems.leases import Leases
+from fencepost_torture.systems.nonces import CHAIN, BulkNonces, NonceCaller
 from tests.acceptance.torture.wreckage import left, rules, wreck
 
 PLACES, SIGNERS, SIZE, BLOCKS = 2, 2, 10, 24

@@ -15,19 +15,19 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.embedded.errors import BinaryMissingError
-from fencepost.judge import judge_calls, service
-from fencepost.judge.judging import Judgement
-from fencepost.judge.settings import JudgeSettings
 from fencepost.kernel import job as kernel_job
-from fencepost.torture.operation_log import Operation
-from fencepost.torture.pace import RunPace
-from fencepost.torture.plan import RunPlan
-from fencepost.torture.run import RunResult, TortureRun
-from fencepost.torture.system_environment import Account, ProcessTask, SystemEnvironment
-from fencepost.torture.systems import judge_leftovers
-from fencepost.torture.systems.judge import JudgeCaller, JudgeSystem
-from fencepost.torture.systems.judge_checker import PROGRAMS
-from fencepost.torture.systems.judge_leftovers import LeftoverScan
+from fencepost_judge import judge_calls, service
+from fencepost_judge.judging import Judgement
+from fencepost_judge.settings import JudgeSettings
+from fencepost_torture.operation_log import Operation
+from fencepost_torture.pace import RunPace
+from fencepost_torture.plan import RunPlan
+from fencepost_torture.run import RunResult, TortureRun
+from fencepost_torture.system_environment import Account, ProcessTask, SystemEnvironment
+from fencepost_torture.systems import judge_leftovers
+from fencepost_torture.systems.judge import JudgeCaller, JudgeSystem
+from fencepost_torture.systems.judge_checker import PROGRAMS
+from fencepost_torture.systems.judge_leftovers import LeftoverScan
 from tests.acceptance.torture.test_bulk_judges import retell
 from tests.acceptance.torture.wreckage import rules, wreck
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="the boxes ne
 
 EXAMS = 4
 OWNER = "bench"
-PLACE = "fencepost.torture.systems.judge:JUDGE"
+PLACE = "fencepost_torture.systems.judge:JUDGE"
 CALLED: LiteralString = "select count(*) from told where step = 'rejudge'"
 
 

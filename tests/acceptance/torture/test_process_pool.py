@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from fencepost.embedded.deadline import Deadline
-from fencepost.torture.process_pool import ProcessPool
-from fencepost.torture.system_environment import ProcessTask
+from fencepost_torture.process_pool import ProcessPool
+from fencepost_torture.system_environment import ProcessTask
 
 DEAF = "tests.acceptance.torture.broken:Deaf"
 

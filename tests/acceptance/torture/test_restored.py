@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from fencepost.torture import backup
-from fencepost.torture.plan import RunPlan
-from fencepost.torture.run import RunResult, TortureRun
-from fencepost.torture.tally import Tally
+from fencepost_torture import backup
+from fencepost_torture.plan import RunPlan
+from fencepost_torture.run import RunResult, TortureRun
+from fencepost_torture.tally import Tally
 
 
 def run(

@@ -9,15 +9,15 @@ from typing import LiteralString
 import pytest
 
 from fencepost.testing import Breach
-from fencepost.torture.pace import RunPace
-from fencepost.torture.plan import RunPlan
-from fencepost.torture.run import TortureRun
-from fencepost.torture.system_environment import Account, SystemEnvironment
-from fencepost.torture.systems.sinks import Sinks
-from fencepost.torture.tally import Tally
+from fencepost_torture.pace import RunPace
+from fencepost_torture.plan import RunPlan
+from fencepost_torture.run import TortureRun
+from fencepost_torture.system_environment import Account, SystemEnvironment
+from fencepost_torture.systems.sinks import Sinks
+from fencepost_torture.tally import Tally
 from tests.acceptance.torture.wreckage import wreck
 
-SINKS = "fencepost.torture.systems.sinks:SINKS"
+SINKS = "fencepost_torture.systems.sinks:SINKS"
 HASTY = "tests.acceptance.torture.hasty:Hasty"
 HELPINGS, RECORDS = 10, 40
 OUT: LiteralString = """

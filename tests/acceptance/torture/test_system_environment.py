@@ -6,8 +6,8 @@ import psycopg
 
 from fencepost import InFlight
 from fencepost.testing import Breach
-from fencepost.torture.system_environment import SystemEnvironment
-from fencepost.torture.system_run import tokens_grew, watch_tokens
+from fencepost_torture.system_environment import SystemEnvironment
+from fencepost_torture.system_run import tokens_grew, watch_tokens
 
 
 def fails_once(stage: SystemEnvironment, how: Callable[[], object]) -> int:

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from fencepost.embedded.errors import BinaryMissingError
-from fencepost.torture.chain import running_anvil
-from fencepost.torture.pace import RunPace
-from fencepost.torture.plan import RunPlan
-from fencepost.torture.run import RunResult, TortureRun
-from fencepost.torture.system_environment import SystemEnvironment
-from fencepost.torture.systems.transactions import Transactions
-from fencepost.torture.tally import Tally
+from fencepost_torture.chain import running_anvil
+from fencepost_torture.pace import RunPace
+from fencepost_torture.plan import RunPlan
+from fencepost_torture.run import RunResult, TortureRun
+from fencepost_torture.system_environment import SystemEnvironment
+from fencepost_torture.systems.transactions import Transactions
+from fencepost_torture.tally import Tally
 from tests.isolation.planted_bug import Edit, PlantedBug
 
 ROOT = Path(__file__).parents[3]
-SYSTEM = "fencepost.torture.systems.transactions:TRANSACTIONS"
+SYSTEM = "fencepost_torture.systems.transactions:TRANSACTIONS"
 needs_a_chain = pytest.mark.skipif(
     shutil.which("anvil") is None and shutil.which("npm") is None, reason="neither anvil nor npm is installed"
 )

@@ -2,7 +2,7 @@
 
 from typing import Any, LiteralString
 
-from fencepost.torture.system_environment import SystemEnvironment
+from fencepost_torture.system_environment import SystemEnvironment
 
 
 def wreck(stage: SystemEnvironment, *statements: LiteralString) -> None:

@@ -14,21 +14,21 @@ import psycopg
 from argon2 import PasswordHasher
 
 from fencepost.app import Fencepost
-from fencepost.console import account_calls
-from fencepost.console.auth import TOKEN_PREFIX
-from fencepost.console.context import ConsoleContext
-from fencepost.console.http_service import make_context, make_router, running
-from fencepost.console.role import Role
-from fencepost.console.settings import ConsoleSettings
 from fencepost.embedded import Database
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 from fencepost.settings import Settings
-from fencepost.web.app import make_app
-from fencepost.web.http_service import HttpService
-from fencepost.web.server import WebServer
-from fencepost.web.settings import WebSettings
-from fencepost.web.signing import digest_of, new_secret
+from fencepost_server.console import account_calls
+from fencepost_server.console.auth import TOKEN_PREFIX
+from fencepost_server.console.context import ConsoleContext
+from fencepost_server.console.http_service import make_context, make_router, running
+from fencepost_server.console.role import Role
+from fencepost_server.console.settings import ConsoleSettings
+from fencepost_server.web.app import make_app
+from fencepost_server.web.http_service import HttpService
+from fencepost_server.web.server import WebServer
+from fencepost_server.web.settings import WebSettings
+from fencepost_server.web.signing import digest_of, new_secret
 
 T = TypeVar("T")
 PASSWORD = "correct horse battery"

@@ -17,10 +17,10 @@ from fencepost.flows.plan import FlowPlan
 from fencepost.flows.record import Failure
 from fencepost.kernel import lease, schedule
 from fencepost.kernel.drivers import run
-from fencepost.orders import operator_calls
-from fencepost.orders.order_calls import Outcome
-from fencepost.players.requests import CreatePlayer, GrantItems, ItemGrant
-from fencepost.players.service import Players
+from fencepost_orders import operator_calls
+from fencepost_orders.order_calls import Outcome
+from fencepost_players.requests import CreatePlayer, GrantItems, ItemGrant
+from fencepost_players.service import Players
 from tests.integration.console.watchers import OWNER, Watchers
 from tests.integration.kernel.caller import Caller
 from tests.integration.nonces.operator import CHAIN, LONG, SIGNER, NonceOperator

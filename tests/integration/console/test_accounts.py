@@ -5,12 +5,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from fencepost.console import account_calls
-from fencepost.console.role import Role
 from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, NotFound
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
+from fencepost_server.console import account_calls
+from fencepost_server.console.role import Role
 
 T = TypeVar("T")
 

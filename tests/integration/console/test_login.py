@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.console import account_calls
-from fencepost.console.login import WINDOW_SECONDS
-from fencepost.console.role import Role
 from fencepost.embedded import Database
 from fencepost.errors import SettingsError
 from fencepost.kernel.drivers import run
 from fencepost.testing import Clock
-from fencepost.web.settings import WebSettings
+from fencepost_server.console import account_calls
+from fencepost_server.console.login import WINDOW_SECONDS
+from fencepost_server.console.role import Role
+from fencepost_server.web.settings import WebSettings
 from tests.integration.console.env import CHEAP, PASSWORD, ConsoleEnv, console, form_token
 
 # What the settings say; the test itself listens on loopback.

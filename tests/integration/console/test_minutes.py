@@ -8,11 +8,11 @@ from typing import Any
 import psycopg
 import pytest
 
-from fencepost.console import account_calls
 from fencepost.embedded import Database
 from fencepost.jobs.worker_registry import WorkerRegistry
 from fencepost.kernel.drivers import run
 from fencepost.testing import Clock
+from fencepost_server.console import account_calls
 from tests.integration.console.watchers import Watchers
 
 

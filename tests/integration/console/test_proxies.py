@@ -9,10 +9,10 @@ import httpx
 import psycopg
 import pytest
 
-from fencepost.console import account_calls
-from fencepost.console.role import Role
 from fencepost.embedded import Database
-from fencepost.web.settings import WebSettings
+from fencepost_server.console import account_calls
+from fencepost_server.console.role import Role
+from fencepost_server.web.settings import WebSettings
 from tests.integration.console.env import ConsoleEnv, console
 
 TOKEN = "the-token-of-the-house"

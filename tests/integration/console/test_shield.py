@@ -8,9 +8,9 @@ from typing import LiteralString
 import psycopg
 import pytest
 
-from fencepost.console.read_pool import ReadPool
-from fencepost.console.role import Role
 from fencepost.errors import FencepostError
+from fencepost_server.console.read_pool import ReadPool
+from fencepost_server.console.role import Role
 from tests.integration.console.env import ConsoleEnv
 from tests.integration.console.page import Page
 

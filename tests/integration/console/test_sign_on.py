@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from fencepost.console import account_calls
-from fencepost.console.role import Role
 from fencepost.embedded import Database
+from fencepost_server.console import account_calls
+from fencepost_server.console.role import Role
 from tests.integration.console.env import CHEAP, PASSWORD, ConsoleEnv, console
 from tests.integration.console.oidc_double import ADA, BOB, EVE, FAKE, openid_provider, trusting
 

@@ -14,8 +14,8 @@ from urllib.parse import quote, urlsplit
 import httpx
 import pytest
 
-from fencepost.console.role import Role
 from fencepost.embedded import Database
+from fencepost_server.console.role import Role
 from tests.integration.console.defiled import defile
 from tests.integration.console.env import ConsoleEnv, console
 from tests.integration.console.page import Page

@@ -8,12 +8,12 @@ from typing import Any, LiteralString
 import psycopg
 
 from fencepost.app import Fencepost
-from fencepost.console.role import Role
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.jobs.job import Job
 from fencepost.jobs.settings import JobSettings
 from fencepost.jobs.worker_registry import WorkerRegistry
+from fencepost_server.console.role import Role
 from tests.integration.console.env import ConsoleEnv
 from tests.integration.console.watchers import OWNER, Watchers
 

@@ -119,7 +119,7 @@ def _walk_leaving(ask: Ask, running: list[job.Running], waiting: int) -> None:
     assert ask(job.prune(AT_ONCE, 100, dead=True)) == 2
 
 
-def walk_outcome(ask: Ask) -> None:
+def walk_job_queries(ask: Ask) -> None:
     done, waiting = (s.job_id for s in ask(job.submit_many("outcomes", AWKWARD, [1, 2])))
     running = ask(job.claim(done, "me"))
     ask(job.finish(job.Finish(done, running.attempt, "accepted", DOCUMENT), "me"))

@@ -45,7 +45,7 @@ def walk_lease(ask: Ask) -> None:
     ask(lease.release(held))
 
 
-def walk_marker(ask: Ask) -> None:
+def walk_idempotency(ask: Ask) -> None:
     claimed = ask(idempotency.claim("scope", AWKWARD, digest="sha256:0", response=DOCUMENT))
     assert (claimed.outcome, claimed.response) == ("claimed", DOCUMENT)
     again = ask(idempotency.claim("scope", AWKWARD, digest="sha256:0"))
@@ -156,10 +156,10 @@ def walk_refusal(ask: Ask) -> None:
     assert ask(refusal.explain(f"lease:{subject}")) == []
 
 
-def walk_wake(ask: Ask) -> None:
+def walk_notify(ask: Ask) -> None:
     ask(notify.sleep_on(AWKWARD))
     ask(notify.wake_up(AWKWARD))
 
 
-def walk_stream(ask: Ask) -> None:
+def walk_poison_entries(ask: Ask) -> None:
     ask(poison_entries.poison("stream", "1-0", "no job", {"field": AWKWARD, "with a NUL\0": "\0"}))

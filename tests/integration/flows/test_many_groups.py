@@ -155,5 +155,5 @@ async def test_more_tasks_than_producers_are_refused_at_start(harness: FlowHarne
 
 
 def test_no_connection_at_all_is_refused_when_the_sink_is_made() -> None:
-    with pytest.raises(FlowError, match="connections of PostgresElsewhere is 0"):
+    with pytest.raises(FlowError, match="connections of ExternalPostgres is 0"):
         ExternalPostgres("postgresql:///x", "total", ["key"], ["value"], connections=0)

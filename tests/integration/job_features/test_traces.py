@@ -10,9 +10,9 @@ from opentelemetry.trace import SpanContext
 
 from fencepost.app import Fencepost
 from fencepost.jobs.job import Job
-from fencepost.web.app import make_app
-from fencepost.web.http_service import HttpService
-from fencepost.web.settings import WebSettings
+from fencepost_server.web.app import make_app
+from fencepost_server.web.http_service import HttpService
+from fencepost_server.web.settings import WebSettings
 from tests.integration.job_features.conftest import Working
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fencepost.judge.metrics import JudgeMetrics
-from fencepost.judge.protocol import RunOutcome
-from fencepost.judge.sandbox.box_files import BoxFiles
-from fencepost.judge.sandbox.run_spec import Limits, RunSpec, Site
-from fencepost.judge.sandbox.sandbox_pool import SandboxPool
 from fencepost.metrics import Metrics
+from fencepost_judge.metrics import JudgeMetrics
+from fencepost_judge.protocol import RunOutcome
+from fencepost_judge.sandbox.box_files import BoxFiles
+from fencepost_judge.sandbox.run_spec import Limits, RunSpec, Site
+from fencepost_judge.sandbox.sandbox_pool import SandboxPool
 
 LIBRARIES = tuple(
     path

@@ -13,17 +13,17 @@ from fastapi import APIRouter
 
 from fencepost.app import Fencepost
 from fencepost.embedded import Database
-from fencepost.judge import accounts
-from fencepost.judge.access import OWN_AUTH_PATHS
-from fencepost.judge.api import make_router
-from fencepost.judge.pages.routes import make_pages
-from fencepost.judge.role import JudgeRole
-from fencepost.judge.service import Judging
-from fencepost.judge.settings import JudgeSettings
-from fencepost.web.app import make_app
-from fencepost.web.http_service import HttpService
-from fencepost.web.passwords import Passwords
-from fencepost.web.settings import WebSettings
+from fencepost_judge import accounts
+from fencepost_judge.access import OWN_AUTH_PATHS
+from fencepost_judge.api import make_router
+from fencepost_judge.pages.routes import make_pages
+from fencepost_judge.role import JudgeRole
+from fencepost_judge.service import Judging
+from fencepost_judge.settings import JudgeSettings
+from fencepost_server.web.app import make_app
+from fencepost_server.web.http_service import HttpService
+from fencepost_server.web.passwords import Passwords
+from fencepost_server.web.settings import WebSettings
 
 Command = Callable[..., tuple[int, str]]
 """`judge(...)`: what an operator types behind `fencepost judge`; answers the exit code, and what was said."""

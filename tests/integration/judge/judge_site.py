@@ -7,18 +7,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fencepost.judge.judging import Judge, Judgement
-from fencepost.judge.language import Language, find_languages, read_specs
-from fencepost.judge.metrics import JudgeMetrics
-from fencepost.judge.packages.reading import read_problem
-from fencepost.judge.problem import Problem
-from fencepost.judge.runtime import open_judge
-from fencepost.judge.settings import JudgeSettings
-from fencepost.judge.store import Store
-from fencepost.judge.time_limit import given
 from fencepost.metrics import Metrics
+from fencepost_judge.judging import Judge, Judgement
+from fencepost_judge.language import Language, find_languages, read_specs
+from fencepost_judge.metrics import JudgeMetrics
+from fencepost_judge.packages.reading import read_problem
+from fencepost_judge.problem import Problem
+from fencepost_judge.runtime import open_judge
+from fencepost_judge.settings import JudgeSettings
+from fencepost_judge.store import Store
+from fencepost_judge.time_limit import given
 
-SAMPLES = Path(__file__).parents[3] / "src/fencepost/judge/samples"
+SAMPLES = Path(__file__).parents[3] / "packages/fencepost-judge/src/fencepost_judge/samples"
 
 
 @dataclass(frozen=True)

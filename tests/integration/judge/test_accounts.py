@@ -7,11 +7,11 @@ import psycopg
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.judge import accounts
-from fencepost.judge.access import ACCESS, SMALL_BYTES
-from fencepost.judge.role import JudgeRole
 from fencepost.logs import configure_logging
 from fencepost.testing import Clock
+from fencepost_judge import accounts
+from fencepost_judge.access import ACCESS, SMALL_BYTES
+from fencepost_judge.role import JudgeRole
 from tests.integration.judge.judge_env import HOUSE_TOKEN, PROGRAM, open_office
 
 ROLES = {None: 0, "fpj_unknown": 0, "wrong": 0, "con": 1, "jo": 2, "ada": 3, HOUSE_TOKEN: 3}

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.judge.role import JudgeRole
-from fencepost.judge.store import Store, StoreUnavailable
 from fencepost.pool import CallLost
+from fencepost_judge.role import JudgeRole
+from fencepost_judge.store import Store, StoreUnavailable
 from tests.integration.judge.judge_env import PROGRAM, JudgeEnv, open_office
 from tests.integration.judge.test_secrets import package
 

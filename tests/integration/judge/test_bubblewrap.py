@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.judge.protocol import Verdict
-from fencepost.judge.sandbox import box_binary, bubblewrap
-from fencepost.judge.sandbox.probing import probe_machine
-from fencepost.judge.sandbox.run_spec import Limits
+from fencepost_judge.protocol import Verdict
+from fencepost_judge.sandbox import box_binary, bubblewrap
+from fencepost_judge.sandbox.probing import probe_machine
+from fencepost_judge.sandbox.run_spec import Limits
 from tests.integration.judge.env import JudgingEnv
 from tests.integration.judge.hostile_programs import compile_zoo, expectations, names
 from tests.integration.judge.judge_site import open_judge_site

@@ -14,8 +14,10 @@ import pytest
 from fencepost.app import Fencepost
 from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, NotOwner, ServerUnavailable
-from fencepost.judge import discovery_kernel
-from fencepost.judge.discovery import (
+from fencepost.metrics import Metrics
+from fencepost.testing import Clock
+from fencepost_judge import discovery_kernel
+from fencepost_judge.discovery import (
     Directory,
     JudgePresence,
     ListedWorker,
@@ -24,10 +26,8 @@ from fencepost.judge.discovery import (
     RegistrationLost,
     WorkerInfo,
 )
-from fencepost.judge.discovery_etcd import PREFIX, EtcdAddress, EtcdDirectory
-from fencepost.judge.discovery_kernel import KernelDirectory
-from fencepost.metrics import Metrics
-from fencepost.testing import Clock
+from fencepost_judge.discovery_etcd import PREFIX, EtcdAddress, EtcdDirectory
+from fencepost_judge.discovery_kernel import KernelDirectory
 from tests.integration.judge.etcd_server import EtcdServer, etcd_server, find_etcd
 from tests.matrix.ports import free_port
 

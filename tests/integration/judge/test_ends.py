@@ -14,13 +14,13 @@ from psycopg.types.json import Jsonb
 from fencepost.embedded import Database
 from fencepost.errors import InvalidInput
 from fencepost.jobs.settings import JobSettings
-from fencepost.judge import judge_calls, rejudging
-from fencepost.judge.judging import Judgement
-from fencepost.judge.rejudging import Filter
-from fencepost.judge.role import OPERATOR, JudgeRole
-from fencepost.judge.service import FINAL_STATUS, QUEUE, Judging
-from fencepost.judge.visibility import as_json
 from fencepost.testing import Clock, at_crash_point
+from fencepost_judge import judge_calls, rejudging
+from fencepost_judge.judging import Judgement
+from fencepost_judge.rejudging import Filter
+from fencepost_judge.role import OPERATOR, JudgeRole
+from fencepost_judge.service import FINAL_STATUS, QUEUE, Judging
+from fencepost_judge.visibility import as_json
 from tests.integration.judge.judge_env import PROGRAM, JudgeEnv, open_office
 from tests.integration.judge.waiting import found
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.judge.rejudging import Filter
 from fencepost.testing import at_crash_point
+from fencepost_judge.rejudging import Filter
 from tests.integration.judge.judge_env import PROGRAM, JudgeEnv, open_office
 
 
@@ -67,7 +67,7 @@ async def test_a_rejudging_and_its_jobs_are_there_or_none(database: Database, tm
 
 async def test_data_that_no_problem_names_is_nobodys_problem(database: Database, tmp_path: Path) -> None:
     async with open_office(database, tmp_path) as office:
-        with as_file(files("fencepost.judge") / "samples") as samples:
+        with as_file(files("fencepost_judge") / "samples") as samples:
             place = min(samples.iterdir())
             before = await office.judging.problems(None, 100)
             with dying_at("judge.import.after_data"):

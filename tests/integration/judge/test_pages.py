@@ -13,14 +13,14 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.errors import NotFound
-from fencepost.judge import accounts, judge_calls, sessions
-from fencepost.judge.grading import CaseResult
-from fencepost.judge.judging import Judgement
-from fencepost.judge.pages import submissions
-from fencepost.judge.role import JudgeRole
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
 from fencepost.testing import Clock
+from fencepost_judge import accounts, judge_calls, sessions
+from fencepost_judge.grading import CaseResult
+from fencepost_judge.judging import Judgement
+from fencepost_judge.pages import submissions
+from fencepost_judge.role import JudgeRole
 from tests.integration.judge.judge_env import PROGRAM, Browser, JudgeEnv, open_office
 
 OWNER = "judge/boot-1"
@@ -336,7 +336,7 @@ async def test_the_operator_is_asked_nothing_until_there_is_a_user(
 
     assert [page.status_code for page in before] == [200, 200, 200]
     assert "make it an admin with a password" in before[1].text
-    assert place_of(after) == "/judge/login?next=%2Fcourt%2Fusers"
+    assert place_of(after) == "/judge/login?next=%2Fjudge%2Fusers"
     assert (wrong.status_code, inside.status_code, own.status_code) == (403, 200, 200)
 
 

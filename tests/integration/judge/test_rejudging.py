@@ -9,13 +9,13 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.errors import AlreadyFinished, InFlight, NotFound, StaleAttempt
-from fencepost.judge import judge_calls, rejudging
-from fencepost.judge.judging import Judgement
-from fencepost.judge.rejudging import Filter
-from fencepost.judge.role import JudgeRole
+from fencepost_judge import judge_calls, rejudging
+from fencepost_judge.judging import Judgement
+from fencepost_judge.rejudging import Filter
+from fencepost_judge.role import JudgeRole
 from tests.integration.judge.judge_env import PROGRAM, JudgeEnv, open_office
 
-FUNCTIONS = Path(__file__).parents[3] / "src/fencepost/judge/functions"
+FUNCTIONS = Path(__file__).parents[3] / "packages/fencepost-judge/src/fencepost_judge/functions"
 OWNER = "judge/boot-1"
 
 

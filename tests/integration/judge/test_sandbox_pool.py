@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.judge.protocol import Verdict
-from fencepost.judge.sandbox import box_binary
-from fencepost.judge.sandbox.agent import Agent
-from fencepost.judge.sandbox.box_files import BoxFiles, nothing_and_nowhere
-from fencepost.judge.sandbox.run_spec import Limits, RunSpec
 from fencepost.testing import Signals
+from fencepost_judge.protocol import Verdict
+from fencepost_judge.sandbox import box_binary
+from fencepost_judge.sandbox.agent import Agent
+from fencepost_judge.sandbox.box_files import BoxFiles, nothing_and_nowhere
+from fencepost_judge.sandbox.run_spec import Limits, RunSpec
 from tests.integration.judge.env import LIBRARIES, QUICK, JudgingEnv, Ran, cgroups_of
 from tests.integration.judge.hostile_programs import compile_zoo
 from tests.integration.judge.waiting import until
@@ -131,10 +131,10 @@ async def test_a_judge_that_is_killed_takes_its_boxes_along(stage: JudgingEnv) -
     code = f"""
 import asyncio, sys
 from pathlib import Path
-from tests.integration.judge.env import Stage
-stage = Stage(Path({str(stage.folder / "second")!r}), mark={stage.mark!r})
+from tests.integration.judge.env import JudgingEnv
+stage = JudgingEnv(Path({str(stage.folder / "second")!r}), mark={stage.mark!r})
 import shutil; shutil.copy({str(stage.workspace / "app/zoo")!r}, stage.workspace / "app/zoo")
-from fencepost.judge.sandbox.run_spec import Limits
+from fencepost_judge.sandbox.run_spec import Limits
 async def main():
     async with stage.boxes(slots=1, agents=sys.argv[1] == "agent") as boxes:
         await stage.run(boxes, ["/app/zoo", "time_sleep"], limits=Limits(cpu_ms=60000, wall_ms=60000))

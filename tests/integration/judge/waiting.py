@@ -27,7 +27,7 @@ async def found(
     end = clock() + within
     while not is_it(seen := await look()):
         if clock() >= end:
-            raise TimeoutError(f"After {within:g} s it was still not so that {condition}: {seen!r}.")
+            raise TimeoutError(f"Timed out after {within:g} s waiting until {condition}: {seen!r}.")
         await asyncio.sleep(pause)
         pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
     return seen

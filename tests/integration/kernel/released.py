@@ -29,7 +29,7 @@ RECORD = Path(__file__).with_name("released_statements.json")
 _BEGINS = re.compile(r"\s*(select|with)\b.*\bfencepost\.", re.IGNORECASE | re.DOTALL)
 _PLACE = re.compile(r"%s|%%")
 _VOID = "2278"
-_ASIDE = {"bench", "torture", "testing", "embedded"}
+_ASIDE = {"fencepost_torture", "testing", "embedded"}
 """Packages that bring their own servers, and so never meet another version's schema."""
 
 
@@ -67,14 +67,20 @@ def _type_name(oid: int) -> str:
 
 
 def statements(source: Path) -> dict[str, set[str]]:
-    """What the code under `source` may say, by component. Whoever is no component speaks to the kernel."""
+    """What the code under `source`, the folder of all distributions, may say, by component.
+
+    A file belongs to the nearest folder above it that has a schema, and to the kernel when there is none.
+    """
     said: dict[str, set[str]] = {}
     for file in sorted(source.rglob("*.py")):
-        package = file.relative_to(source).parts[0]
-        if package not in _ASIDE:
-            name = package if (source / package / "schema").is_dir() else KERNEL
-            said.setdefault(name, set()).update(_selects(file.read_text()))
+        if _ASIDE.isdisjoint(file.relative_to(source).parts):
+            owner = next((folder for folder in file.parents if (folder / "schema").is_dir()), None)
+            said.setdefault(_name(owner) if owner else KERNEL, set()).update(_selects(file.read_text()))
     return said
+
+
+def _name(folder: Path) -> str:
+    return folder.name.removeprefix("fencepost_")
 
 
 def _selects(code: str) -> Iterator[str]:
@@ -84,8 +90,9 @@ def _selects(code: str) -> Iterator[str]:
 
 
 def _components(source: Path) -> list[Component]:
-    others = sorted(folder.parent for folder in source.glob("*/schema") if folder.parent.name != KERNEL)
-    return [Component.read(folder.name, folder) for folder in (source / KERNEL, *others)]
+    folders = {_name(schema.parent): schema.parent for schema in source.rglob("schema") if schema.is_dir()}
+    names = (KERNEL, *sorted(folders.keys() - {KERNEL}))
+    return [Component.read(name, folders[name]) for name in names]
 
 
 def _migrate(database: Database, components: list[Component]) -> None:
@@ -102,13 +109,11 @@ def _migrate(database: Database, components: list[Component]) -> None:
 
 def record(commit: str) -> None:
     """Add what the code of a commit says, and its own schema understands, under its own versions."""
-    packed = subprocess.run(
-        ["git", "archive", commit, "src/fencepost"], check=True, stdout=subprocess.PIPE
-    ).stdout
+    packed = subprocess.run(["git", "archive", commit, "packages"], check=True, stdout=subprocess.PIPE).stdout
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
             tar.extractall(folder, filter="data")
-        source = Path(folder, "src", "fencepost")
+        source = Path(folder, "packages")
         with PostgresServer(Path(folder, "postgres"), ephemeral=True) as server:
             database = Database(server, "released")
             database.create()

@@ -26,7 +26,7 @@ def test_what_an_operator_does_is_written_down(app: Caller, clock: Clock) -> Non
         (f"job_cancel({other}, 'carol')", "job", other, "cancelled", 0, set()),
         (f"job_cancel({running}, 'carol')", "job", running, "cancel_requested", None, set()),
         (f"job_replay({dead}, 'carol')", "job", dead, "replayed", 1, {"from", "error", "finished_at"}),
-        (f"job_discard({given_up}, 'carol')", "job", given_up, "discarded", None, set()),
+        (f"job_discard({given_up}, 'carol')", "job", given_up, "discarded", 1, {"from", "final_status"}),
         ("queue_pause('mail', 'carol')", "queue", "mail", "paused", None, set()),
         ("queue_resume('mail', 'carol')", "queue", "mail", "resumed", None, set()),
         ("queue_bound('mail', 7, 'carol')", "queue", "mail", "bounded", None, {"waiting_max"}),

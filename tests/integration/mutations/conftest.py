@@ -7,9 +7,9 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.mutations.metrics import MutationMetrics
-from fencepost.mutations.pipeline import Pipeline
-from fencepost.mutations.settings import MutationSettings
+from fencepost_players.mutations.metrics import MutationMetrics
+from fencepost_players.mutations.pipeline import Pipeline
+from fencepost_players.mutations.settings import MutationSettings
 from tests.integration.mutations.counter import Addition, CounterLedger
 
 SCHEMA = (Path(__file__).parent / "counter.sql").read_text()

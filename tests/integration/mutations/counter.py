@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict
 
 from fencepost.kernel.call import Call, document, one, parsed
-from fencepost.mutations.declaration import mutation
-from fencepost.mutations.planning import Planned, Rng
-from fencepost.mutations.store import Executed, Lookup, RequestContext
+from fencepost_players.mutations.declaration import mutation
+from fencepost_players.mutations.planning import Planned, Rng
+from fencepost_players.mutations.store import Executed, Lookup, RequestContext
 
 
 class AddSome(BaseModel):

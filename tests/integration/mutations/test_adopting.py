@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.mutations.errors import Aborted, KeyReused, Unavailable
-from fencepost.mutations.pipeline import Pipeline
+from fencepost_players.mutations.errors import Aborted, KeyReused, Unavailable
+from fencepost_players.mutations.pipeline import Pipeline
 from tests.integration.mutations.counter import Addition, AddSome, add_some
 
 HITS = AddSome(name="hits")

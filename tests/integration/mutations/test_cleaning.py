@@ -7,12 +7,12 @@ import structlog.testing
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.kernel import idempotency
-from fencepost.players import catalog, queries
-from fencepost.players.requests import CreatePlayer
-from fencepost.players.service import Players
 from fencepost.retention import Retention, RetentionMetrics
 from fencepost.settings import Settings
 from fencepost.testing import Clock
+from fencepost_players import catalog, queries
+from fencepost_players.requests import CreatePlayer
+from fencepost_players.service import Players
 
 KEEP = Settings(
     marker_keep_seconds=60, marker_clean_batch=10, marker_clean_seconds=5, marker_lag_alert_seconds=30

@@ -5,10 +5,10 @@ import pytest
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, Mismatch
-from fencepost.mutations import request_id_policy
-from fencepost.mutations.errors import InvalidArgument
-from fencepost.mutations.pipeline import Pipeline
 from fencepost.testing import Clock
+from fencepost_players.mutations import request_id_policy
+from fencepost_players.mutations.errors import InvalidArgument
+from fencepost_players.mutations.pipeline import Pipeline
 from tests.integration.mutations.counter import Addition, AddSome, add_some
 
 HITS = AddSome(name="hits")

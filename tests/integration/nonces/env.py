@@ -6,9 +6,9 @@ from typing import Any
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.nonces.node import Node
-from fencepost.nonces.settings import NoncesSettings
-from fencepost.nonces.signer import Signer
+from fencepost_nonces.node import Node
+from fencepost_nonces.settings import NoncesSettings
+from fencepost_nonces.signer import Signer
 
 ALICE = Signer.of(1, "0x" + "a1" * 20)
 SAMPLE = "fencepost_nonces_fence_reject_total"

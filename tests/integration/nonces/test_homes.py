@@ -8,12 +8,12 @@ from fencepost import Fencepost
 from fencepost.cli.app import run
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
-from fencepost.nonces import nonce_calls, queries
-from fencepost.nonces.errors import SignerElsewhere
-from fencepost.nonces.node import Node
-from fencepost.nonces.nonce_calls import NonceEnding
-from fencepost.nonces.routing import home_of
-from fencepost.nonces.signer import Signer
+from fencepost_nonces import nonce_calls, queries
+from fencepost_nonces.errors import SignerElsewhere
+from fencepost_nonces.node import Node
+from fencepost_nonces.nonce_calls import NonceEnding
+from fencepost_nonces.routing import home_of
+from fencepost_nonces.signer import Signer
 from tests.integration.nonces.env import ALICE, NoncesEnv, town_on
 
 QUEUE = {"mode": "queue", "lease_seconds": 300}

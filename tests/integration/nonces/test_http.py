@@ -13,13 +13,13 @@ from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.errors import ServerUnavailable
-from fencepost.nonces.http_service import make_service
-from fencepost.nonces.request_forwarder import FORWARDED
-from fencepost.nonces.routing import home_of
-from fencepost.nonces.settings import NoncesSettings
-from fencepost.web.app import make_app
-from fencepost.web.server import WebServer
-from fencepost.web.settings import WebSettings
+from fencepost_nonces.http_service import make_service
+from fencepost_nonces.request_forwarder import FORWARDED
+from fencepost_nonces.routing import home_of
+from fencepost_nonces.settings import NoncesSettings
+from fencepost_server.web.app import make_app
+from fencepost_server.web.server import WebServer
+from fencepost_server.web.settings import WebSettings
 
 SIGNER = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 PATH = f"/nonces/1/{SIGNER}"

@@ -10,11 +10,11 @@ import pytest
 from fencepost.embedded import Database
 from fencepost.errors import Backpressure, InvalidInput
 from fencepost.kernel.call import Call
-from fencepost.nonces.errors import SignerElsewhere
-from fencepost.nonces.node import Node
-from fencepost.nonces.routing import home_of
-from fencepost.nonces.signer import Signer
 from fencepost.testing import Clock, Signals
+from fencepost_nonces.errors import SignerElsewhere
+from fencepost_nonces.node import Node
+from fencepost_nonces.routing import home_of
+from fencepost_nonces.signer import Signer
 from tests.integration.nonces.env import ALICE, NoncesEnv, town_on
 
 

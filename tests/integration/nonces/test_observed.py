@@ -7,8 +7,8 @@ import pytest
 import structlog
 
 from fencepost.embedded import Database
-from fencepost.nonces.node import Node
 from fencepost.testing import Clock
+from fencepost_nonces.node import Node
 from tests.integration.nonces.env import ALICE, NoncesEnv, town_on
 
 LEASE_SECONDS = 30.0

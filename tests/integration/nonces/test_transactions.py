@@ -10,8 +10,8 @@ import pytest
 from fencepost.cli.app import run
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
-from fencepost.nonces.sending.ethereum import accounts
-from fencepost.nonces.settings import NoncesSettings
+from fencepost_nonces.sending.ethereum import accounts
+from fencepost_nonces.settings import NoncesSettings
 from tests.integration.nonces.test_http import served
 
 KEY = bytes.fromhex("22" * 32)

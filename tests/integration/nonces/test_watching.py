@@ -4,8 +4,8 @@ from typing import Any
 
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
-from fencepost.nonces.settings import NoncesSettings
 from fencepost.testing import Clock
+from fencepost_nonces.settings import NoncesSettings
 from tests.integration.kernel.caller import Caller
 from tests.integration.nonces.operator import CHAIN, SIGNER, NonceOperator, statuses
 from tests.integration.nonces.test_http import served

@@ -7,16 +7,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fencepost import Fencepost
-from fencepost.orders.broker import BrokerAdapter, Meaning, Promise
-from fencepost.orders.brokers import Broker
-from fencepost.orders.http_broker import HttpBroker
-from fencepost.orders.http_rules import HttpBrokerConfig, Rule
-from fencepost.orders.operator_calls import BrokerLimits
-from fencepost.orders.request import OrderRequest
-from fencepost.orders.service import Orders
-from fencepost.orders.settings import OrdersSettings
 from fencepost.outbox.settings import OutboxSettings
-from fencepost.testing.broker import DEADLINE_HEADER, HostileBroker
+from fencepost_orders.broker import BrokerAdapter, Meaning, Promise
+from fencepost_orders.brokers import Broker
+from fencepost_orders.http_broker import HttpBroker
+from fencepost_orders.http_rules import HttpBrokerConfig, Rule
+from fencepost_orders.operator_calls import BrokerLimits
+from fencepost_orders.request import OrderRequest
+from fencepost_orders.service import Orders
+from fencepost_orders.settings import OrdersSettings
+from fencepost_orders.testing.broker import DEADLINE_HEADER, HostileBroker
 
 DEADLINE_SECONDS = 60
 QUICK = OutboxSettings(backoff_base_seconds=0.02, idle_sleep_ms=20, stuck_threshold_min=0.05)

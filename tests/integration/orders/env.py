@@ -8,9 +8,9 @@ import psycopg
 
 from fencepost.kernel.call import Call
 from fencepost.kernel.drivers import run
-from fencepost.orders import operator_calls, order_calls
-from fencepost.orders.order_calls import Accepted, OrderSettlement, Settled, TakenOrder
-from fencepost.orders.request import OrderRequest, by_account_and_symbol
+from fencepost_orders import operator_calls, order_calls
+from fencepost_orders.order_calls import Accepted, OrderSettlement, Settled, TakenOrder
+from fencepost_orders.request import OrderRequest, by_account_and_symbol
 
 T = TypeVar("T")
 BROKER = "acme"

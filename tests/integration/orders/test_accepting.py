@@ -8,8 +8,8 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, Refusal
-from fencepost.orders import order_calls
 from fencepost.testing import Clock
+from fencepost_orders import order_calls
 from tests.integration.orders.env import RESULT, OrdersEnv
 
 

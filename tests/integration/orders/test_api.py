@@ -13,18 +13,18 @@ import pytest
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.errors import SettingsError
-from fencepost.orders.api import make_router
-from fencepost.orders.broker import Promise
-from fencepost.orders.brokers import Broker
-from fencepost.orders.operator_calls import BrokerLimits
-from fencepost.orders.service import Orders
-from fencepost.orders.settings import OrdersSettings
-from fencepost.testing.broker import HostileBroker
-from fencepost.testing.broker_faults import BrokerFaults
-from fencepost.web.app import make_app
-from fencepost.web.http_service import HttpService
-from fencepost.web.server import WebServer
-from fencepost.web.settings import WebSettings
+from fencepost_orders.api import make_router
+from fencepost_orders.broker import Promise
+from fencepost_orders.brokers import Broker
+from fencepost_orders.operator_calls import BrokerLimits
+from fencepost_orders.service import Orders
+from fencepost_orders.settings import OrdersSettings
+from fencepost_orders.testing.broker import HostileBroker
+from fencepost_orders.testing.broker_faults import BrokerFaults
+from fencepost_server.web.app import make_app
+from fencepost_server.web.http_service import HttpService
+from fencepost_server.web.server import WebServer
+from fencepost_server.web.settings import WebSettings
 from tests.integration.orders.broker_env import QUICK, adapter_for
 from tests.integration.orders.env import OrdersEnv
 

@@ -8,15 +8,15 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.errors import InvalidInput, NotFound, StaleAttempt
-from fencepost.orders import fill_calls, operator_calls, order_calls, probe
-from fencepost.orders.broker import Promise
-from fencepost.orders.order_calls import OrderSettlement
-from fencepost.orders.settings import OrdersSettings
 from fencepost.testing import Clock
-from fencepost.testing.broker import HostileBroker
-from fencepost.testing.broker_book import Book, BookOrder
-from fencepost.testing.broker_dialect import Dialect, Said
-from fencepost.testing.broker_faults import BrokerFaults
+from fencepost_orders import fill_calls, operator_calls, order_calls, probe
+from fencepost_orders.broker import Promise
+from fencepost_orders.order_calls import OrderSettlement
+from fencepost_orders.settings import OrdersSettings
+from fencepost_orders.testing.broker import HostileBroker
+from fencepost_orders.testing.broker_book import Book, BookOrder
+from fencepost_orders.testing.broker_dialect import Dialect, Said
+from fencepost_orders.testing.broker_faults import BrokerFaults
 from tests.integration.orders.broker_env import MARGIN_SECONDS, floor_with, open_floor
 from tests.integration.orders.env import BROKER, OrdersEnv
 from tests.integration.orders.test_real_brokers import BOTH, Make

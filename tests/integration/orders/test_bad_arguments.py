@@ -6,8 +6,8 @@ import pytest
 
 from fencepost.errors import InvalidInput, WrongIsolation
 from fencepost.kernel.call import Call, scalar
-from fencepost.orders import operator_calls, order_calls
-from fencepost.orders.order_calls import OrderSettlement
+from fencepost_orders import operator_calls, order_calls
+from fencepost_orders.order_calls import OrderSettlement
 from tests.integration.orders.env import BROKER, OrdersEnv, request
 
 

@@ -6,14 +6,14 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.orders import operator_calls, order_calls
-from fencepost.orders.broker import Code, Promise
-from fencepost.orders.brokers import Broker
-from fencepost.orders.order_calls import OrderSettlement
-from fencepost.orders.sender import PendingOrderSource
-from fencepost.orders.service import Orders
-from fencepost.orders.settings import OrdersSettings
 from fencepost.testing import Clock
+from fencepost_orders import operator_calls, order_calls
+from fencepost_orders.broker import Code, Promise
+from fencepost_orders.brokers import Broker
+from fencepost_orders.order_calls import OrderSettlement
+from fencepost_orders.sender import PendingOrderSource
+from fencepost_orders.service import Orders
+from fencepost_orders.settings import OrdersSettings
 from tests.integration.orders.broker_env import adapter_for
 from tests.integration.orders.env import BROKER, RESULT, OrdersEnv, request
 

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from fencepost.embedded import Database
-from fencepost.orders import fill_calls, operator_calls, order_calls
-from fencepost.orders.alpaca import AlpacaBroker
-from fencepost.orders.broker import BrokerAdapter, Promise
-from fencepost.orders.fill_calls import FollowUp
-from fencepost.orders.oanda import OandaBroker
-from fencepost.orders.settings import OrdersSettings
 from fencepost.testing import Clock
-from fencepost.testing.broker import HostileBroker
-from fencepost.testing.broker_dialect import Dialect
+from fencepost_orders import fill_calls, operator_calls, order_calls
+from fencepost_orders.alpaca import AlpacaBroker
+from fencepost_orders.broker import BrokerAdapter, Promise
+from fencepost_orders.fill_calls import FollowUp
+from fencepost_orders.oanda import OandaBroker
+from fencepost_orders.settings import OrdersSettings
+from fencepost_orders.testing.broker import HostileBroker
+from fencepost_orders.testing.broker_dialect import Dialect
 from tests.integration.orders.broker_env import MARGIN_SECONDS, adapter_for, open_floor
 from tests.integration.orders.dialects import AlpacaDialect, OandaDialect
 from tests.integration.orders.env import BROKER, RESULT, OrdersEnv

@@ -4,12 +4,12 @@ what it said is kept where a person looks."""
 from typing import Any
 
 from fencepost.embedded import Database
-from fencepost.orders.broker import Promise
-from fencepost.orders.http_broker import HttpBroker
-from fencepost.orders.http_rules import HttpBrokerConfig
-from fencepost.testing.broker import HostileBroker
-from fencepost.testing.broker_book import Book, BookOrder
-from fencepost.testing.broker_dialect import Dialect, Said
+from fencepost_orders.broker import Promise
+from fencepost_orders.http_broker import HttpBroker
+from fencepost_orders.http_rules import HttpBrokerConfig
+from fencepost_orders.testing.broker import HostileBroker
+from fencepost_orders.testing.broker_book import Book, BookOrder
+from fencepost_orders.testing.broker_dialect import Dialect, Said
 from tests.integration.orders.broker_env import floor_with, open_floor
 
 

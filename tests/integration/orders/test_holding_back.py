@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from fencepost.errors import NotFound
-from fencepost.orders import operator_calls, order_calls
 from fencepost.testing import Clock
+from fencepost_orders import operator_calls, order_calls
 from tests.integration.orders.env import BROKER, OrdersEnv
 
 

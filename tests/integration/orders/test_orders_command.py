@@ -8,7 +8,7 @@ import pytest
 from fencepost.cli.app import run
 from fencepost.cli.exit_codes import ExitCode
 from fencepost.embedded import Database
-from fencepost.orders import operator_calls, probe
+from fencepost_orders import operator_calls, probe
 from tests.integration.cli.conftest import Answer
 from tests.integration.orders.env import OrdersEnv
 

@@ -5,7 +5,7 @@ from importlib.resources import files
 import psycopg
 
 from fencepost.embedded import Database
-from fencepost.orders import fill_calls, operator_calls, order_calls
+from fencepost_orders import fill_calls, operator_calls, order_calls
 from tests.integration.orders.env import BROKER, RESULT, OrdersEnv
 
 HISTORY = 3000
@@ -25,7 +25,7 @@ def test_a_long_history_is_never_scanned(database: Database) -> None:
     market.declare(rate_per_second=1e6, burst=1e6)
     with database.connect_admin() as admin:
         admin.execute("select set_config('bench.size', %s, false)", (str(HISTORY),))
-        admin.execute(files("fencepost.bench").joinpath("stock/orders.sql").read_text().encode())
+        admin.execute(files("bench").joinpath("fixture_data/orders.sql").read_text().encode())
         admin.commit()
         admin.autocommit = True
         before = scans(admin)

@@ -7,7 +7,7 @@ import pytest
 
 from fencepost.errors import Duplicate, InFlight, InvalidInput, Mismatch, NotFound, Refusal
 from fencepost.kernel import idempotency
-from fencepost.orders import operator_calls
+from fencepost_orders import operator_calls
 from tests.integration.orders.env import OrdersEnv, request
 
 

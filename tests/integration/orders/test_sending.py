@@ -7,12 +7,12 @@ import pytest
 from fencepost.crashpoints import PlannedCrash
 from fencepost.embedded import Database
 from fencepost.errors import InFlight, Refusal
-from fencepost.orders.broker import OutgoingOrder, Promise
-from fencepost.orders.http_broker import HttpBroker
 from fencepost.outbox.http_client import Reply
 from fencepost.testing import at_crash_point
-from fencepost.testing.broker import HostileBroker
-from fencepost.testing.broker_faults import FRIENDLY, BrokerFaults
+from fencepost_orders.broker import OutgoingOrder, Promise
+from fencepost_orders.http_broker import HttpBroker
+from fencepost_orders.testing.broker import HostileBroker
+from fencepost_orders.testing.broker_faults import FRIENDLY, BrokerFaults
 from tests.integration.orders.broker_env import STUCK_SOON, adapter_for, floor_with, open_floor, order
 
 ALWAYS = 100.0

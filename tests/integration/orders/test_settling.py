@@ -6,8 +6,8 @@ import pytest
 
 from fencepost.errors import AlreadyFinished, InFlight, Mismatch, NotFound
 from fencepost.errors import Duplicate as DuplicateRefusal
-from fencepost.orders import operator_calls, order_calls
 from fencepost.testing import Clock
+from fencepost_orders import operator_calls, order_calls
 from tests.integration.orders.env import BROKER, RESULT, OrdersEnv, request
 
 

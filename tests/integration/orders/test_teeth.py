@@ -9,14 +9,14 @@ import pytest
 
 from fencepost.crashpoints import PlannedCrash
 from fencepost.embedded import Database
-from fencepost.orders import operator_calls, order_calls, outcome, resend, sender
-from fencepost.orders.broker import AnswerVerdict, Declaration, LookupFinding, Meaning, Promise
-from fencepost.orders.order_calls import OrderSettlement, TakenOrder
-from fencepost.orders.resend import Decision, Facts, Next
-from fencepost.orders.sender import PendingOrderSource
 from fencepost.testing import at_crash_point
-from fencepost.testing.broker import HostileBroker
-from fencepost.testing.broker_faults import FRIENDLY, BrokerFaults
+from fencepost_orders import operator_calls, order_calls, outcome, resend, sender
+from fencepost_orders.broker import AnswerVerdict, Declaration, LookupFinding, Meaning, Promise
+from fencepost_orders.order_calls import OrderSettlement, TakenOrder
+from fencepost_orders.resend import Decision, Facts, Next
+from fencepost_orders.sender import PendingOrderSource
+from fencepost_orders.testing.broker import HostileBroker
+from fencepost_orders.testing.broker_faults import FRIENDLY, BrokerFaults
 from tests.integration.orders.broker_env import STUCK_SOON, VALID_SECONDS, floor_with
 
 ALWAYS = 100.0

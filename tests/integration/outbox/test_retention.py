@@ -16,11 +16,11 @@ from fencepost.jobs.job import Job
 from fencepost.kernel import idempotency, outbox
 from fencepost.kernel.outbox import Message, Settlement
 from fencepost.metrics import Metrics
-from fencepost.players.service import Players
 from fencepost.retention import BATCH, Retention, RetentionMetrics
 from fencepost.settings import Settings
 from fencepost.testing import Clock, Signals
-from fencepost.web import background
+from fencepost_players.service import Players
+from fencepost_server.web import background
 
 AT_ONCE = Settings(message_keep_seconds=0.001, history_keep_seconds=0.001, marker_keep_seconds=1)
 

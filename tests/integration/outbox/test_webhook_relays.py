@@ -7,14 +7,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from fencepost.cli.web_service import web_service
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.metrics import Metrics
-from fencepost.nonces.sending.ethereum import accounts
 from fencepost.server_addresses import ServerAddresses
 from fencepost.settings import Settings
-from fencepost.web.server import WebServer
+from fencepost_nonces.sending.ethereum import accounts
+from fencepost_server.web.server import WebServer
+from fencepost_server.web_service import web_service
 from tests.integration.outbox.receiver import receiving
 
 KEY = bytes.fromhex("22" * 32)

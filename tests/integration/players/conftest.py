@@ -7,10 +7,10 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.mutations.settings import MutationSettings
-from fencepost.players import queries
-from fencepost.players.requests import CreatePlayer, GrantItems, ItemGrant
-from fencepost.players.service import Players
+from fencepost_players import queries
+from fencepost_players.mutations.settings import MutationSettings
+from fencepost_players.requests import CreatePlayer, GrantItems, ItemGrant
+from fencepost_players.service import Players
 from tests.integration.players import env
 
 Node = Callable[..., Awaitable[Players]]

@@ -5,8 +5,8 @@ from typing import Any
 
 from fencepost import Fencepost
 from fencepost.kernel.call import Call
-from fencepost.players import catalog, queries
-from fencepost.players.catalog import Cost, Reward, Stage, Weighted
+from fencepost_players import catalog, queries
+from fencepost_players.catalog import Cost, Reward, Stage, Weighted
 
 GOLD = Reward(resource="gold", count=10)
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)

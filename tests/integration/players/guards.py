@@ -11,11 +11,11 @@ import pytest
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
-from fencepost.mutations.errors import Aborted, AlreadyExists, KeyReused
-from fencepost.players import queries
-from fencepost.players.requests import Transfer, UseItem
-from fencepost.players.service import Players
 from fencepost.testing import PlannedCrash, at_crash_point, crash_at
+from fencepost_players import queries
+from fencepost_players.mutations.errors import Aborted, AlreadyExists, KeyReused
+from fencepost_players.requests import Transfer, UseItem
+from fencepost_players.service import Players
 from tests.integration.kernel.caller import Caller
 
 BOX = UseItem(player_id="ann", item="box", count=20)

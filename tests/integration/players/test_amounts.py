@@ -11,8 +11,8 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.kernel.drivers import run
-from fencepost.players.queries import audit_check
-from fencepost.players.service import Players
+from fencepost_players.queries import audit_check
+from fencepost_players.service import Players
 from tests.integration.kernel.caller import Caller
 from tests.integration.players.conftest import enrol
 from tests.integration.players.test_teeth import EXECUTE, mutate

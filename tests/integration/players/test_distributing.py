@@ -3,10 +3,10 @@
 import pytest
 
 from fencepost.errors import Duplicate, Mismatch
-from fencepost.players import queries
-from fencepost.players.catalog import Reward
-from fencepost.players.distributor import PlayerVersionBumper, Summary, distribute_and_sync
-from fencepost.players.service import Players
+from fencepost_players import queries
+from fencepost_players.catalog import Reward
+from fencepost_players.distributor import PlayerVersionBumper, Summary, distribute_and_sync
+from fencepost_players.service import Players
 from tests.integration.players.conftest import balances, enrol
 
 REWARDS = (Reward(resource="gold", count=3), Reward(piece="sword", quality=2), Reward(item="potion"))

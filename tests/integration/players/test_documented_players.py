@@ -6,9 +6,9 @@ from typing import Any
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.mutations.errors import MutationError
-from fencepost.mutations.settings import MutationSettings
-from fencepost.players.service import Players
+from fencepost_players.mutations.errors import MutationError
+from fencepost_players.mutations.settings import MutationSettings
+from fencepost_players.service import Players
 from tests.integration.mutations.conftest import SCHEMA
 from tests.integration.players.conftest import balances, enrol
 from tests.unit.mutations.test_errors import kinds

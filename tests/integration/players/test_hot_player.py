@@ -10,14 +10,14 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.mutations.errors import Aborted, MutationError
-from fencepost.mutations.pipeline import MutationAnswer
-from fencepost.players import queries
-from fencepost.players.player_store import PlayerStore
-from fencepost.players.requests import ClearDungeon, Draw, GrantItems, PlayerRequest, Teach, Transfer, UseItem
-from fencepost.players.service import Players
 from fencepost.settings import Settings
 from fencepost.testing import Proxy, at_crash_point
+from fencepost_players import queries
+from fencepost_players.mutations.errors import Aborted, MutationError
+from fencepost_players.mutations.pipeline import MutationAnswer
+from fencepost_players.player_store import PlayerStore
+from fencepost_players.requests import ClearDungeon, Draw, GrantItems, PlayerRequest, Teach, Transfer, UseItem
+from fencepost_players.service import Players
 from tests.integration.kernel.caller import Caller
 from tests.integration.players.conftest import Node, balances, enrol
 

@@ -11,19 +11,19 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from fencepost import Fencepost
-from fencepost.cli.web_service import PARTS
 from fencepost.embedded import Database
-from fencepost.mutations.declaration import Mutation, mutation, mutations_of
-from fencepost.mutations.http_routes import MutationRoute, TwirpRoute
-from fencepost.mutations.planning import Rng
-from fencepost.players import requests, rules
-from fencepost.players.api import TWIRP, make_router
-from fencepost.players.http_service import make_service
-from fencepost.players.service import Players
+from fencepost.plugin import load, plugins
 from fencepost.testing import Signals
-from fencepost.web.app import make_app
-from fencepost.web.http_service import HttpService
-from fencepost.web.settings import WebSettings
+from fencepost_players import requests, rules
+from fencepost_players.api import TWIRP, make_router
+from fencepost_players.http_service import make_service
+from fencepost_players.mutations.declaration import Mutation, mutation, mutations_of
+from fencepost_players.mutations.http_routes import MutationRoute, TwirpRoute
+from fencepost_players.mutations.planning import Rng
+from fencepost_players.service import Players
+from fencepost_server.web.app import make_app
+from fencepost_server.web.http_service import HttpService
+from fencepost_server.web.settings import WebSettings
 from tests.integration.players import env
 from tests.integration.players.conftest import Node, enrol
 
@@ -242,8 +242,8 @@ async def test_openapi_describes_every_mutation(http: httpx.AsyncClient) -> None
     assert f"{TWIRP}/Transfer" in paths
 
 
-def test_the_house_serves_the_players() -> None:
-    assert PARTS["players"] == "fencepost.players.http_service"
+def test_the_plugin_names_the_service() -> None:
+    assert load(str(plugins()["players"].http_service)) is make_service
 
 
 async def test_the_part_opens_and_cleans(database: Database) -> None:

@@ -10,16 +10,16 @@ from fastapi import FastAPI
 from fencepost import Fencepost
 from fencepost.embedded import Database
 from fencepost.errors import Mismatch
-from fencepost.mutations import request_id_policy
-from fencepost.mutations.errors import Aborted, FailedPrecondition, InvalidArgument
-from fencepost.mutations.settings import MutationSettings
-from fencepost.players.api import make_router
-from fencepost.players.requests import GrantItems
-from fencepost.players.service import Players
 from fencepost.redis_streams.response_cache import CacheKey
 from fencepost.retention import Retention, RetentionMetrics
 from fencepost.settings import Settings
 from fencepost.testing import Clock
+from fencepost_players.api import make_router
+from fencepost_players.mutations import request_id_policy
+from fencepost_players.mutations.errors import Aborted, FailedPrecondition, InvalidArgument
+from fencepost_players.mutations.settings import MutationSettings
+from fencepost_players.requests import GrantItems
+from fencepost_players.service import Players
 from tests.integration.kernel.test_idempotency_ring import ulid, uuid7
 from tests.integration.players import env
 from tests.integration.players.conftest import balances, enrol

@@ -22,9 +22,9 @@ from hypothesis.stateful import (
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.mutations.errors import FailedPrecondition, KeyReused, MutationError
-from fencepost.players import queries
-from fencepost.players.requests import (
+from fencepost_players import queries
+from fencepost_players.mutations.errors import FailedPrecondition, KeyReused, MutationError
+from fencepost_players.requests import (
     ClearDungeon,
     CreatePlayer,
     Draw,
@@ -36,7 +36,7 @@ from fencepost.players.requests import (
     UnlockHeroStage,
     UseItem,
 )
-from fencepost.players.service import Players
+from fencepost_players.service import Players
 from tests.integration.players import env
 
 NAMES = ("ann", "bob")

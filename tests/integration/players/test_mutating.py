@@ -5,10 +5,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from fencepost.mutations.errors import FailedPrecondition, InvalidArgument, MutationError, NoSuchThing
-from fencepost.players import queries
-from fencepost.players.catalog import INT64_MAX
-from fencepost.players.requests import (
+from fencepost_players import queries
+from fencepost_players.catalog import INT64_MAX
+from fencepost_players.mutations.errors import FailedPrecondition, InvalidArgument, MutationError, NoSuchThing
+from fencepost_players.requests import (
     ClearDungeon,
     CreatePlayer,
     Draw,
@@ -20,7 +20,7 @@ from fencepost.players.requests import (
     UnlockHeroStage,
     UseItem,
 )
-from fencepost.players.service import Players
+from fencepost_players.service import Players
 from tests.integration.players.conftest import balances, enrol
 
 

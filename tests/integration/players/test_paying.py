@@ -2,11 +2,11 @@
 
 import pytest
 
-from fencepost.mutations.errors import FailedPrecondition, InvalidArgument
-from fencepost.players import catalog, queries
-from fencepost.players.catalog import Cost, Item, Reward, Stage, Weighted
-from fencepost.players.requests import Draw, GrantItems, ItemGrant, PlayerRequest, UnlockHeroStage, UseItem
-from fencepost.players.service import Players
+from fencepost_players import catalog, queries
+from fencepost_players.catalog import Cost, Item, Reward, Stage, Weighted
+from fencepost_players.mutations.errors import FailedPrecondition, InvalidArgument
+from fencepost_players.requests import Draw, GrantItems, ItemGrant, PlayerRequest, UnlockHeroStage, UseItem
+from fencepost_players.service import Players
 from tests.integration.players.conftest import balances, enrol
 from tests.integration.players.env import FAR_AHEAD, LONG_AGO
 

@@ -12,13 +12,13 @@ import redis
 
 from fencepost import Fencepost
 from fencepost.embedded import Database, ValkeyServer
-from fencepost.mutations.errors import Aborted, AlreadyExists, KeyReused
-from fencepost.mutations.settings import MutationSettings
-from fencepost.players import catalog, queries
-from fencepost.players.requests import ClearDungeon, GrantItems, ItemGrant, UseItem
-from fencepost.players.service import Players
 from fencepost.redis_streams.response_cache import Announced, CacheKey, InProgress
 from fencepost.testing import PlannedCrash, Proxy, at_crash_point, crash_at
+from fencepost_players import catalog, queries
+from fencepost_players.mutations.errors import Aborted, AlreadyExists, KeyReused
+from fencepost_players.mutations.settings import MutationSettings
+from fencepost_players.requests import ClearDungeon, GrantItems, ItemGrant, UseItem
+from fencepost_players.service import Players
 from tests.integration.players import env
 from tests.integration.players.conftest import Node, balances, enrol
 from tests.tmp_dirs import server_directory
@@ -232,7 +232,7 @@ async def test_a_refused_plan_does_not_hide_the_answer_of_its_first_sending(play
     answers = await asyncio.gather(
         *(players.run(request, request_id="r1") for _ in range(8)), return_exceptions=True
     )
-    assert {type(answer).__name__ for answer in answers} <= {"Aborted", "Answer"}, answers
+    assert {type(answer).__name__ for answer in answers} <= {"Aborted", "MutationAnswer"}, answers
     assert await balances(players, "ann") == {"dust": 7}
 
 

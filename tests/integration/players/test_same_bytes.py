@@ -9,13 +9,13 @@ from fastapi import FastAPI
 from pydantic import JsonValue
 
 from fencepost.embedded import Database
-from fencepost.players.api import make_router
-from fencepost.players.requests import GrantItems, ItemGrant
-from fencepost.players.service import Players
+from fencepost_players.api import make_router
+from fencepost_players.requests import GrantItems, ItemGrant
+from fencepost_players.service import Players
 from tests.integration.players.conftest import Node, enrol
 
 REST = "/players/ann/grant-items"
-TWIRP = "/twirp/fencepost.players.v1.Players/GrantItems"
+TWIRP = "/twirp/fencepost_players.v1.Players/GrantItems"
 # Keys that jsonb would sort, numbers that it would rewrite, and letters beyond ASCII.
 METADATA: dict[str, JsonValue] = {
     "zeta": 1.0,

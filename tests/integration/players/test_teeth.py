@@ -10,12 +10,12 @@ import pytest
 
 from fencepost.embedded import Database
 from fencepost.kernel import idempotency
-from fencepost.mutations import pipeline
-from fencepost.mutations.batch_executor import BatchExecutor
-from fencepost.mutations.errors import AlreadyExists
-from fencepost.mutations.planning import Rng, make_plan
-from fencepost.players.player_store import PlayerStore
-from fencepost.players.service import Players
+from fencepost_players.mutations import pipeline
+from fencepost_players.mutations.batch_executor import BatchExecutor
+from fencepost_players.mutations.errors import AlreadyExists
+from fencepost_players.mutations.planning import Rng, make_plan
+from fencepost_players.player_store import PlayerStore
+from fencepost_players.service import Players
 from tests.integration.players import guards
 from tests.integration.players.conftest import enrol
 

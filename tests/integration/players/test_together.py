@@ -7,13 +7,13 @@ import pytest
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.mutations.errors import FailedPrecondition, MutationError, NoSuchThing
-from fencepost.mutations.pipeline import MutationAnswer
-from fencepost.mutations.settings import MutationSettings
-from fencepost.players.requests import GrantItems, PlayerRequest, Transfer, UseItem
-from fencepost.players.service import Players
 from fencepost.settings import Settings
 from fencepost.testing import Proxy, at_crash_point
+from fencepost_players.mutations.errors import FailedPrecondition, MutationError, NoSuchThing
+from fencepost_players.mutations.pipeline import MutationAnswer
+from fencepost_players.mutations.settings import MutationSettings
+from fencepost_players.requests import GrantItems, PlayerRequest, Transfer, UseItem
+from fencepost_players.service import Players
 from tests.integration.kernel.caller import Caller
 from tests.integration.players.conftest import Node, balances, enrol
 

@@ -7,15 +7,15 @@ import httpx
 
 from fencepost import Fencepost
 from fencepost.embedded import Database
-from fencepost.orders.api import make_router
-from fencepost.orders.broker import Promise
-from fencepost.orders.brokers import Broker
-from fencepost.orders.operator_calls import BrokerLimits
-from fencepost.orders.service import Orders
-from fencepost.testing.broker import HostileBroker
-from fencepost.web.app import make_app
-from fencepost.web.http_service import HttpService
-from fencepost.web.settings import WebSettings
+from fencepost_orders.api import make_router
+from fencepost_orders.broker import Promise
+from fencepost_orders.brokers import Broker
+from fencepost_orders.operator_calls import BrokerLimits
+from fencepost_orders.service import Orders
+from fencepost_orders.testing.broker import HostileBroker
+from fencepost_server.web.app import make_app
+from fencepost_server.web.http_service import HttpService
+from fencepost_server.web.settings import WebSettings
 from tests.integration.orders.broker_env import QUICK, BrokerEnv, adapter_for
 from tests.integration.traces.otlp_collector import CALLER, PARENT, TRACE, OtlpCollector
 

@@ -20,9 +20,9 @@ from fencepost.outbox.http_client import HttpClient
 from fencepost.outbox.relay import Relay, RelayLimits
 from fencepost.outbox.webhook import Webhook
 from fencepost.tracing import span
-from fencepost.web.app import make_app
-from fencepost.web.http_service import HttpService
-from fencepost.web.settings import WebSettings
+from fencepost_server.web.app import make_app
+from fencepost_server.web.http_service import HttpService
+from fencepost_server.web.settings import WebSettings
 from tests.integration.flows.harness import FlowHarness
 from tests.integration.job_features.conftest import quick
 from tests.integration.outbox.receiver import Receiver, receiving

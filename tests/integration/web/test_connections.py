@@ -19,14 +19,14 @@ from structlog.testing import capture_logs
 
 from fencepost.embedded.deadline import Deadline
 from fencepost.metrics import Metrics
-from fencepost.web import listener
-from fencepost.web.app import make_app
-from fencepost.web.connections import ConnectionTable, Ending, Limits
-from fencepost.web.http_service import HttpService
-from fencepost.web.listener import BoundedListener, connections_within
-from fencepost.web.networks import Networks
-from fencepost.web.server import WebServer
-from fencepost.web.settings import WebSettings
+from fencepost_server.web import listener
+from fencepost_server.web.app import make_app
+from fencepost_server.web.connections import ConnectionTable, Ending, Limits
+from fencepost_server.web.http_service import HttpService
+from fencepost_server.web.listener import BoundedListener, connections_within
+from fencepost_server.web.networks import Networks
+from fencepost_server.web.server import WebServer
+from fencepost_server.web.settings import WebSettings
 
 PATIENT = Limits(total_max=20, per_address_max=20)
 HEAD = b"GET /word HTTP/1.1\r\nHost: localhost\r\n"

@@ -15,10 +15,10 @@ import httpx
 import psycopg
 import pytest
 
-from fencepost.console.role import Role
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
-from fencepost.web.settings import WebSettings
+from fencepost_server.console.role import Role
+from fencepost_server.web.settings import WebSettings
 from tests.integration.console.env import ConsoleEnv, console
 
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")

@@ -10,10 +10,10 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from fencepost.errors import FencepostError, InFlight, InvalidInput, NotFound, ServerUnavailable
-from fencepost.web.app import make_app
-from fencepost.web.http_service import HttpService
-from fencepost.web.server import WebServer
-from fencepost.web.settings import WebSettings
+from fencepost_server.web.app import make_app
+from fencepost_server.web.http_service import HttpService
+from fencepost_server.web.server import WebServer
+from fencepost_server.web.settings import WebSettings
 
 ERRORS: dict[str, Exception] = {
     "input": InvalidInput("The name is empty.", field="name"),

@@ -12,8 +12,8 @@ from fencepost.flows.graph import Flow
 from fencepost.flows.sinks.postgres import OutboxSink
 from fencepost.flows.sources.outbox import OutboxChannel
 from fencepost.kernel.migrate import component
-from fencepost.orders.service import Orders
-from fencepost.players.service import Players
+from fencepost_orders.service import Orders
+from fencepost_players.service import Players
 
 
 async def run_orders(fp: Fencepost) -> None:

@@ -21,13 +21,13 @@ import httpx
 import psycopg
 import pytest
 
-from fencepost.console import account_calls
-from fencepost.console.auth import TOKEN_PREFIX
-from fencepost.console.role import Role
 from fencepost.embedded import Database
 from fencepost.embedded.deadline import Deadline
 from fencepost.kernel.drivers import run
-from fencepost.web.signing import digest_of, new_secret
+from fencepost_server.console import account_calls
+from fencepost_server.console.auth import TOKEN_PREFIX
+from fencepost_server.console.role import Role
+from fencepost_server.web.signing import digest_of, new_secret
 
 HAND_OVER = "import sys; from fencepost.cli.app import main; sys.argv[0] = 'fencepost'; main()"
 ROOT = Path(__file__).parents[3]

@@ -11,30 +11,30 @@ from typing import Any
 import psycopg
 
 from fencepost.app import Fencepost
-from fencepost.console import account_calls
-from fencepost.console.auth import TOKEN_PREFIX
-from fencepost.console.http_service import make_service as make_console
-from fencepost.console.role import Role
-from fencepost.console.settings import ConsoleSettings
 from fencepost.embedded import Database
-from fencepost.judge.access import OWN_AUTH_PATHS
-from fencepost.judge.api import make_router as make_judge
-from fencepost.judge.service import Judging
-from fencepost.judge.settings import JudgeSettings
 from fencepost.kernel.drivers import run
-from fencepost.nonces.http_service import make_service as make_nonces
-from fencepost.nonces.settings import NoncesSettings
-from fencepost.orders.api import make_router as make_orders
-from fencepost.orders.broker import Promise
-from fencepost.orders.brokers import Broker
-from fencepost.orders.operator_calls import BrokerLimits
-from fencepost.orders.service import Orders
-from fencepost.players.http_service import make_service as make_players
-from fencepost.web.app import make_app
-from fencepost.web.http_service import HttpService
-from fencepost.web.server import WebServer
-from fencepost.web.settings import WebSettings
-from fencepost.web.signing import digest_of, new_secret
+from fencepost_judge.access import OWN_AUTH_PATHS
+from fencepost_judge.api import make_router as make_judge
+from fencepost_judge.service import Judging
+from fencepost_judge.settings import JudgeSettings
+from fencepost_nonces.http_service import make_service as make_nonces
+from fencepost_nonces.settings import NoncesSettings
+from fencepost_orders.api import make_router as make_orders
+from fencepost_orders.broker import Promise
+from fencepost_orders.brokers import Broker
+from fencepost_orders.operator_calls import BrokerLimits
+from fencepost_orders.service import Orders
+from fencepost_players.http_service import make_service as make_players
+from fencepost_server.console import account_calls
+from fencepost_server.console.auth import TOKEN_PREFIX
+from fencepost_server.console.http_service import make_service as make_console
+from fencepost_server.console.role import Role
+from fencepost_server.console.settings import ConsoleSettings
+from fencepost_server.web.app import make_app
+from fencepost_server.web.http_service import HttpService
+from fencepost_server.web.server import WebServer
+from fencepost_server.web.settings import WebSettings
+from fencepost_server.web.signing import digest_of, new_secret
 from tests.integration.orders.broker_env import adapter_for
 
 HOUSE_TOKEN = "the-token-of-the-house"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.bench import __main__ as command
-from fencepost.bench.catalogue import NAMES, benchmark
-from fencepost.bench.report import Goal, Report
+from bench import __main__ as command
+from bench.catalogue import NAMES, benchmark
+from bench.report import Goal, Report
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,7 +1,7 @@
 """The goals of bench-flows: a peer that is not there is no goal that was met."""
 
-from fencepost.bench.flows import TIMES, goals
-from fencepost.bench.report import Row
+from bench.flows import TIMES, goals
+from bench.report import Row
 
 OURS: Row = {"system": "fencepost, keyed sum", "records/CPU s": 200_000}
 

@@ -1,6 +1,6 @@
 """What growth says of rates that were measured."""
 
-from fencepost.bench.growth import Growth
+from bench.growth import Growth
 
 
 def test_cost_is_told_in_times_of_the_first_and_the_goal_where_it_is_judged() -> None:

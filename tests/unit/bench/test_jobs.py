@@ -2,11 +2,11 @@
 
 import pytest
 
-from fencepost.bench.jobs import ALONE_BESIDE, BESIDE, JOBS, goals
-from fencepost.bench.jobs_measurements import read_waits
-from fencepost.bench.jobs_scale import QUICK, HeldRate
-from fencepost.bench.jobs_zombie import ZombieEnding, verdict
-from fencepost.bench.report import Cell, Row
+from bench.jobs import ALONE_BESIDE, BESIDE, JOBS, goals
+from bench.jobs_measurements import read_waits
+from bench.jobs_scale import QUICK, HeldRate
+from bench.jobs_zombie import ZombieEnding, verdict
+from bench.report import Cell, Row
 
 REFUSED = ZombieEnding(accepted=False, effects=1, note="")
 ACCEPTED = ZombieEnding(accepted=True, effects=2, note="")

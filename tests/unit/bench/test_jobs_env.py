@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.bench import jobs_peers
-from fencepost.bench.jobs_env import StatementLog
-from fencepost.bench.jobs_peers import OURSELVES, STRANGERS, CannotTakePart, Environment, Peer, ready_ones
-from fencepost.bench.peers.results_store import ResultsStore
+from bench import jobs_peers
+from bench.jobs_env import StatementLog
+from bench.jobs_peers import OURSELVES, STRANGERS, CannotTakePart, Environment, Peer, ready_ones
+from bench.peers.results_store import ResultsStore
 
 NAMED = (
     "procrastinate",

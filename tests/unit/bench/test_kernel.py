@@ -2,8 +2,8 @@
 
 from importlib.resources import files
 
-from fencepost.bench.kernel import CONNECTIONS, Load, Rates, goals
-from fencepost.bench.kernel_work import BATCH, FUNCTIONS, LIFE, Work
+from bench.kernel import CONNECTIONS, Load, Rates, goals
+from bench.kernel_work import BATCH, FUNCTIONS, LIFE, Work
 
 
 def rates(work: Work, batch: int, *, python: float, pgbench: float, connections: int = CONNECTIONS) -> Rates:
@@ -37,4 +37,4 @@ def test_every_form_of_every_work_has_its_script() -> None:
     for work in (*FUNCTIONS, LIFE):
         for batch in (1, BATCH) if work.many is not None else (1,):
             script = Load(work, batch, CONNECTIONS, calls=1).script
-            assert files("fencepost.bench").joinpath("scripts", script).is_file()
+            assert files("bench").joinpath("scripts", script).is_file()

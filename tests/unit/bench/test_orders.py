@@ -1,6 +1,6 @@
 """How the figures of the orders' benchmark are judged."""
 
-from fencepost.bench.orders import PEERS, Measured, goals
+from bench.orders import PEERS, Measured, goals
 
 FAST: Measured = {"count": 1000, "seconds": 1.0}
 SLOW: Measured = {"count": 1000, "seconds": 20.0}

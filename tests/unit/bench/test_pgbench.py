@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.bench.pgbench import PgbenchError, read_rate
+from bench.pgbench import PgbenchError, read_rate
 
 DONE = "number of transactions actually processed: 400/400\n"
 RATE = "tps = 1234.500000 (without initial connection time)\n"

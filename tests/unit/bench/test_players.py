@@ -2,9 +2,9 @@
 
 import pytest
 
-from fencepost.bench.players import MeasuredPace, goals, pace_of
-from fencepost.bench.players_cleaning import Steadiness
-from fencepost.bench.players_nodes import NodeDone
+from bench.players import MeasuredPace, goals, pace_of
+from bench.players_cleaning import Steadiness
+from bench.players_nodes import NodeDone
 
 
 def test_only_the_time_in_which_all_nodes_worked_counts() -> None:

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from fencepost.bench.processor import parent_of, processor_time
+from bench.processor import parent_of, processor_time
 
 BUSY = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from fencepost.bench import report as reports
-from fencepost.bench.report import Goal, Report
-from fencepost.console.reports import read_reports
+from bench import report as reports
+from bench.report import Goal, Report
+from fencepost_server.console.reports import read_reports
 
 
 @pytest.fixture

@@ -9,8 +9,13 @@ from fencepost.cli.findings import FindingState
 from fencepost.cli.probes import postgres, redis
 from fencepost.cli.probes.machine import ThisMachine
 from fencepost.cli.probes.programs import PROGRAMS, NeededProgram, probe_program, probe_programs, version_in
-from fencepost.cli.probes.sandbox import cgroup_mounts, probe_bubblewrap, probe_cgroups, probe_user_namespaces
 from fencepost.cli.probes.servers import probe_binaries, probe_python
+from fencepost_judge.sandbox.doctor_probe import (
+    cgroup_mounts,
+    probe_bubblewrap,
+    probe_cgroups,
+    probe_user_namespaces,
+)
 
 
 @dataclass

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fencepost.console.http_service import OWN_AUTH_PATHS
-from fencepost.web.security_middleware import SecurityRules
+from fencepost_server.console.http_service import OWN_AUTH_PATHS
+from fencepost_server.web.security_middleware import SecurityRules
 
 RULES = SecurityRules("0123456789abcdef", 1024, OWN_AUTH_PATHS)
 

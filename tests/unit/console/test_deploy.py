@@ -20,7 +20,7 @@ ENVIRONMENT = re.compile(r"\b(?:DATABASE|CONSOLE|HTTP|REDIS|METRICS|LOG|MIGRATIO
 
 
 def declared() -> str:
-    return "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    return "\n".join(path.read_text() for path in (ROOT / "packages").rglob("*.py"))
 
 
 def without_suffix(name: str) -> str:

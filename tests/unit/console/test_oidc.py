@@ -9,10 +9,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
-from fencepost.console.oidc import IdentityRefused, LoginState, Person, believed, person_of
-from fencepost.console.role import Role
-from fencepost.console.settings import ConsoleSettings
 from fencepost.errors import SettingsError
+from fencepost_server.console.oidc import IdentityRefused, LoginState, Person, believed, person_of
+from fencepost_server.console.role import Role
+from fencepost_server.console.settings import ConsoleSettings
 
 ISSUER = "https://id.example"
 KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)

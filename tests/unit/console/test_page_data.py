@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-from fencepost.console.page_data import PageData, Table, as_json
+from fencepost_server.console.page_data import PageData, Table, as_json
 
 
 def test_every_kind_of_fact_becomes_json() -> None:

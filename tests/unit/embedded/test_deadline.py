@@ -12,5 +12,5 @@ def test_waiting_ends_as_soon_as_the_condition_holds() -> None:
 
 
 def test_a_missed_deadline_names_the_condition() -> None:
-    with pytest.raises(TimeoutError, match=r"After 0 s it was still not so that the sun rises\."):
+    with pytest.raises(TimeoutError, match=r"Timed out after 0 s waiting until the sun rises\."):
         Deadline(0, "the sun rises").wait(lambda: False)

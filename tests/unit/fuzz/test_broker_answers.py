@@ -11,16 +11,16 @@ import pytest
 from hypothesis import strategies as st
 
 from fencepost.kernel.call import document
-from fencepost.orders import alpaca, oanda
-from fencepost.orders.alpaca import AlpacaBroker
-from fencepost.orders.broker import BrokerAdapter, BrokerOrder, LookupFinding, OutgoingOrder, Promise
-from fencepost.orders.http_broker import HttpBroker
-from fencepost.orders.http_rules import Fields, HttpBrokerConfig
-from fencepost.orders.oanda import OandaBroker
-from fencepost.orders.outcome import result_of
 from fencepost.outbox.backoff import RETRY_AFTER_SECONDS_MAX, retry_after_seconds
 from fencepost.outbox.http1 import address_of
 from fencepost.outbox.http_client import HttpClient, NotSent, Reply, Request
+from fencepost_orders import alpaca, oanda
+from fencepost_orders.alpaca import AlpacaBroker
+from fencepost_orders.broker import BrokerAdapter, BrokerOrder, LookupFinding, OutgoingOrder, Promise
+from fencepost_orders.http_broker import HttpBroker
+from fencepost_orders.http_rules import Fields, HttpBrokerConfig
+from fencepost_orders.oanda import OandaBroker
+from fencepost_orders.outcome import result_of
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import bodies, wrong_text
 

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import strategies as st
 
 from fencepost.cli.exit_codes import UserError
-from fencepost.cli.judge_contest import read_contest
-from fencepost.cli.player_commands import _read as read_catalog_file  # pyright: ignore[reportPrivateUsage]
-from fencepost.cli.player_commands import catalog_calls
 from fencepost.errors import InvalidInput, SettingsError
-from fencepost.nonces.sending.ethereum import accounts
-from fencepost.nonces.sending.keys import Keystore
-from fencepost.torture.goals import GOALS
-from fencepost.torture.report import read_kept, read_score
+from fencepost_judge.commands.contests import read_contest
+from fencepost_nonces.sending.ethereum import accounts
+from fencepost_nonces.sending.keys import Keystore
+from fencepost_players.command_actions import _read as read_catalog_file  # pyright: ignore[reportPrivateUsage]
+from fencepost_players.command_actions import catalog_calls
+from fencepost_torture.goals import GOALS
+from fencepost_torture.report import read_kept, read_score
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import DEEP, as_bytes, bodies, wrong_bytes, wrong_documents
 

@@ -13,25 +13,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.console.reports import read_reports
 from fencepost.errors import InvalidInput, SettingsError, from_sqlstate
 from fencepost.jobs.cron import read_timetable
-from fencepost.judge import protocol
-from fencepost.judge.packages.archive import unpack
-from fencepost.judge.packages.documents import parse_here
-from fencepost.judge.packages.reading import read_problem
-from fencepost.judge.store import Store
-from fencepost.layered_settings import READERS, LayeredSettings
-from fencepost.nonces.sending.classification import classify
-from fencepost.nonces.signer import Signer
-from fencepost.orders import alpaca, oanda
-from fencepost.orders.request import OrderRequest
+from fencepost.layered_settings import LayeredSettings, readers
 from fencepost.outbox import http1
 from fencepost.outbox.http_client import Reply
 from fencepost.redaction import redact_named, redact_text, redact_url
 from fencepost.redis_streams import response_cache
 from fencepost.sentinel_url import SentinelUrl
 from fencepost.server_addresses import read_note
+from fencepost_judge import protocol
+from fencepost_judge.packages.archive import unpack
+from fencepost_judge.packages.documents import parse_here
+from fencepost_judge.packages.reading import read_problem
+from fencepost_judge.store import Store
+from fencepost_nonces.sending.classification import classify
+from fencepost_nonces.signer import Signer
+from fencepost_orders import alpaca, oanda
+from fencepost_orders.request import OrderRequest
+from fencepost_server.console.reports import read_reports
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed, refusal
 from tests.unit.fuzz.hostile import DOCUMENTS, TEXTS, bodies, fuzzed, wrong_bytes, wrong_documents, wrong_text
 from tests.unit.judge.test_packages import LEGACY
@@ -255,7 +255,7 @@ def test_an_http_answer_means_the_same_however_it_is_cut(data: bytes, cuts: list
 
 
 def settings_classes() -> list[type[LayeredSettings]]:
-    found = (reader.split(":") for reader in READERS)
+    found = (reader.split(":") for reader in readers())
     return [getattr(importlib.import_module(module), name) for module, name in found]
 
 

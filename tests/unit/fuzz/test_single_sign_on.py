@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from hypothesis import strategies as st
 
-from fencepost.console.oidc import IdentityRefused, OidcProvider, believed, doors_of, person_of
+from fencepost_server.console.oidc import IdentityRefused, OidcProvider, believed, doors_of, person_of
 from tests.unit.console.test_oidc import ERRAND, ISSUER, KEY, SETTINGS, claims, keys
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import DEEP, DOCUMENTS, wrong_documents, wrong_text

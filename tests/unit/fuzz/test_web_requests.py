@@ -15,11 +15,11 @@ from starlette.types import Message, Receive, Scope, Send
 from fencepost.errors import InvalidInput
 from fencepost.kernel.call import text as storable_text
 from fencepost.tracing import place_of, trace_id_of
-from fencepost.web.cookies import Cookies
-from fencepost.web.forms import FORM_FIELD, Id, fields_of, filled, local_path, readable
-from fencepost.web.security_middleware import SecurityMiddleware, SecurityRules
-from fencepost.web.signing import Signer
-from fencepost.web.tracing_middleware import TracingMiddleware
+from fencepost_server.web.cookies import Cookies
+from fencepost_server.web.forms import FORM_FIELD, Id, fields_of, filled, local_path, readable
+from fencepost_server.web.security_middleware import SecurityMiddleware, SecurityRules
+from fencepost_server.web.signing import Signer
+from fencepost_server.web.tracing_middleware import TracingMiddleware
 from tests.unit.fuzz.feeding import LONG, QUICK, Parser, feed
 from tests.unit.fuzz.hostile import TEXTS, wrong_bytes, wrong_text
 

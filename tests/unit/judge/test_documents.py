@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from fencepost.errors import InvalidInput
-from fencepost.judge.packages import documents, yaml_child
-from fencepost.judge.packages.documents import parse_here, parse_in_child
-from fencepost.judge.packages.reading import read_problem
-from fencepost.judge.store import Store
+from fencepost_judge.packages import documents, yaml_child
+from fencepost_judge.packages.documents import parse_here, parse_in_child
+from fencepost_judge.packages.reading import read_problem
+from fencepost_judge.store import Store
 from tests.unit.judge.test_packages import LEGACY, write
 from tests.unit.test_strict_yaml import alias_bomb, merge_bomb
 

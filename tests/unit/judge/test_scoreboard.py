@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.judge.scoreboard import (
+from fencepost_judge.scoreboard import (
     Contest,
     ContestProblem,
     ScoreboardRow,

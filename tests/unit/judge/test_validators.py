@@ -6,10 +6,10 @@ from typing import cast
 
 import pytest
 
-from fencepost.judge.compiling import Program
-from fencepost.judge.problem import Protocol
-from fencepost.judge.protocol import Verdict, sandbox_failure
-from fencepost.judge.validating import Validator
+from fencepost_judge.compiling import Program
+from fencepost_judge.problem import Protocol
+from fencepost_judge.protocol import Verdict, sandbox_failure
+from fencepost_judge.validating import Validator
 
 RIGHT = replace(sandbox_failure(""), verdict=Verdict.RE, exit_code=42)
 ICPC = Validator(cast("Program", None), Protocol.ICPC)

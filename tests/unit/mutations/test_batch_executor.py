@@ -8,9 +8,9 @@ import pytest
 
 from fencepost.errors import IndeterminateCommit, InvalidInput
 from fencepost.kernel.call import Call
-from fencepost.mutations.batch_executor import BatchExecutor, Pending
-from fencepost.mutations.planning import make_plan
-from fencepost.mutations.store import Executed, RequestContext
+from fencepost_players.mutations.batch_executor import BatchExecutor, Pending
+from fencepost_players.mutations.planning import make_plan
+from fencepost_players.mutations.store import Executed, RequestContext
 
 
 def pending(key: str, player: str | None = None) -> Pending[str]:

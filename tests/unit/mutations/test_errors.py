@@ -2,9 +2,9 @@
 
 import inspect
 
-from fencepost.mutations import errors, execution
-from fencepost.mutations.errors import Aborted, AlreadyExists, KeyReused, MutationError
-from fencepost.mutations.http_routes import failure
+from fencepost_players.mutations import errors, execution
+from fencepost_players.mutations.errors import Aborted, AlreadyExists, KeyReused, MutationError
+from fencepost_players.mutations.http_routes import failure
 
 # https://twitchtv.github.io/twirp/docs/spec_v7.html
 TWIRP_STATUSES = {

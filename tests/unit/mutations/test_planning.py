@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.mutations.planning import Planned, Rng, make_plan
+from fencepost_players.mutations.planning import Planned, Rng, make_plan
 
 
 def test_the_same_seed_throws_the_same() -> None:

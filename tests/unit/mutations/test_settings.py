@@ -3,7 +3,7 @@
 import pytest
 
 from fencepost.errors import SettingsError
-from fencepost.mutations.settings import MutationSettings
+from fencepost_players.mutations.settings import MutationSettings
 
 
 def test_a_marker_is_never_forgotten_before_its_answer() -> None:

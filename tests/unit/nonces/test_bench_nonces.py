@@ -1,7 +1,7 @@
 """What bench-nonces concludes from its figures."""
 
-from fencepost.bench.nonces import Compared, Hot, goals
-from fencepost.bench.nonces_env import MeasuredRate
+from bench.nonces import Compared, Hot, goals
+from bench.nonces_env import MeasuredRate
 
 
 def concluded(

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from fencepost.errors import SettingsError
-from fencepost.nonces.errors import SigningFailed
-from fencepost.nonces.sending.decoding import fees_of
-from fencepost.nonces.sending.ethereum import accounts
-from fencepost.nonces.sending.fees import Fees
-from fencepost.nonces.sending.keys import Keystore, verified
-from fencepost.nonces.signer import checksummed
+from fencepost_nonces.errors import SigningFailed
+from fencepost_nonces.sending.decoding import fees_of
+from fencepost_nonces.sending.ethereum import accounts
+from fencepost_nonces.sending.fees import Fees
+from fencepost_nonces.sending.keys import Keystore, verified
+from fencepost_nonces.signer import checksummed
 
 KEY = bytes.fromhex("11" * 32)
 PASSWORD = "correct horse"
@@ -108,8 +108,8 @@ async def test_bytes_of_another_sender_or_no_transaction_at_all_are_found_out(di
 
 LOADING = """
 import sys
-from fencepost.nonces import http_service
-from fencepost.nonces.sending import ethereum, keys
+from fencepost_nonces import http_service
+from fencepost_nonces.sending import ethereum, keys
 before = sys.getrecursionlimit()
 assert "eth_account" not in sys.modules, "the library is loaded, and nobody signs"
 ethereum.decode_list(bytes([0xC0]))

@@ -3,8 +3,8 @@
 import pytest
 
 from fencepost.errors import InvalidInput
-from fencepost.nonces.keccak import keccak256
-from fencepost.nonces.signer import Signer, checksummed
+from fencepost_nonces.keccak import keccak256
+from fencepost_nonces.signer import Signer, checksummed
 
 # From EIP-55 itself.
 GOOD = [

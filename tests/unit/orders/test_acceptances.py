@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from fencepost.errors import SettingsError
-from fencepost.orders.alpaca import AlpacaBroker
-from fencepost.orders.broker import (
+from fencepost.outbox.backoff import Backoff
+from fencepost.outbox.http_client import Reply, Request
+from fencepost_orders.alpaca import AlpacaBroker
+from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerAdapter,
     BrokerOrder,
@@ -23,13 +25,11 @@ from fencepost.orders.broker import (
     Meaning,
     Promise,
 )
-from fencepost.orders.http_broker import HttpBroker
-from fencepost.orders.http_rules import HttpBrokerConfig, order_of
-from fencepost.orders.oanda import OandaBroker
-from fencepost.orders.order_calls import OrderSettlement, TakenOrder
-from fencepost.orders.outcome import Policy, answered, found, outgoing, with_answer
-from fencepost.outbox.backoff import Backoff
-from fencepost.outbox.http_client import Reply, Request
+from fencepost_orders.http_broker import HttpBroker
+from fencepost_orders.http_rules import HttpBrokerConfig, order_of
+from fencepost_orders.oanda import OandaBroker
+from fencepost_orders.order_calls import OrderSettlement, TakenOrder
+from fencepost_orders.outcome import Policy, answered, found, outgoing, with_answer
 from tests.unit.fuzz.test_broker_answers import Said
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from fencepost.orders.alpaca import read_order
-from fencepost.orders.broker import (
+from fencepost.outbox.backoff import Backoff
+from fencepost_orders.alpaca import read_order
+from fencepost_orders.broker import (
     BrokerOrder,
     Code,
     Declaration,
@@ -16,10 +17,9 @@ from fencepost.orders.broker import (
     LookupScope,
     Promise,
 )
-from fencepost.orders.fill_calls import Followed, FollowPolicy, heard
-from fencepost.orders.http_rules import HttpBrokerConfig, order_of
-from fencepost.orders.oanda import created_order
-from fencepost.outbox.backoff import Backoff
+from fencepost_orders.fill_calls import Followed, FollowPolicy, heard
+from fencepost_orders.http_rules import HttpBrokerConfig, order_of
+from fencepost_orders.oanda import created_order
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 SEEING = Declaration(Promise.NOTHING)

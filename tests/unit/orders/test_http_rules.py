@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 import pytest
 
 from fencepost.errors import SettingsError
-from fencepost.orders.alpaca import AlpacaBroker
-from fencepost.orders.broker import BrokerOrder, Code, Declaration, Meaning, OutgoingOrder, Promise
-from fencepost.orders.http_broker import HttpBroker
-from fencepost.orders.http_rules import (
+from fencepost.outbox.http_client import Reply
+from fencepost_orders.alpaca import AlpacaBroker
+from fencepost_orders.broker import BrokerOrder, Code, Declaration, Meaning, OutgoingOrder, Promise
+from fencepost_orders.http_broker import HttpBroker
+from fencepost_orders.http_rules import (
     Fields,
     HttpBrokerConfig,
     Rule,
@@ -20,9 +21,8 @@ from fencepost.orders.http_rules import (
     order_of,
     with_secrets,
 )
-from fencepost.orders.oanda import OandaBroker
-from fencepost.orders.resend import may_repeat
-from fencepost.outbox.http_client import Reply
+from fencepost_orders.oanda import OandaBroker
+from fencepost_orders.resend import may_repeat
 
 PLAIN = HttpBrokerConfig(base_url="http://broker", promise=Promise.FOREVER)
 

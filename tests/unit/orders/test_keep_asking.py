@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from fencepost.orders.broker import (
+from fencepost.outbox.backoff import Backoff
+from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerOrder,
     Code,
@@ -19,11 +20,10 @@ from fencepost.orders.broker import (
     Meaning,
     Promise,
 )
-from fencepost.orders.fill_calls import Followed, FollowPolicy, heard
-from fencepost.orders.order_calls import OrderSettlement, TakenOrder
-from fencepost.orders.outcome import Policy, answered, found
-from fencepost.orders.resend import Decision, Next, keep_asking, when_parked, when_used_up
-from fencepost.outbox.backoff import Backoff
+from fencepost_orders.fill_calls import Followed, FollowPolicy, heard
+from fencepost_orders.order_calls import OrderSettlement, TakenOrder
+from fencepost_orders.outcome import Policy, answered, found
+from fencepost_orders.resend import Decision, Next, keep_asking, when_parked, when_used_up
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 POLICY = Policy(retry_max=3, backoff=Backoff(jitter=0))

@@ -9,7 +9,9 @@ import pytest
 
 from fencepost.errors import SettingsError
 from fencepost.kernel.call import document
-from fencepost.orders.broker import (
+from fencepost.outbox.backoff import Backoff
+from fencepost.outbox.http_client import Reply
+from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerOrder,
     Code,
@@ -20,12 +22,10 @@ from fencepost.orders.broker import (
     Meaning,
     Promise,
 )
-from fencepost.orders.http_rules import HttpBrokerConfig, classified, with_secrets
-from fencepost.orders.order_calls import OrderSettlement, TakenOrder
-from fencepost.orders.outcome import Policy, answered, found, hold_back, not_sent, outgoing, result_of
-from fencepost.orders.sender import OrderSender
-from fencepost.outbox.backoff import Backoff
-from fencepost.outbox.http_client import Reply
+from fencepost_orders.http_rules import HttpBrokerConfig, classified, with_secrets
+from fencepost_orders.order_calls import OrderSettlement, TakenOrder
+from fencepost_orders.outcome import Policy, answered, found, hold_back, not_sent, outgoing, result_of
+from fencepost_orders.sender import OrderSender
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 CONFIG = HttpBrokerConfig(base_url="http://broker", promise=Promise.NOTHING, request_valid_seconds=10)

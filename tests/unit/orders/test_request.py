@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fencepost.errors import InvalidInput
-from fencepost.orders.request import OrderRequest, canonical, digest_of, plain
+from fencepost_orders.request import OrderRequest, canonical, digest_of, plain
 
 FIELDS: dict[str, Any] = {
     "idempotency_key": "01JABC",

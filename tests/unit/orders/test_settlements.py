@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from fencepost.orders.broker import (
+from fencepost.outbox.backoff import Backoff
+from fencepost_orders.broker import (
     AnswerVerdict,
     BrokerOrder,
     Code,
@@ -19,8 +20,8 @@ from fencepost.orders.broker import (
     OutgoingOrder,
     Promise,
 )
-from fencepost.orders.order_calls import OrderSettlement, TakenOrder
-from fencepost.orders.outcome import (
+from fencepost_orders.order_calls import OrderSettlement, TakenOrder
+from fencepost_orders.outcome import (
     DETAIL_CHARACTERS_MAX,
     RESULT_CHARACTERS_MAX,
     Policy,
@@ -33,7 +34,6 @@ from fencepost.orders.outcome import (
     result_of,
     weather_of,
 )
-from fencepost.outbox.backoff import Backoff
 
 NOW = datetime(2030, 1, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -68,7 +68,11 @@ UNPLACED = replace(
     ("verdict", "declared", "expected"),
     [
         (AnswerVerdict(Meaning.ACCEPTED, order=LIVE), PROVABLE, SENT),
-        (AnswerVerdict(Meaning.ACCEPTED, order=NAMELESS), PROVABLE, replace(SENT, result=result_of(NAMELESS))),
+        (
+            AnswerVerdict(Meaning.ACCEPTED, order=NAMELESS),
+            PROVABLE,
+            replace(SENT, result=result_of(NAMELESS)),
+        ),
         (AnswerVerdict(Meaning.ACCEPTED, order=REJECTED), PROVABLE, UNPLACED),
         (AnswerVerdict(Meaning.ACCEPTED, order=OTHERS), PROVABLE, ANOTHER),
         (

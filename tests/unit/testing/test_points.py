@@ -17,7 +17,7 @@ REFERENCE = ROOT / "docs" / "reference" / "testing.md"
 
 
 def ours() -> list[Point]:
-    return list(points_in(ROOT / "src" / "fencepost"))
+    return list(points_in(ROOT / "packages"))
 
 
 def test_points_are_found_by_their_calls(tmp_path: Path) -> None:

@@ -8,10 +8,10 @@ import warnings
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
 
-from fencepost.orders.broker import Promise
 from fencepost.testing import Proxy
-from fencepost.testing.broker import HostileBroker
 from fencepost.testing.server_close import close_door
+from fencepost_orders.broker import Promise
+from fencepost_orders.testing.broker import HostileBroker
 
 CLOSINGS = 50
 """Each of them lost about ten of those who knock, when the server was simply closed."""

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from itertools import repeat
 
-from fencepost.torture.fault_executor import TICK_SECONDS, FaultExecutor
-from fencepost.torture.faults import FaultInjector
-from fencepost.torture.schedule import Fault
+from fencepost_torture.fault_executor import TICK_SECONDS, FaultExecutor
+from fencepost_torture.faults import FaultInjector
+from fencepost_torture.schedule import Fault
 
 
 class Struck(FaultInjector):

@@ -1,6 +1,6 @@
 """Who is struck how often."""
 
-from fencepost.torture.pace import RunPace
+from fencepost_torture.pace import RunPace
 
 POINTS = {"jobs": ["a", "b", "c"], "flows": ["d"]}
 

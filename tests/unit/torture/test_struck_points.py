@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from fencepost.testing import points_in
-from fencepost.torture.goals import EACH_POINT, GOALS
+from fencepost_torture.goals import EACH_POINT, GOALS
 
-SOURCE = Path(__file__).parents[3] / "src" / "fencepost"
+SOURCE = Path(__file__).parents[3] / "packages"
 
 
 def test_every_crash_point_is_struck_by_a_goal() -> None:

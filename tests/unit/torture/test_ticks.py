@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 from fencepost.jobs.cron import every, read_timetable
-from fencepost.torture.ticks import EPOCH, Ticks, microseconds
+from fencepost_torture.ticks import EPOCH, Ticks, microseconds
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
 START = microseconds(NOON)

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from fencepost.web.errors import ECHO_MAX, MESSAGE_MAX, brief, failure
-from fencepost.web.forms import local_path
+from fencepost_server.web.errors import ECHO_MAX, MESSAGE_MAX, brief, failure
+from fencepost_server.web.forms import local_path
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import httpx
 import pytest
 
 from fencepost.metrics_server import MetricsPage
-from fencepost.web.app import make_app
-from fencepost.web.cached_health import CachedHealth
-from fencepost.web.settings import WebSettings
+from fencepost_server.web.app import make_app
+from fencepost_server.web.cached_health import CachedHealth
+from fencepost_server.web.settings import WebSettings
 
 TOKEN = "0123456789abcdef"
 WHY = b'{"postgresql": "the password of fencepost_service is wrong"}\n'

@@ -1,6 +1,6 @@
 """Where a form may lead."""
 
-from fencepost.web.forms import local_path
+from fencepost_server.web.forms import local_path
 
 
 def test_after_the_login_one_goes_to_a_page_of_ours() -> None:

@@ -3,14 +3,14 @@
 import pytest
 from fastapi import APIRouter, Request
 
-from fencepost.console.page_templates import navigation as of_the_console
-from fencepost.console.role import Role as ConsoleRole
-from fencepost.console.role import Visitor as ConsoleVisitor
-from fencepost.judge.pages.page_router import navigation as of_the_judge
-from fencepost.judge.role import JudgeRole, JudgeVisitor
-from fencepost.web.app import make_app
-from fencepost.web.http_service import HttpService
-from fencepost.web.settings import WebSettings
+from fencepost_judge.pages.page_router import navigation as of_the_judge
+from fencepost_judge.role import JudgeRole, JudgeVisitor
+from fencepost_server.console.page_templates import navigation as of_the_console
+from fencepost_server.console.role import Role as ConsoleRole
+from fencepost_server.console.role import Visitor as ConsoleVisitor
+from fencepost_server.web.app import make_app
+from fencepost_server.web.http_service import HttpService
+from fencepost_server.web.settings import WebSettings
 
 
 def request_to(*parts: str) -> Request:

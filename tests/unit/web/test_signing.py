@@ -1,6 +1,6 @@
 """Cookies and forms that cannot be made up."""
 
-from fencepost.web.signing import Signer, digest_of, new_secret
+from fencepost_server.web.signing import Signer, digest_of, new_secret
 
 SEAL = Signer(b"k" * 32)
 

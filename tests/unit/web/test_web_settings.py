@@ -3,7 +3,7 @@
 import pytest
 
 from fencepost.errors import SettingsError
-from fencepost.web.settings import WebSettings
+from fencepost_server.web.settings import WebSettings
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "[::1]", "localhost"])

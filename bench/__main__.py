@@ -1,0 +1,29 @@
+"""`python -m bench NAME [--quick]`: run one benchmark, or all of them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from bench.catalogue import NAMES, benchmark
+from bench.report import show, write
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, print and keep. A goal that was not met is shown as such and is no error: machines differ."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("name", choices=[*NAMES, "all"])
+    parser.add_argument("--quick", action="store_true", help="under a minute for each, with more noise")
+    asked = parser.parse_args(arguments)
+    console = Console()
+    for name in NAMES if asked.name == "all" else [asked.name]:
+        report = benchmark(name)(quick=asked.quick)
+        show(report, console)
+        console.print(f"kept in {write(report)}", highlight=False)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

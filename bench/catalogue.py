@@ -1,0 +1,17 @@
+"""Which benchmarks there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import cast
+
+from bench.report import Report
+
+# Each is a module of this package with `def run(*, quick: bool) -> Report`.
+NAMES = ("kernel", "growth", "jobs", "players", "orders", "console", "nonces", "flows", "judge")
+
+
+def benchmark(name: str) -> Callable[..., Report]:
+    """The benchmark's run function. Imported only now: one benchmark needs not what another one needs."""
+    return cast("Callable[..., Report]", import_module(f"bench.{name}").run)

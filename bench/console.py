@@ -1,0 +1,172 @@
+"""How soon every page of the console answers with a million jobs behind it, and what a watcher costs."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import statistics
+import time
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from bench.bench_server import migrated_database, server_facts
+from bench.console_fixture_data import FixtureData, fill
+from bench.report import Goal, Report, Row, machine
+from fencepost.app import Fencepost
+from fencepost.embedded import Database
+from fencepost.kernel.drivers import run as call
+from fencepost_server.console import account_calls
+from fencepost_server.console.auth import TOKEN_PREFIX
+from fencepost_server.console.http_service import make_service
+from fencepost_server.console.role import Role
+from fencepost_server.console.settings import ConsoleSettings
+from fencepost_server.web.app import make_app
+from fencepost_server.web.server import WebServer
+from fencepost_server.web.settings import WebSettings
+from fencepost_server.web.signing import digest_of, new_secret
+
+FULL = FixtureData(jobs=1_000_000, orders=100_000, leases=10_000)
+QUICK = FixtureData(jobs=50_000, orders=5_000, leases=1_000)
+FIRST_BYTE_MS = 200.0
+STREAM_KIB_MAX = 256.0
+
+
+def pages(stock: FixtureData) -> Iterator[str]:
+    """Every page, its filters, and a page far down its list."""
+    middle = stock.jobs // 2
+    yield from (
+        "",
+        "?span=day",
+        "/queues",
+        "/jobs",
+        f"/jobs?before={middle}",
+        "/jobs?state=dead",
+        "/jobs?state=running",
+    )
+    yield from (
+        "/jobs?state=pending&queue=queue-0",
+        "/jobs?kind=kind-7",
+        "/jobs?kind=nothing",
+        "/jobs?state=cancelled",
+    )
+    yield from (
+        f"/jobs/{middle}",
+        "/dead",
+        "/dead?queue=queue-0&cause=Error7",
+        "/dead/preview?cause=Error7",
+        "/schedules",
+        "/leases",
+        "/leases?after=signer:5",
+        "/leases?taken_before=1000",
+    )
+    yield from (
+        "/leases/signer:7",
+        "/outbox",
+        "/outbox?state=parked",
+        "/outbox/100",
+        "/orders",
+        "/orders?status=parked",
+    )
+    yield from (
+        "/orders/100",
+        "/orders?status=sent",
+        "/players",
+        "/players/player-77",
+        "/nonces",
+        "/nonces?state=recovering",
+        "/nonces/1/signer-00007",
+        "/nonces/1/signer-00007?sent_before=1000",
+        "/flows",
+        "/flows/flow-07",
+        "/flows/flow-07?dead_after=10&after=flow:flow-07/part/2",
+        "/checkpoints",
+        "/refusals",
+        "/reports",
+    )
+    yield from ("/account", "/users", "/audit")
+
+
+def run(*, quick: bool) -> Report:
+    stock, rounds = (QUICK, 5) if quick else (FULL, 30)
+    with migrated_database() as database:
+        fill(database, stock)
+        fp = Fencepost(database.url)
+        part = make_service(fp, database.viewer_url, loopback=True, settings=ConsoleSettings())
+        server = WebServer(make_app([part], WebSettings(), ground=lambda: fp), address="127.0.0.1", port=0)
+        server.start()
+        try:
+            token = _token(database)
+            rows = [_page(server.url, token, path, rounds) for path in pages(stock)]
+            streams = _streams(server.url, token, 100 if quick else 1000)
+        finally:
+            server.stop()
+        slowest = max(float(row["p95 ms"]) for row in rows)
+        goals = [
+            Goal("slowest page, p95 of the first byte in ms", slowest, FIRST_BYTE_MS, at_most=True),
+            Goal("memory of one open stream in KiB", streams, STREAM_KIB_MAX, at_most=True),
+        ]
+        facts = {"jobs": stock.jobs, "orders": stock.orders, "leases": stock.leases}
+        return Report("console", quick, rows, goals, machine(**server_facts(database), **facts))
+
+
+def _token(database: Database) -> str:
+    secret = TOKEN_PREFIX + new_secret()
+    with database.connect() as connection:
+        call(connection, account_calls.set_user("bench", Role.ADMIN, None, "bench"))
+        call(
+            connection,
+            account_calls.make_token(
+                digest_of(secret), "bench", "bench", Role.ADMIN, lifetime_seconds=86_400
+            ),
+        )
+    return secret
+
+
+def _page(url: str, token: str, path: str, rounds: int) -> Row:
+    """One connection, one request after another: the first byte has come when the status line has."""
+    place = urlsplit(url)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port or 0)
+    times: list[float] = []
+    size = 0
+    for _ in range(rounds + 1):
+        began = time.perf_counter()
+        connection.request("GET", f"/console{path}", headers={"Authorization": f"Bearer {token}"})
+        answer = connection.getresponse()
+        times.append((time.perf_counter() - began) * 1000)
+        size = len(answer.read())
+        assert answer.status == 200, (path, answer.status)
+    connection.close()
+    # The first one warms the pool and the templates up.
+    warm = sorted(times[1:])
+    return {
+        "page": path or "/",
+        "median ms": round(statistics.median(warm), 1),
+        "p95 ms": round(warm[min(len(warm) - 1, int(len(warm) * 0.95))], 1),
+        "bytes": size,
+    }
+
+
+def _streams(url: str, token: str, count: int) -> float:
+    """How much the process grows for each open stream, both ends of it: they live in one process here."""
+    place = urlsplit(url)
+    before = _resident_kib()
+    opened: list[http.client.HTTPConnection] = []
+    for _ in range(count):
+        connection = http.client.HTTPConnection(place.hostname or "", place.port or 0)
+        connection.request("GET", "/api/events", headers={"Authorization": f"Bearer {token}"})
+        assert connection.getresponse().status == 200
+        opened.append(connection)
+    after = _resident_kib()
+    for connection in opened:
+        connection.close()
+    return max(0.0, (after - before) / count)
+
+
+def _resident_kib() -> float:
+    try:
+        with open(f"/proc/{os.getpid()}/status", encoding="ascii") as status:  # noqa: PTH123 - Not a file.
+            found = re.search(r"VmRSS:\s+(\d+) kB", status.read())
+    except OSError:
+        return 0.0
+    return float(found[1]) if found else 0.0

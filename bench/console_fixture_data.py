@@ -1,0 +1,28 @@
+"""A database as a year of work leaves it: a million jobs, orders, leases, refusals."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from fencepost.embedded import Database
+
+STATEMENTS = Path(__file__).parent / "fixture_data" / "console.sql"
+
+
+@dataclass(frozen=True, slots=True)
+class FixtureData:
+    """How much of everything."""
+
+    jobs: int
+    orders: int
+    leases: int
+
+
+def fill(database: Database, stock: FixtureData) -> None:
+    """As the superuser: nobody else may write the tables."""
+    with database.connect_admin() as connection:
+        for name, count in asdict(stock).items():
+            connection.execute("select set_config(%s, %s, false)", (f"bench.{name}", str(count)))
+        connection.execute(STATEMENTS.read_bytes())
+        connection.execute("vacuum analyze")

@@ -1,0 +1,248 @@
+"""bench-jobs: the whole life of a job, ours beside the libraries that a team would use instead.
+
+Submit, dispatch, claim, an empty handler, the finish, the acknowledgement: on one PostgreSQL with durable
+commits and one Valkey, one library after another, each in an environment of its own. What is measured, and
+how each is set, is in docs/explanation/jobs-performance.md.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from bench import jobs_measurements as contest
+from bench import jobs_scale as scale
+from bench import jobs_zombie as zombie
+from bench.bench_server import server_facts
+from bench.jobs_env import Entrant, Servers, servers
+from bench.jobs_peers import (
+    ALONE,
+    OURSELVES,
+    STRANGERS,
+    CannotTakePart,
+    Environment,
+    Peer,
+    ready_ones,
+)
+from bench.report import Cell, Goal, Report, Row, machine, write
+
+TIMES_THE_BEST_MIN = 3
+TIMES_REDIS_MIN = 1
+P50_MS_MAX = 10
+QUICK_STRANGERS = ("pgqueuer",)
+PGBENCH_CONNECTIONS = 4
+EXHIBITS_AT_ONCE = 4
+
+JOBS = "jobs/s"
+BESIDE = "fencepost beside it, jobs/s"
+ALONE_BESIDE = "fencepost without Redis beside it, jobs/s"
+NOT_INVITED = "not measured in this run"
+_console = Console(stderr=True)
+
+
+def run(*, quick: bool) -> Report:
+    """Measure ourselves, then every peer, then how our own figures hold."""
+    with servers() as pair:
+        facts = machine(**server_facts(pair.database_for(OURSELVES)))
+        ours, alone = (
+            _measured(pair, us, bare, quick=quick)
+            for us, bare in zip((OURSELVES, ALONE), _bare(pair, [OURSELVES, ALONE], quick=quick), strict=True)
+        )
+        held = _held(pair, float(ours[JOBS]), quick=quick)
+        invited = _invited(quick=quick)
+        strangers: list[Row] = []
+        for peer in invited:
+            strangers.append(_stranger(pair, peer, quick=quick))
+            # It takes long: whoever interrupts it has what was measured so far.
+            write(_report(ours, alone, strangers, held, facts, quick=quick))
+    if not quick:
+        ours, alone, *strangers = _with_exhibits([OURSELVES, ALONE, *invited], [ours, alone, *strangers])
+    return _report(ours, alone, strangers, held, facts, quick=quick)
+
+
+def _report(
+    ours: Row, alone: Row, strangers: Sequence[Row], held: scale.HeldRate, facts: Row, *, quick: bool
+) -> Report:
+    """With a row for everybody, also for those who were not measured."""
+    seen = {row["system"] for row in strangers}
+    absent = [_absent(peer, NOT_INVITED) for peer in STRANGERS if peer.title not in seen]
+    rows = [ours, alone, *strangers, *absent, *held.rows()]
+    return Report("jobs", quick, rows, [*goals(ours, strangers), *held.goals()], facts)
+
+
+def _invited(*, quick: bool) -> Sequence[Peer]:
+    """All of them; in the quick form the fastest of them, if its environment is there already."""
+    if not quick:
+        return STRANGERS
+    return ready_ones(peer for peer in STRANGERS if peer.name in QUICK_STRANGERS)
+
+
+def _stranger(pair: Servers, peer: Peer, *, quick: bool) -> Row:
+    """Its row, or why there is none: nobody is skipped in silence."""
+    try:
+        Environment(peer).make()
+        beside, alone, bare = _bare(pair, [OURSELVES, ALONE, peer], quick=quick)
+        row = _measured(pair, peer, bare, quick=quick)
+    except (CannotTakePart, TimeoutError) as error:
+        return _absent(peer, str(error))
+    return {**row, BESIDE: round(beside.jobs_per_second), ALONE_BESIDE: round(alone.jobs_per_second)}
+
+
+def _bare(pair: Servers, peers: Sequence[Peer], *, quick: bool) -> list[contest.Throughput]:
+    """With the empty handler, by turns: the goals compare what was measured in the same minutes."""
+    _tell(f"{peers[-1].title}: throughput")
+    with ExitStack() as stage:
+        entrants = [stage.enter_context(_on_stage(pair, peer)) for peer in peers]
+        return contest.by_turns(entrants, "empty", _length(quick))
+
+
+def _length(quick: bool) -> contest.JobsLength:
+    return contest.QUICK if quick else contest.WHOLE
+
+
+def _absent(peer: Peer, why: str) -> Row:
+    return {"system": peer.title, "truth": peer.truth, "note": why}
+
+
+def _measured(pair: Servers, peer: Peer, bare: contest.Throughput, *, quick: bool) -> Row:
+    length = _length(quick)
+    _tell(f"{peer.title}: {bare.jobs_per_second:,.0f} jobs/s; with a write, waiting time")
+    row: dict[str, Cell] = {"system": peer.title, "truth": peer.truth}
+    with _on_stage(pair, peer) as entrant:
+        written = contest.throughput(entrant, "write", length)
+        row |= contest.cells(bare, written, contest.waits(entrant, length))
+        if length.counted_jobs:
+            row["statements/job"] = round(contest.statements_per_job(entrant, length), 2)
+    if peer.truth == "Redis":
+        row |= _durable(pair, peer, length)
+    if length.waiting_jobs:
+        _tell(f"{peer.title}: memory")
+        with _on_stage(pair, peer) as entrant:
+            held = contest.memory(entrant, length)
+        row |= {"worker MB": round(held.megabytes), "waiting": held.waiting}
+    return row
+
+
+def _durable(pair: Servers, peer: Peer, length: contest.JobsLength) -> Mapping[str, Cell]:
+    """A store in Redis with every command on disk before its answer, as PostgreSQL has its commits."""
+    pair.keep_redis_durable(True)
+    try:
+        with _on_stage(pair, peer) as entrant:
+            return {
+                "durable Redis, jobs/s": round(contest.throughput(entrant, "empty", length).jobs_per_second)
+            }
+    finally:
+        pair.keep_redis_durable(False)
+
+
+def _with_exhibits(peers: Sequence[Peer], rows: Sequence[Row]) -> list[Row]:
+    """Each row with what its peer does to a zombie. Side by side: nothing is timed, and most is waiting."""
+    with ThreadPoolExecutor(EXHIBITS_AT_ONCE) as threads:
+        found = threads.map(_exhibit, peers, rows)
+        return [{**row, **cells} for row, cells in zip(rows, found, strict=True)]
+
+
+def _exhibit(peer: Peer, row: Row) -> Mapping[str, Cell]:
+    """Whether the zombie's late finish is refused, in both scenes, and how many effects the job had."""
+    if JOBS not in row:
+        return {}
+    endings: dict[str, zombie.ZombieEnding] = {}
+    for harness in ("during", "after"):
+        _tell(f"{peer.title}: the zombie, {harness}")
+        try:
+            # Servers of its own: everybody empties the Redis that he finds.
+            with servers() as pair, _on_stage(pair, peer) as entrant:
+                endings[harness] = zombie.play(entrant, harness)
+        except zombie.NeverRanElsewhere:
+            return {"zombie's finish": "never ran elsewhere", "effects": 1}
+        except (CannotTakePart, TimeoutError) as error:
+            return {"zombie's finish": f"not seen: {error}"}
+    return {
+        "zombie's finish": zombie.verdict(endings["during"], endings["after"]),
+        "effects": max(ending.effects for ending in endings.values()),
+    }
+
+
+def _held(pair: Servers, guess: float, *, quick: bool) -> scale.HeldRate:
+    """Our own figures again: pgbench beside us, more workers, a long history, a long queue."""
+    how_far = scale.QUICK if quick else scale.WHOLE
+
+    def working(entrant: Entrant, workers: int = 1) -> Callable[[], float]:
+        return lambda: scale.rate_with(entrant, workers, how_far, guess)
+
+    with (
+        _on_stage(pair, OURSELVES) as plain,
+        _on_stage(pair, OURSELVES) as old,
+        _on_stage(pair, ALONE) as alone,
+    ):
+        _tell("fencepost: pgbench, workers")
+        pgbench, without_redis, *by_workers = scale.alternately(
+            [
+                lambda: scale.pgbench_rate(plain, how_far, PGBENCH_CONNECTIONS),
+                working(alone),
+                *(working(plain, workers) for workers in how_far.workers),
+            ],
+            how_far.rounds,
+        )
+        _tell(f"fencepost: {how_far.finished:,} finished")
+        scale.add_history(old, how_far.finished)
+        histories = scale.alternately([working(plain), working(old)], how_far.rounds)
+    with _on_stage(pair, OURSELVES) as short, _on_stage(pair, OURSELVES) as long:
+        _tell(f"fencepost: {how_far.waiting:,} waiting")
+        queues = scale.alternately(
+            [
+                lambda: scale.drain_rate(short, how_far, how_far.short_queue),
+                lambda: scale.drain_rate(long, how_far, how_far.waiting),
+            ],
+            how_far.rounds,
+        )
+    return scale.HeldRate(
+        how_far,
+        pgbench,
+        without_redis,
+        dict(zip(how_far.workers, by_workers, strict=True)),
+        *histories,
+        *queues,
+    )
+
+
+@contextmanager
+def _on_stage(pair: Servers, peer: Peer) -> Generator[Entrant]:
+    """A fresh database, an empty Redis and an empty ledger."""
+    with tempfile.TemporaryDirectory(prefix="fencepost-ledger-") as folder:
+        database = pair.database_for(peer)
+        entrant = Entrant(peer, database, pair.valkey.url, Path(folder))
+        try:
+            entrant.prepare()
+            yield entrant
+        finally:
+            # At once: the next one would be measured with its vacuum and its checkpoint.
+            database.drop()
+
+
+def _tell(what: str) -> None:
+    _console.print(what, highlight=False)
+
+
+def goals(ours: Row, strangers: Sequence[Row]) -> list[Goal]:
+    """What was promised, beside what was measured. Without anybody to compare with there is no goal."""
+    found = [Goal("p50 from submit to start, ms", float(ours["p50 ms"]), P50_MS_MAX, at_most=True)]
+    rivals = (
+        ("PostgreSQL", "times the best whose truth is PostgreSQL", BESIDE, TIMES_THE_BEST_MIN),
+        ("PostgreSQL", "the same, ours without Redis too", ALONE_BESIDE, TIMES_THE_BEST_MIN),
+        ("Redis", "times the best that has only Redis", BESIDE, TIMES_REDIS_MIN),
+    )
+    for truth, name, ours_beside, least in rivals:
+        times = [
+            float(row[ours_beside]) / float(row[JOBS])
+            for row in strangers
+            if row["truth"] == truth and JOBS in row
+        ]
+        if times:
+            found.append(Goal(name, round(min(times), 2), least))
+    return found

@@ -1,0 +1,153 @@
+"""What is measured of one library: throughput, waiting time, the load on PostgreSQL, memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median, quantiles
+
+from bench.jobs_env import Entrant, ProcessPart
+from bench.report import Cell
+
+WARM_UP = 200
+
+
+@dataclass(frozen=True, slots=True)
+class JobsLength:
+    """How long to measure; none of what is 0."""
+
+    round_seconds: float
+    rounds: int
+    pace_seconds: float
+    counted_jobs: int
+    waiting_jobs: int
+    fill_seconds: float
+    watch_seconds: float
+
+
+QUICK = JobsLength(1.0, 1, 1.0, 0, 0, 0, 0)
+WHOLE = JobsLength(2.0, 3, 5.0, 1_000, 100_000, 30, 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Whole lives a second, from the first submission to the last finish, and commits for each."""
+
+    jobs_per_second: float
+    commits_per_job: float
+
+
+def throughput(entrant: Entrant, kind: str, length: JobsLength) -> Throughput:
+    """The median over some rounds, with one worker; how many jobs make a round, a first short one tells."""
+    with entrant.worker(kind=kind):
+        warm(entrant, kind)
+        guess = rate(entrant, kind, WARM_UP)
+        # A short round underrates who works in batches: ask again with more.
+        guess = max(guess, rate(entrant, kind, round(guess * length.round_seconds / 4) + 1))
+        count = max(WARM_UP, round(guess * length.round_seconds))
+        before = entrant.commits()
+        rates = [rate(entrant, kind, count) for _ in range(length.rounds)]
+        commits = entrant.commits() - before
+    return Throughput(median(rates), commits / (count * length.rounds))
+
+
+def by_turns(entrants: Sequence[Entrant], kind: str, length: JobsLength) -> list[Throughput]:
+    """The same of several, a round of one after a round of another, each with a worker of its own.
+
+    A machine that others use is another machine a minute later: so everybody has a bit of each. Nobody always
+    follows the same neighbour, and nobody works while the server clears up behind one: each finds its own
+    database cleared up, however many jobs it has done there.
+    """
+    single = replace(length, rounds=1)
+    turns: list[list[Throughput]] = [[] for _ in entrants]
+    for first in range(length.rounds):
+        for place in range(len(entrants)):
+            which = (first + place) % len(entrants)
+            entrants[which].clear_up()
+            turns[which].append(throughput(entrants[which], kind, single))
+    return [
+        Throughput(median(turn.jobs_per_second for turn in own), median(turn.commits_per_job for turn in own))
+        for own in turns
+    ]
+
+
+def warm(entrant: Entrant, kind: str) -> None:
+    """Until the worker is up and has done some jobs."""
+    entrant.call("load", kind=kind, count=WARM_UP)
+
+
+def rate(entrant: Entrant, kind: str, count: int) -> float:
+    answer = entrant.call("load", kind=kind, count=count)
+    return count / float(answer["seconds"])
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Milliseconds from the submission to the start, at a steady rate."""
+
+    p50: float
+    p99: float
+
+
+def waits(entrant: Entrant, length: JobsLength) -> Waits:
+    with entrant.worker():
+        warm(entrant, "empty")
+        answer = entrant.call("pace", seconds=length.pace_seconds)
+    return read_waits(answer["waits"])
+
+
+def read_waits(seconds: Sequence[float]) -> Waits:
+    hundredths = quantiles(seconds, n=100, method="inclusive")
+    return Waits(hundredths[49] * 1000, hundredths[98] * 1000)
+
+
+def statements_per_job(entrant: Entrant, length: JobsLength) -> float:
+    """By the server's log, in a run of its own: writing it costs more than most statements."""
+    with entrant.statements_logged() as log, entrant.worker():
+        warm(entrant, "empty")
+        log.skip()
+        entrant.call("load", kind="empty", count=length.counted_jobs)
+        return log.count() / length.counted_jobs
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryUse:
+    """Most that a worker held while it worked on a backlog."""
+
+    megabytes: float
+    waiting: int
+
+
+def memory(entrant: Entrant, length: JobsLength) -> MemoryUse:
+    answer = entrant.call("fill", count=length.waiting_jobs, deadline_seconds=length.fill_seconds)
+    before = entrant.ledger.total()
+    with entrant.worker() as worker:
+        deadline = time.monotonic() + 60
+        while entrant.ledger.total() == before:
+            worker.require_alive()
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        return MemoryUse(_most_bytes(worker, length.watch_seconds) / 2**20, int(answer["waiting"]))
+
+
+def _most_bytes(worker: ProcessPart, seconds: float) -> int:
+    until = time.monotonic() + seconds
+    most = 0
+    while time.monotonic() < until:
+        worker.require_alive()
+        most = max(most, worker.resident_bytes())
+        time.sleep(0.1)
+    return most
+
+
+def cells(bare: Throughput, written: Throughput, waited: Waits) -> Mapping[str, Cell]:
+    return {
+        "jobs/s": round(bare.jobs_per_second),
+        "with a write, jobs/s": round(written.jobs_per_second),
+        "p50 ms": round(waited.p50, 1),
+        "p99 ms": round(waited.p99, 1),
+        "commits/job": round(bare.commits_per_job, 2),
+        "with a write, commits/job": round(written.commits_per_job, 2),
+    }

@@ -1,0 +1,123 @@
+"""Who takes part, and in what environment: each library alone, in the versions that were measured."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bench.report import DIRECTORY
+
+Truth = Literal["PostgreSQL", "Redis"]
+PEERS = Path(__file__).with_name("peers")
+# Every handler's own write goes over the same driver.
+DRIVER = "psycopg[binary,pool]==3.3.8"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A job library. Its `runner` in peers/ plays its parts, and says how it is set."""
+
+    name: str
+    truth: Truth
+    packages: tuple[str, ...] = ()
+    # One worker of all looks for lost jobs. Frozen, it would look for none: another one must lead.
+    has_leader: bool = False
+
+    @property
+    def title(self) -> str:
+        """With its version, because figures belong to one."""
+        _, _, version = next(iter(self.packages), "").partition("==")
+        return f"{self.name} {version}".strip()
+
+    @property
+    def runner(self) -> Path:
+        return PEERS / f"run_{self.name}.py"
+
+
+OURSELVES = Peer("fencepost", "PostgreSQL")
+# Without Redis: what a team has that runs nothing but PostgreSQL.
+ALONE = Peer("fencepost_alone", "PostgreSQL")
+STRANGERS = (
+    Peer("procrastinate", "PostgreSQL", ("procrastinate==3.10.0",)),
+    Peer("pgqueuer", "PostgreSQL", ("pgqueuer[asyncpg]==1.6.0",)),
+    Peer("dbos", "PostgreSQL", ("dbos==3.3.0",)),
+    Peer("absurd", "PostgreSQL", ("absurd-sdk==0.5.1", "absurdctl==0.5.1")),
+    Peer("awa", "PostgreSQL", ("awa-pg==0.6.9",), has_leader=True),
+    Peer("celery", "Redis", ("celery[redis]==5.7.0",)),
+    Peer("dramatiq", "Redis", ("dramatiq[redis]==2.2.1",)),
+    Peer("arq", "Redis", ("arq==0.28.0",)),
+    Peer("saq", "Redis", ("saq[redis,hiredis]==0.26.4",)),
+    Peer("taskiq", "Redis", ("taskiq-redis==1.2.4", "taskiq==0.13.0")),
+    Peer("streaq", "Redis", ("streaq==7.2.0",)),
+)
+
+
+class CannotTakePart(Exception):
+    """A peer that cannot be installed or run here; the report says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """A virtual environment with one peer and nothing that it did not ask for."""
+
+    peer: Peer
+    directory: Path = DIRECTORY / "env"
+
+    @property
+    def python(self) -> Path:
+        if not self.peer.packages:
+            return Path(sys.executable)
+        # Absolute, but not resolved: the link inside the environment is what makes it one.
+        return (self._home / "bin" / "python").absolute()
+
+    @property
+    def ready(self) -> bool:
+        """Whether it is there, in these versions."""
+        return not self.peer.packages or (self._note.exists() and self._note.read_text() == self._wanted)
+
+    def make(self) -> None:
+        """Create it, unless it is ready. uv takes the packages from wherever this machine gets its own."""
+        if self.ready:
+            return
+        shutil.rmtree(self._home, ignore_errors=True)
+        uv = find_uv()
+        _install([uv, "venv", "--quiet", "--python", sys.executable, str(self._home)])
+        _install([uv, "pip", "install", "--quiet", "--python", str(self.python), DRIVER, *self.peer.packages])
+        self._note.write_text(self._wanted)
+
+    @property
+    def _home(self) -> Path:
+        return self.directory / self.peer.name
+
+    @property
+    def _note(self) -> Path:
+        return self._home / "ready.txt"
+
+    @property
+    def _wanted(self) -> str:
+        return "\n".join((DRIVER, *self.peer.packages))
+
+
+def ready_ones(peers: Iterable[Peer]) -> list[Peer]:
+    """Those whose environment is there already."""
+    return [peer for peer in peers if Environment(peer).ready]
+
+
+def find_uv() -> str:
+    """On PATH, or beside our own Python, where `make setup` puts it."""
+    found = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+    if found is None:
+        raise CannotTakePart("uv is missing, which makes the environments: pip install uv")
+    return found
+
+
+def _install(command: list[str]) -> None:
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    if ended.returncode != 0:
+        lines = ended.stderr.strip().splitlines() or [f"ended with {ended.returncode}"]
+        raise CannotTakePart(f"cannot be installed: {lines[-1][:200]}")

@@ -1,0 +1,118 @@
+# mypy: ignore-errors
+# pyright: basic, reportMissingImports=false
+# ruff: noqa: ANN201
+# The packages it imports are those of the peers' environments, which the checkers here do not see.
+"""What a job does in this contest: nothing, one write of its own, or wait until it is told to go on.
+
+Runs inside the environments of the peers, which all have psycopg.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from runner import PeerTask
+
+CONNECTIONS = 10
+GATE_SECONDS = 0.02
+WRITE = "insert into public.effect (job, who) values (%s, %s)"
+
+
+class AsyncHandlers:
+    """For libraries that run coroutines."""
+
+    def __init__(self, order: PeerTask) -> None:
+        self.ledger = order.ledger
+        self.who = order.worker
+        self._url = order.admin_url
+        self._pool: AsyncConnectionPool | None = None
+
+    async def empty(self) -> None:
+        self.ledger.count()
+
+    async def timed(self, at: float) -> None:
+        self.ledger.waited(at)
+
+    async def write(self) -> None:
+        """One commit of the handler's own, beside whatever the library does to finish the job."""
+        await self.effect("load")
+        self.ledger.count()
+
+    async def zombie(self) -> str:
+        """Started, stopped by a signal from outside, gone on: write, and answer who did it."""
+        self.ledger.act(self.who, "started")
+        await self.gate()
+        await self.effect("zombie")
+        self.ledger.act(self.who, "wrote")
+        return self.who
+
+    def functions(self):
+        """The same as plain functions, for libraries that want to name what they are given."""
+
+        async def empty() -> None:
+            await self.empty()
+
+        async def write() -> None:
+            await self.write()
+
+        async def timed(at: float) -> None:
+            await self.timed(at)
+
+        async def zombie() -> str:
+            return await self.zombie()
+
+        return {function.__name__: function for function in (empty, write, timed, zombie)}
+
+    async def gate(self) -> None:
+        while not self.ledger.gate_is_open(self.who):  # noqa: ASYNC110 -- Another process opens it.
+            await asyncio.sleep(GATE_SECONDS)
+
+    async def effect(self, job: str) -> None:
+        if self._pool is None:
+            self._pool = AsyncConnectionPool(
+                self._url, min_size=1, max_size=CONNECTIONS, open=False, kwargs={"autocommit": True}
+            )
+            await self._pool.open()
+        async with self._pool.connection() as connection:
+            await connection.execute(WRITE, (job, self.who))
+
+
+class SyncHandlers:
+    """For libraries that run functions, in threads or in processes."""
+
+    def __init__(self, order: PeerTask) -> None:
+        self.ledger = order.ledger
+        self.who = order.worker
+        self._url = order.admin_url
+        self._pool: ConnectionPool | None = None
+
+    def empty(self) -> None:
+        self.ledger.count()
+
+    def timed(self, at: float) -> None:
+        self.ledger.waited(at)
+
+    def write(self) -> None:
+        self.effect("load")
+        self.ledger.count()
+
+    def zombie(self) -> str:
+        self.ledger.act(self.who, "started")
+        self.gate()
+        self.effect("zombie")
+        self.ledger.act(self.who, "wrote")
+        return self.who
+
+    def gate(self) -> None:
+        while not self.ledger.gate_is_open(self.who):
+            time.sleep(GATE_SECONDS)
+
+    def effect(self, job: str) -> None:
+        if self._pool is None:
+            self._pool = ConnectionPool(
+                self._url, min_size=1, max_size=CONNECTIONS, open=True, kwargs={"autocommit": True}
+            )
+        with self._pool.connection() as connection:
+            connection.execute(WRITE, (job, self.who))

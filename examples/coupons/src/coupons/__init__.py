@@ -1,0 +1,1 @@
+"""Coupons: each is redeemed once."""

@@ -1,0 +1,83 @@
+"""Users and tokens of the judge over HTTP."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, ConfigDict, Field
+
+from fencepost.app import Fencepost
+from fencepost_judge import accounts
+from fencepost_judge.authentication import Who
+from fencepost_judge.role import JudgeRole, RoleWord
+from fencepost_judge.service import Judging
+from fencepost_server.web.forms import Id
+
+DAY_SECONDS = 86_400
+
+
+class UserRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    role: RoleWord
+
+
+class TokenRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    label: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")]
+    days: Annotated[int, Field(ge=1, le=3650)] = 90
+
+
+class NewToken(BaseModel):
+    """The only time that a token is shown."""
+
+    token_id: int
+    token: str
+
+
+def add(router: APIRouter, judging: Judging) -> None:
+    fp = judging.fp
+
+    @router.get("/judge/api/me")
+    async def me(who: Who) -> dict[str, Any]:
+        """Who one is to the judge."""
+        return {"name": who.name, "role": who.role.word, "is_user": who.is_user}
+
+    @router.get("/judge/api/users")
+    async def users(
+        after: str | None = None, limit: Annotated[int, Query(ge=1, le=1000)] = 200
+    ) -> list[dict[str, Any]]:
+        return [asdict(one) for one in await fp.run(accounts.users(after, limit))]
+
+    @router.put("/judge/api/users/{name}", status_code=204)
+    async def set_user(name: str, request: UserRequest, who: Who) -> None:
+        """Make a user, or give one another role. The first user ends the time in which nobody is asked."""
+        await fp.run(accounts.set_user(name, JudgeRole.named(request.role), who.name))
+
+    @router.delete("/judge/api/users/{name}", status_code=204)
+    async def disable_user(name: str, who: Who) -> None:
+        """Lock a user out. What he submitted stays."""
+        await fp.run(accounts.disable_user(name, who.name))
+
+    @router.get("/judge/api/users/{name}/tokens")
+    async def tokens(name: str) -> list[dict[str, Any]]:
+        return [asdict(one) for one in await fp.run(accounts.tokens(name))]
+
+    @router.post("/judge/api/users/{name}/tokens", status_code=201)
+    async def new_token(name: str, request: TokenRequest, who: Who) -> NewToken:
+        return await make_token(fp, name, request, who.name)
+
+    @router.delete("/judge/api/tokens/{token_id}", status_code=204)
+    async def revoke_token(token_id: Id, who: Who) -> None:
+        await fp.run(accounts.revoke_token(token_id, who.name))
+
+
+async def make_token(fp: Fencepost, name: str, wanted: TokenRequest, actor: str) -> NewToken:
+    token = accounts.new_token()
+    made = accounts.make_token(
+        accounts.digest_of(token), name, wanted.label, wanted.days * DAY_SECONDS, actor
+    )
+    return NewToken(token_id=await fp.run(made), token=token)

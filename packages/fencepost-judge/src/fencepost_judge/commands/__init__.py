@@ -1,0 +1,1 @@
+"""The command `fencepost judge`, one module a group of its commands."""

@@ -1,0 +1,194 @@
+"""`fencepost judge users` and `fencepost judge tokens`: who may use the judge, and with what."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fencepost.cli.terminal import JsonOption, answer, answer_json, ask_password
+from fencepost_judge.role import RoleWord
+
+if TYPE_CHECKING:
+    from fencepost.server_addresses import ServerAddresses
+
+DAY_SECONDS = 86_400
+LIST_MAX = 100_000
+Name = Annotated[str, typer.Argument(metavar="NAME")]
+
+users_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""Who may use the judge.
+
+    \b
+    Examples:
+      fencepost judge users set ada --role jury
+      fencepost judge users password ada        asks for it; then she can log in to the pages
+      fencepost judge users list
+      fencepost judge users lock ada
+    """,
+)
+tokens_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="""What users of the judge show.
+
+    \b
+    Examples:
+      fencepost judge tokens make ada --label laptop
+      fencepost judge tokens list ada
+      fencepost judge tokens revoke 7
+    """,
+)
+
+
+@users_app.command("set")
+def set_user(
+    name: Name, role: Annotated[RoleWord, typer.Option("--role", help="What they may do.")] = "contestant"
+) -> None:
+    """Make a user, or give one another role. With the first one, everybody is asked for a token."""
+    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415 - Loads what --help need not.
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_judge import accounts  # noqa: PLC0415
+    from fencepost_judge.role import JudgeRole  # noqa: PLC0415
+
+    with acting() as connection:
+        run(connection, accounts.set_user(name, JudgeRole.named(role), somebody(None)))
+    answer(f"{name} is {role}.")
+
+
+@users_app.command("password")
+def set_password(
+    name: Name,
+    password_stdin: Annotated[
+        bool, typer.Option("--password-stdin", help="Read the password from stdin, for scripts.")
+    ] = False,
+) -> None:
+    """Give a user a password for the pages. Sessions end.
+
+    Ends with 4 when there is no such user.
+
+    \b
+    Examples:
+      fencepost judge users password ada
+      pass show ada | fencepost judge users password ada --password-stdin
+    """
+    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_judge import sessions  # noqa: PLC0415
+    from fencepost_server.web.passwords import Passwords  # noqa: PLC0415
+
+    hashed = Passwords().hashed(ask_password(from_stdin=password_stdin))
+    with acting() as connection, known(f"There is no user {name}."):
+        run(connection, sessions.set_password(name, hashed, somebody(None)))
+    answer(f"{name} has a new password.")
+
+
+@users_app.command("list")
+def list_users(json_output: JsonOption = False) -> None:
+    """Everybody, also who is locked out."""
+    from fencepost.cli.job_commands import acting  # noqa: PLC0415
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_judge import accounts  # noqa: PLC0415
+
+    with acting() as connection:
+        found = run(connection, accounts.users(None, LIST_MAX))
+    if json_output:
+        answer_json([asdict(one) for one in found])
+        return
+    for one in found:
+        answer(f"{one.name}  {one.role}{'  locked out' if one.disabled_at else ''}")
+
+
+@users_app.command("lock")
+def lock(name: Name) -> None:
+    """Lock a user out: all tokens end at once, for good. What was submitted stays.
+
+    Ends with 4 when there is no such user.
+    """
+    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_judge import accounts  # noqa: PLC0415
+
+    with acting() as connection, known(f"There is no user {name}."):
+        run(connection, accounts.disable_user(name, somebody(None)))
+    answer(f"{name} is locked out.")
+
+
+@tokens_app.command("make")
+def make_token(
+    name: Name,
+    label: Annotated[str, typer.Option("--label", help="What it is for.")] = "command line",
+    days: Annotated[int, typer.Option("--days", min=1, max=3650, help="How long it lives.")] = 90,
+    json_output: JsonOption = False,
+) -> None:
+    """Make a token and show it, once: only its digest is kept.
+
+    Ends with 4 when there is no such user.
+    """
+    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_judge import accounts  # noqa: PLC0415
+
+    token = accounts.new_token()
+    made = accounts.make_token(accounts.digest_of(token), name, label, days * DAY_SECONDS, somebody(None))
+    with acting() as connection, known(f"There is no user {name} who may come in."):
+        token_id = run(connection, made)
+    if json_output:
+        answer_json({"token_id": token_id, "token": token})
+    else:
+        answer(token)
+
+
+@tokens_app.command("list")
+def list_tokens(name: Name, json_output: JsonOption = False) -> None:
+    """The tokens of a user, with when each was used; never the tokens themselves."""
+    from fencepost.cli.job_commands import acting  # noqa: PLC0415
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_judge import accounts  # noqa: PLC0415
+
+    with acting() as connection:
+        found = run(connection, accounts.tokens(name))
+    if json_output:
+        answer_json([asdict(one) for one in found])
+        return
+    for one in found:
+        state = "revoked" if one.revoked_at else f"until {one.expires_at:%Y-%m-%d}"
+        used = f"used {one.used_at:%Y-%m-%d %H:%M}" if one.used_at else "never used"
+        answer(f"{one.token_id}  {one.label}  {state}  {used}")
+
+
+@tokens_app.command("revoke")
+def revoke_token(token_id: Annotated[int, typer.Argument(metavar="ID")]) -> None:
+    """End a token. Ends with 4 when there is none with this number."""
+    from fencepost.cli.job_commands import acting, somebody  # noqa: PLC0415
+    from fencepost.kernel.drivers import run  # noqa: PLC0415
+    from fencepost_judge import accounts  # noqa: PLC0415
+
+    with acting() as connection, known(f"There is no token {token_id}."):
+        run(connection, accounts.revoke_token(token_id, somebody(None)))
+    answer(f"Token {token_id} is revoked.")
+
+
+def announce(place: ServerAddresses, *, to_person: bool) -> dict[str, str]:
+    """Where people find the judge."""
+    del to_person  # Its address is no secret.
+    from fencepost_judge.access import PAGES_ROOT  # noqa: PLC0415
+
+    return {"The judge": f"{place.endpoint_url or ''}{PAGES_ROOT}"}
+
+
+@contextmanager
+def known(otherwise: str) -> Generator[None]:
+    """Whoever is not there is said plainly, with the code for it."""
+    from fencepost.cli.exit_codes import ExitCode, UserError  # noqa: PLC0415
+    from fencepost.errors import NotFound  # noqa: PLC0415
+
+    try:
+        yield
+    except NotFound:
+        raise UserError(otherwise, ExitCode.NOT_FOUND) from None

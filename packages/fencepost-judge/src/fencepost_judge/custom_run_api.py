@@ -1,0 +1,52 @@
+"""Trials over HTTP: a run on one's own input, and a check whether it compiles."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import Field
+
+from fencepost_judge import visibility
+from fencepost_judge.access import INPUT_BYTES_MAX
+from fencepost_judge.authentication import Who, author_of
+from fencepost_judge.program_request import ProgramRequest
+from fencepost_judge.role import JudgeVisitor
+from fencepost_judge.service import Judging
+from fencepost_server.web.forms import Id
+
+
+class CustomRunRequest(ProgramRequest):
+    """A program, and what it reads. Without an input it is only compiled."""
+
+    input: Annotated[str, Field(max_length=INPUT_BYTES_MAX)] | None = None
+
+
+def add(router: APIRouter, judging: Judging) -> None:
+    @router.post("/judge/api/custom-runs", status_code=202)
+    async def try_out(request: CustomRunRequest, who: Who) -> dict[str, int]:
+        return {"job_id": await try_as(who, judging, request)}
+
+    @router.get("/judge/api/custom-runs/{job_id}")
+    async def trial(job_id: Id, who: Who) -> dict[str, Any]:
+        """What came of it; 404 when its time is over, or when it is another one's."""
+        found = await visibility.trial(judging, who, job_id)
+        return {
+            "job_id": found.job_id,
+            "language": found.language,
+            "status": "FINISHED" if found.outcome else "PENDING",
+            "expires_at": found.expires_at,
+            "outcome": found.outcome,
+        }
+
+
+async def try_as(who: JudgeVisitor, judging: Judging, request: CustomRunRequest) -> int:
+    files = request.files()
+    judging.check_program(request.language, files)
+    return await judging.trials.submit(
+        request.language,
+        files,
+        request.input,
+        author=author_of(who, None),
+        allowance=judging.allowance(who.name) if who.is_limited else None,
+    )

@@ -1,0 +1,169 @@
+"""Trials as jobs: taken in, tried out by a worker, told to their author, and forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+
+from fencepost.app import Fencepost
+from fencepost.errors import NotFound
+from fencepost.jobs.job import Job
+from fencepost.kernel.call import (
+    Call,
+    Json,
+    document,
+    duration,
+    each,
+    nothing,
+    optional_text,
+    parsed,
+    scalar,
+    text,
+)
+from fencepost_judge.custom_run_executor import CustomRunOutcome
+from fencepost_judge.judging import Judge
+from fencepost_judge.requeue import pass_on
+from fencepost_judge.settings import JudgeSettings
+
+TRIES = 2
+LEASE_SECONDS = 30.0
+PRUNE_LIMIT = 1000
+PRUNE_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class CustomRun:
+    """One of them; no outcome yet while it waits or runs."""
+
+    job_id: int
+    author: str
+    language: str
+    sources: Mapping[str, str]
+    input: str | None
+    made_at: datetime
+    expires_at: datetime
+    outcome: Json
+
+
+class CustomRuns:
+    """`judge` answers who sits on this machine; only a worker is asked."""
+
+    def __init__(
+        self, fp: Fencepost, settings: JudgeSettings, queue: str, judge: Callable[[], Judge]
+    ) -> None:
+        self._fp = fp
+        self._keep_seconds = settings.trial_keep_seconds
+        self._judge = judge
+        declare = fp.job(queue, kind="judge_trial", attempts=TRIES, lease=LEASE_SECONDS)
+        self._job = declare(self._run)
+
+    async def submit(
+        self,
+        language: str,
+        sources: Mapping[str, str],
+        given: str | None,
+        *,
+        author: str,
+        allowance: Call[None] | None = None,
+    ) -> int:
+        """Try a program out on an input; without one it is only compiled. Answers the job."""
+        async with self._fp.transaction() as tx:
+            if allowance is not None:
+                await tx.run(allowance)
+            submitted = await self._job.submit(tx)
+            await tx.run(
+                put(submitted.job_id, author, language, sources, given, keep_seconds=self._keep_seconds)
+            )
+        return submitted.job_id
+
+    async def get(self, job_id: int) -> CustomRun:
+        found = await self._fp.run(get(job_id))
+        if not found:
+            raise no_trial(job_id)
+        return found[0]
+
+    async def prune(self) -> float:
+        """A tick: remove what has expired; at once again when there was more."""
+        removed = await self._fp.run(prune(PRUNE_LIMIT))
+        return 0.0 if removed >= PRUNE_LIMIT else PRUNE_SECONDS
+
+    async def _run(self, job: Job) -> None:
+        found = await self._fp.run(get(job.id))
+        if not found:
+            async with job.finish(None, final_status="EXPIRED"):
+                return
+        trial = found[0]
+        if trial.language not in self._judge().languages:
+            await pass_on(self._fp, job, trial.language)
+        tried = await self._judge().try_out(
+            trial.language,
+            {name: content.encode() for name, content in trial.sources.items()},
+            None if trial.input is None else trial.input.encode(),
+            job_id=str(job.id),
+            attempt_id=job.attempt,
+        )
+        # Neither input nor output goes into the job's own result: that is kept longer than a trial.
+        async with job.finish(None, final_status=tried.verdict) as tx:
+            await tx.run(done(job.id, job.attempt, job.owner, tried))
+
+
+def no_trial(job_id: int) -> NotFound:
+    return NotFound(f"There is no trial {job_id}.", noun="trial", subject=str(job_id))
+
+
+def put(
+    job_id: int,
+    author: str,
+    language: str,
+    sources: Mapping[str, str],
+    given: str | None,
+    *,
+    keep_seconds: float,
+) -> Call[None]:
+    return Call(
+        "select fencepost.judge_trial_put(%s::bigint, %s::text, %s::text, %s::jsonb, %s::text, %s::interval)",
+        (
+            job_id,
+            text("author", author),
+            language,
+            document("sources", dict(sources)),
+            optional_text("input", given),
+            duration("keep", keep_seconds),
+        ),
+        nothing,
+    )
+
+
+def get(job_id: int) -> Call[list[CustomRun]]:
+    return Call(
+        "select job_id, author, language, sources::text, input, made_at, expires_at, outcome::text"
+        " from fencepost.judge_trial_get(%s::bigint)",
+        (job_id,),
+        each(_trial),
+    )
+
+
+def done(job_id: int, attempt: int, owner: str, tried: CustomRunOutcome) -> Call[None]:
+    return Call(
+        "select fencepost.judge_trial_done(%s::bigint, %s::bigint, %s::text, %s::jsonb)",
+        (job_id, attempt, owner, document("outcome", asdict(tried))),
+        nothing,
+    )
+
+
+def prune(limit: int) -> Call[int]:
+    return Call("select fencepost.judge_trial_prune(%s::integer)", (limit,), scalar)
+
+
+def _trial(
+    job_id: int,
+    author: str,
+    language: str,
+    sources: str,
+    given: str | None,
+    made_at: datetime,
+    expires_at: datetime,
+    outcome: str | None,
+) -> CustomRun:
+    return CustomRun(job_id, author, language, parsed(sources), given, made_at, expires_at, parsed(outcome))

@@ -1,0 +1,52 @@
+"""Trials: a run on one's own input, with the program still on the workbench."""
+
+from __future__ import annotations
+
+from fastapi import Request, Response
+from fastapi.responses import RedirectResponse
+
+from fencepost.errors import FencepostError
+from fencepost_judge import visibility
+from fencepost_judge.access import PAGES_ROOT
+from fencepost_judge.authentication import Who
+from fencepost_judge.custom_run_api import CustomRunRequest, try_as
+from fencepost_judge.pages.page_router import PageRouter
+from fencepost_judge.pages.page_sessions import form_of
+from fencepost_judge.pages.problems import show_problem
+from fencepost_judge.pages.submit_form import SubmitForm, offered, only_source, sent
+from fencepost_judge.problem import Slug
+from fencepost_server.web.formatting import link
+from fencepost_server.web.forms import Id, filled
+from fencepost_server.web.templating import HEADERS
+
+
+def add(desk: PageRouter) -> None:
+    @desk.router.post(f"{PAGES_ROOT}/custom-runs")
+    async def try_out(request: Request, who: Who) -> Response:
+        fields = sent(await form_of(request))
+        slug, contest = fields.get("problem_id", ""), fields.get("contest") or None
+        try:
+            # An empty input is one: a program that reads nothing is run too.
+            wanted = filled(CustomRunRequest, fields).model_copy(update={"input": fields.get("input", "")})
+            job_id = await try_as(who, desk.judging, wanted)
+        except FencepostError as error:
+            bench = {name: fields.get(name, "") for name in ("language", "code", "input")}
+            return await show_problem(desk, request, slug, {**bench, "contest": contest}, error)
+        target = link(f"{PAGES_ROOT}/custom-runs/{job_id}", problem=slug, contest=contest)
+        return RedirectResponse(target, 303, headers=dict(HEADERS))
+
+    @desk.router.get(f"{PAGES_ROOT}/custom-runs/{{job_id}}")
+    async def trial(
+        request: Request, who: Who, job_id: Id, problem: Slug | None = None, contest: Slug | None = None
+    ) -> Response:
+        found = await visibility.trial(desk.judging, who, job_id)
+        bench = SubmitForm(
+            problem=problem,
+            contest=contest,
+            language=found.language,
+            code=only_source(found.sources),
+            input=found.input or "",
+            languages=offered(desk.judging),
+        )
+        facts = {"trial": found, "outcome": found.outcome, "bench": bench}
+        return desk.show(request, "trial.html", "A trial", facts)

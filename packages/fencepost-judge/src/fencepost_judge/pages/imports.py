@@ -1,0 +1,47 @@
+"""Import of a package from a zip."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Request, Response
+from pydantic import BaseModel, BeforeValidator, Field
+from starlette.datastructures import UploadFile
+
+from fencepost.errors import InvalidInput
+from fencepost_judge.access import PAGES_ROOT
+from fencepost_judge.api import import_zip
+from fencepost_judge.packages.icpc import slug_of
+from fencepost_judge.pages.page_router import PageRouter
+from fencepost_judge.pages.page_sessions import form_of
+from fencepost_judge.problem import Slug
+from fencepost_server.web.forms import filled
+from fencepost_server.web.settings import WebSettings
+
+
+class ImportForm(BaseModel):
+    slug: Annotated[Slug | None, BeforeValidator(lambda value: None if value == "" else value)] = None
+    """Another name than the file's."""
+    time_limit: Annotated[
+        float | None, Field(ge=0.01, le=600), BeforeValidator(lambda value: None if value == "" else value)
+    ] = None
+    """In seconds, in the place of the package's."""
+
+
+def add(desk: PageRouter) -> None:
+    most = WebSettings.load().body_max_bytes
+
+    @desk.router.get(f"{PAGES_ROOT}/import")
+    async def import_form(request: Request) -> Response:
+        return desk.show(request, "import.html", "Import a problem", {"most_bytes": most})
+
+    @desk.router.post(f"{PAGES_ROOT}/import")
+    async def import_package(request: Request) -> Response:
+        wanted = filled(ImportForm, await form_of(request))
+        package = (await request.form()).get("package")
+        if not isinstance(package, UploadFile) or not package.filename:
+            raise InvalidInput("Choose a zip.", field="package")
+        slug = wanted.slug or slug_of(package.filename.rpartition("/")[2].removesuffix(".zip"))
+        made = await import_zip(desk.judging, await package.read(), slug, wanted.time_limit)
+        told = f"{made.title} ({made.slug}) is imported, version {made.version}."
+        return desk.done(request, f"{PAGES_ROOT}/problems/{made.slug}", told)

@@ -1,0 +1,119 @@
+"""The desk: makes the routes of pages, each by its line in the table, and gives pages out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+from fastapi.routing import APIRoute
+
+from fencepost_judge.access import OPEN_PAGES, PAGES, PAGES_ROOT
+from fencepost_judge.authentication import line_of, reasons_withheld
+from fencepost_judge.pages.page_sessions import NOTICE_COOKIE, Sessions
+from fencepost_judge.pages.verdicts import verdict_of, worth
+from fencepost_judge.role import JudgeRole, JudgeVisitor
+from fencepost_judge.service import Judging
+from fencepost_server.web.http_service import has_service, pages_for
+from fencepost_server.web.page_errors import as_page, title_of, to_login
+from fencepost_server.web.templating import HEADERS, RenderedPage, Templates
+
+LOGIN = f"{PAGES_ROOT}/login"
+CONSOLE = "/console"
+NAVIGATION: tuple[tuple[str, str, JudgeRole], ...] = (
+    (PAGES_ROOT, "Problems", JudgeRole.CONTESTANT),
+    (f"{PAGES_ROOT}/contests", "Contests", JudgeRole.CONTESTANT),
+    (f"{PAGES_ROOT}/submissions", "Submissions", JudgeRole.CONTESTANT),
+    (f"{PAGES_ROOT}/rejudgings", "Rejudgings", JudgeRole.JURY),
+    (f"{PAGES_ROOT}/import", "Import", JudgeRole.JURY),
+    (f"{PAGES_ROOT}/workers", "Workers", JudgeRole.JURY),
+    (f"{PAGES_ROOT}/users", "Users", JudgeRole.ADMIN),
+    (CONSOLE, "Console", JudgeRole.ADMIN),
+)
+
+
+class PageRouter:
+    """`router` has every page."""
+
+    def __init__(self, judging: Judging, page_sessions: Sessions) -> None:
+        self.judging = judging
+        self.fp = judging.fp
+        self.page_sessions = page_sessions
+        paper = RenderedPage(
+            home=PAGES_ROOT, name="Fencepost Judge", script="judge.js", sheets=("house.css", "judge.css")
+        )
+        self._stationery = Templates(
+            paper, Path(__file__).parent, filters={"verdict": verdict_of, "worth": worth}
+        )
+        self.router = APIRouter(route_class=self._page_route(), include_in_schema=False)
+
+    def show(
+        self, request: Request, template: str, title: str, facts: Mapping[str, Any], *, status: int = 200
+    ) -> Response:
+        visitor: JudgeVisitor | None = request.state.visitor
+        response = self._stationery.page(
+            request,
+            template,
+            {
+                "title": title,
+                "is_jury": visitor is not None and visitor.may(JudgeRole.JURY),
+                "has_console": has_service(request, "console"),
+                **facts,
+            },
+            visitor=visitor,
+            navigation=navigation(request, visitor),
+            form_token=self.page_sessions.form_token(request),
+            notice=self.page_sessions.cookies.kept(request, NOTICE_COOKIE),
+            status=status,
+        )
+        self.page_sessions.cookies.take_notice(request, response)
+        self.page_sessions.leave_visit(request, response)
+        return response
+
+    def done(self, request: Request, back: str, message: str) -> Response:
+        """After a form: on to a page that can be loaded again, with one sentence."""
+        response = RedirectResponse(back, 303, headers=dict(HEADERS))
+        self.page_sessions.cookies.leave_notice(request, response, message)
+        return response
+
+    def refuse(self, request: Request, status: int, message: str) -> Response:
+        if status == 401:
+            return to_login(request, LOGIN)
+        return self.show(request, "refused.html", title_of(status), {"message": message}, status=status)
+
+    def file(self, request: Request, name: str) -> Response:
+        return self._stationery.file(name) or self.refuse(request, 404, "There is no such file.")
+
+    def _page_route(self) -> type[APIRoute]:
+        desk = self
+
+        class PageRoute(APIRoute):
+            def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+                handle = super().get_route_handler()
+                line = line_of(self)
+                access = None if line in OPEN_PAGES else PAGES[line]
+
+                async def received(request: Request) -> Response:
+                    request = desk.page_sessions.admit(request, access)
+                    try:
+                        await desk.page_sessions.check_form(request)
+                        with reasons_withheld(request):
+                            return await handle(request)
+                    finally:
+                        # The files of a form, which may lie on the disk.
+                        await request.close()
+
+                async def guarded(request: Request) -> Response:
+                    with reasons_withheld(request):
+                        await desk.page_sessions.look_up(request)
+                    return await as_page(received, request, desk.refuse)
+
+                return guarded
+
+        return PageRoute
+
+
+def navigation(request: Request, visitor: JudgeVisitor | None) -> list[tuple[str, str]]:
+    return pages_for(visitor.may if visitor else None, request, NAVIGATION, {CONSOLE: "console"})

@@ -1,0 +1,100 @@
+"""Problems: the list, and a statement with its workbench."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import Query, Request, Response
+
+from fencepost.errors import FencepostError
+from fencepost_judge import contests, judge_calls, visibility
+from fencepost_judge.access import PAGES_ROOT
+from fencepost_judge.authentication import Who, author_of, told_to
+from fencepost_judge.contest_api import seen_contest
+from fencepost_judge.pages import statement
+from fencepost_judge.pages.page_router import PageRouter
+from fencepost_judge.pages.submit_form import SubmitForm, offered, only_source
+from fencepost_judge.problem import Problem, Slug, Timing
+from fencepost_judge.role import JudgeRole, JudgeVisitor
+from fencepost_server.web.errors import status_of
+from fencepost_server.web.forms import Id
+
+PAGE_ROWS = 100
+CONTESTS_MAX = 200
+
+
+def add(desk: PageRouter) -> None:
+    @desk.router.get(PAGES_ROOT)
+    async def problems(request: Request, who: Who, after: str | None = None) -> Response:
+        found, further = await visibility.problems(desk.judging, who, after, PAGE_ROWS)
+        open_now = [
+            seen_contest(one, who)
+            for one in await desk.fp.run(contests.contests(limit=CONTESTS_MAX))
+            if one.has_begun and one.seen_at < one.contest.ends_at
+        ]
+        facts = {"problems": found, "further": further, "contests": open_now}
+        return desk.show(request, "problems.html", "Problems", facts)
+
+    @desk.router.get(f"{PAGES_ROOT}/problems/{{slug}}")
+    async def problem(
+        request: Request,
+        who: Who,
+        slug: str,
+        contest: Slug | None = None,
+        origin: Annotated[Id | None, Query(alias="from")] = None,
+    ) -> Response:
+        """`from` is a submission to begin with."""
+        begun = await _beginning(desk, who, origin)
+        return await show_problem(desk, request, slug, {"contest": contest, **begun})
+
+    @desk.router.get(f"{PAGES_ROOT}/problems/{{slug}}/attachments/{{name}}")
+    async def attachment(who: Who, slug: str, name: str) -> Response:
+        return await visibility.attachment(desk.judging, who, slug, name)
+
+
+async def show_problem(
+    desk: PageRouter,
+    request: Request,
+    slug: str,
+    bench: Mapping[str, Any],
+    refused: FencepostError | None = None,
+) -> Response:
+    """The statement; with the reason and what was written, when a form was refused."""
+    judging, who = desk.judging, _visitor(request)
+    found = await visibility.problem(judging, who, slug)
+    contest = bench.get("contest")
+    facts = {
+        "problem": found,
+        "statement": await asyncio.to_thread(statement.render, found.problem.statement, found.title),
+        "timing": _timing(found.problem, who),
+        "attachments": sorted(found.problem.attachments),
+        "samples": await visibility.samples(judging, found),
+        "tests": sum(1 for _ in found.problem.data.all_cases()),
+        "contest": None if contest is None else await visibility.contest(desk.fp, contest),
+        "bench": SubmitForm(problem=slug, languages=offered(judging, found.problem.languages), **bench),
+        "complaint": None if refused is None else str(told_to(who, refused)),
+    }
+    status = 200 if refused is None else status_of(refused)[0]
+    return desk.show(request, "problem.html", found.title, facts, status=status)
+
+
+def _timing(problem: Problem, who: JudgeVisitor) -> Timing | None:
+    """For juries, where there is something to say: the names of solutions tell what goes wrong."""
+    return problem.timing if who.may(JudgeRole.JURY) and problem.timing.origin != "package" else None
+
+
+async def _beginning(desk: PageRouter, who: JudgeVisitor, origin: int | None) -> dict[str, str]:
+    """An older submission, or nothing in the language that one used last."""
+    if origin is None:
+        past = await desk.judging.history(author_of(who, None), None, 1)
+        return {"language": past[0].language} if past else {}
+    found = await visibility.standing(desk.judging, who, origin)
+    task = (await desk.fp.run(judge_calls.get_task(origin)))[0]
+    return {"language": found.language, "code": only_source(task.sources)}
+
+
+def _visitor(request: Request) -> JudgeVisitor:
+    visitor: JudgeVisitor = request.state.visitor
+    return visitor

@@ -1,0 +1,112 @@
+"""Rejudging: look who is meant, judge beside what stands, compare, then apply or drop."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Query, Request, Response
+from pydantic import BaseModel, BeforeValidator
+
+from fencepost.errors import InvalidInput
+from fencepost_judge import rejudging
+from fencepost_judge.access import PAGES_ROOT
+from fencepost_judge.authentication import Who
+from fencepost_judge.pages.page_router import PageRouter
+from fencepost_judge.pages.page_sessions import form_of
+from fencepost_judge.rejudge_api import RejudgeRequest, find
+from fencepost_judge.service import REJUDGE_MAX
+from fencepost_server.web.forms import Id, filled
+
+PAGE_ROWS = 50
+CHANGES_MAX = 1000
+HOME = f"{PAGES_ROOT}/rejudgings"
+
+
+def _unless_empty(value: object) -> object:
+    """A form sends every field; one that was left empty asks for nothing."""
+    return None if value == "" else value
+
+
+Word = Annotated[str | None, BeforeValidator(_unless_empty)]
+
+
+class RejudgeForm(BaseModel):
+    """As in the API; submissions are ids with spaces or commas."""
+
+    submissions: Word = None
+    problem_id: Word = None
+    author: Word = None
+    language: Word = None
+    verdict: Word = None
+    reason: Word = None
+
+    def wanted(self) -> RejudgeRequest:
+        fields: dict[str, Any] = self.model_dump(exclude_none=True)
+        if self.submissions is not None:
+            fields["submissions"] = self.submissions.replace(",", " ").split()
+        return filled(RejudgeRequest, fields)
+
+
+def add(desk: PageRouter) -> None:
+    _add_choosing(desk)
+    _add_deciding(desk)
+
+
+def _add_choosing(desk: PageRouter) -> None:
+    fp = desk.fp
+
+    @desk.router.get(HOME)
+    async def rejudgings(request: Request, before: Id | None = None) -> Response:
+        found = await fp.run(rejudging.generations(before=before, limit=PAGE_ROWS))
+        further = found[-1].generation if len(found) == PAGE_ROWS else None
+        facts = {"generations": found, "further": further, "languages": desk.judging.languages}
+        return desk.show(request, "rejudgings.html", "Rejudgings", facts)
+
+    @desk.router.get(f"{PAGES_ROOT}/rejudge")
+    async def preview(request: Request, query: Annotated[RejudgeForm, Query()]) -> Response:
+        """How many are meant. Changes nothing."""
+        wanted = query.wanted()
+        meant = await fp.run(rejudging.find(wanted.filter(), REJUDGE_MAX + 1))
+        if len(meant) > REJUDGE_MAX:
+            raise InvalidInput(
+                f"More than {REJUDGE_MAX} submissions fit; choose fewer at once.", field="filter"
+            )
+        terms = query.model_dump(exclude_none=True)
+        facts = {"count": len(meant), "first": meant[:20], "terms": terms, "reason": wanted.reason}
+        return desk.show(request, "rejudge.html", "Judge again?", facts)
+
+    @desk.router.post(HOME)
+    async def rejudge(request: Request, who: Who) -> Response:
+        wanted = filled(RejudgeForm, await form_of(request)).wanted()
+        opened = await desk.judging.rejudge(wanted.filter(), reason=wanted.reason, actor=who.name)
+        told = f"{opened.submissions} submissions are judged again. Nothing changes until you apply it."
+        return desk.done(request, f"{HOME}/{opened.generation}", told)
+
+
+def _add_deciding(desk: PageRouter) -> None:
+    fp = desk.fp
+
+    @desk.router.get(f"{HOME}/{{generation}}")
+    async def generation_page(
+        request: Request, generation: Id, everything: bool = False, after: Id | None = None
+    ) -> Response:
+        found = await fp.run(
+            rejudging.changes(generation, changed=not everything, after=after, limit=CHANGES_MAX)
+        )
+        facts = {
+            "generation": await find(fp, generation),
+            "changes": found,
+            "everything": everything,
+            "further": found[-1].submission_id if len(found) == CHANGES_MAX else None,
+        }
+        return desk.show(request, "rejudging.html", f"Rejudging {generation}", facts)
+
+    @desk.router.post(f"{HOME}/{{generation}}/apply")
+    async def apply(request: Request, who: Who, generation: Id) -> Response:
+        replaced = await fp.run(rejudging.apply(generation, who.name))
+        return desk.done(request, f"{HOME}/{generation}", f"It stands: {replaced} results were replaced.")
+
+    @desk.router.post(f"{HOME}/{{generation}}/drop")
+    async def drop(request: Request, who: Who, generation: Id) -> Response:
+        await fp.run(rejudging.drop(generation, who.name))
+        return desk.done(request, f"{HOME}/{generation}", "It is dropped. What stood goes on standing.")

@@ -1,0 +1,30 @@
+"""Who judges, how loaded they are, and what could not be judged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Request, Response
+
+from fencepost.errors import FencepostError
+from fencepost.kernel import dead_letter
+from fencepost_judge.access import PAGES_ROOT
+from fencepost_judge.pages.page_router import PageRouter
+from fencepost_judge.service import QUEUE
+
+
+def add(desk: PageRouter) -> None:
+    @desk.router.get(f"{PAGES_ROOT}/workers")
+    async def workers(request: Request) -> Response:
+        facts: dict[str, Any] = {
+            "workers": (),
+            "complaint": None,
+            "dead": await desk.fp.run(dead_letter.count(dead_letter.Filter(queue=QUEUE))),
+            "queue": QUEUE,
+        }
+        try:
+            facts["workers"] = await desk.judging.workers()
+        except FencepostError as error:
+            # A directory that is away costs the list, and nothing else.
+            facts["complaint"] = str(error)
+        return desk.show(request, "workers.html", "Workers", facts)

@@ -1,0 +1,18 @@
+"""What this distribution brings to Fencepost."""
+
+from pathlib import Path
+
+from fencepost.plugin import Plugin
+
+_HERE = Path(__file__).parent
+
+PLUGIN = Plugin(
+    name="judge",
+    about="an online judge with a sandbox of its own",
+    schemas={"judge": _HERE},
+    settings=("fencepost_judge.settings:JudgeSettings",),
+    commands={"judge": "fencepost_judge.commands.judge:app"},
+    http_service="fencepost_judge.http_service:make_service",
+    doctor="fencepost_judge.sandbox.doctor_probe:probe_judge",
+    announce="fencepost_judge.commands.accounts:announce",
+)

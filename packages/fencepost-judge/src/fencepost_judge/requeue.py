@@ -1,0 +1,43 @@
+"""A job that cannot be judged here and now is put back, its try not counted, for longer each time."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from fencepost.app import Fencepost
+from fencepost.errors import NotRunning
+from fencepost.jobs.job import Job
+from fencepost.kernel import job as kernel_job
+from fencepost.kernel.call import Call
+from fencepost.logs import get_logger
+from fencepost_judge import judge_calls
+
+_log = get_logger(__name__)
+SECONDS_MAX = 15.0
+
+
+async def pass_on(fp: Fencepost, job: Job, language: str) -> NoReturn:
+    """To another worker that can compile the language, or will when it comes. Raises what tells the runtime
+    that the job waits."""
+    await fp.run(_put_back(job))
+    _log.info("judge_passed_on", job_id=job.id, attempt=job.attempt, language=language)
+    raise NotRunning(f"This worker does not support {language}.", noun="job", subject=str(job.id))
+
+
+async def wait_for_store(fp: Fencepost, job: Job, reason: str, *, minutes_max: float) -> None:
+    """The test data cannot be reached: try later. Raises what tells the runtime that the job waits; returns
+    when this job has waited for longer than it may."""
+    async with fp.transaction() as tx:
+        waited = await tx.run(judge_calls.store_away(job.id, job.attempt, job.owner))
+        if waited.total_seconds() >= minutes_max * 60:
+            return
+        await tx.run(_put_back(job))
+    _log.warning(
+        "judge_store_away", job_id=job.id, attempt=job.attempt, waited=waited.total_seconds(), error=reason
+    )
+    raise NotRunning("The test data cannot be reached.", noun="job", subject=str(job.id))
+
+
+def _put_back(job: Job) -> Call[str]:
+    delay_seconds = min(SECONDS_MAX, 0.1 * 2.0 ** min(job.attempt - 1, 10))
+    return kernel_job.release(job.id, job.attempt, job.owner, delay_seconds=delay_seconds)

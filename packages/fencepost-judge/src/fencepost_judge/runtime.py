@@ -1,0 +1,114 @@
+"""Where the judge sits: everything that judging needs on this machine, opened and closed together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fencepost.app import Fencepost
+from fencepost.logs import get_logger
+from fencepost_judge.data_cache import Cache
+from fencepost_judge.discovery import Directory
+from fencepost_judge.discovery_etcd import EtcdAddress, EtcdDirectory
+from fencepost_judge.discovery_kernel import KernelDirectory
+from fencepost_judge.judging import Judge
+from fencepost_judge.language import Language, find_languages, read_specs, site_roots
+from fencepost_judge.metrics import JudgeMetrics
+from fencepost_judge.sandbox.bubblewrap import reaches
+from fencepost_judge.sandbox.command import Bounds
+from fencepost_judge.sandbox.run_spec import Limits, Site
+from fencepost_judge.sandbox.sandbox_pool import SandboxPool
+from fencepost_judge.settings import JudgeSettings
+from fencepost_judge.store import Keys, Store
+from fencepost_judge.workspace import Workspace
+
+_log = get_logger(__name__)
+TRIAL_OUTPUT_KB = 1024
+
+
+@asynccontextmanager
+async def open_judge(
+    settings: JudgeSettings,
+    metrics: JudgeMetrics,
+    store: Store,
+    *,
+    languages: Mapping[str, Language] | None = None,
+    bubblewrap: Path | None = None,
+) -> AsyncGenerator[Judge]:
+    """A judge with the languages of this machine, unless they are known. Leaves nothing behind.
+
+    `bubblewrap` is what a report found to hold programs, where fencepost-box could not be compiled.
+    """
+    if languages is None:
+        offered = settings.offered
+        specs = [spec for spec in read_specs() if offered is None or spec.name in offered]
+        languages = await asyncio.to_thread(find_languages, specs)
+    if bubblewrap is not None:
+        languages = _reached(languages)
+    with Workspace(settings.workspace_root, passable=bubblewrap is not None) as workshop:
+        site = Site(
+            workshop.folder,
+            site_roots(languages.values()),
+            cgroup=settings.cgroup == "auto",
+            outer_uid=settings.outer_uid,
+        )
+        boxes = SandboxPool(
+            site,
+            metrics,
+            slots=settings.slots,
+            agents=settings.agent,
+            bounds=Bounds(settings.stdout_limit_bytes, settings.stderr_limit_bytes),
+            bubblewrap=bubblewrap,
+        )
+        async with boxes:
+            cache = Cache(store, workshop.folder, bytes_max=settings.cache_max_bytes)
+            yield Judge(
+                boxes,
+                workshop,
+                cache,
+                languages,
+                parallel=settings.parallel_tests,
+                trial_limits=_trial_limits(settings),
+            )
+
+
+def _reached(languages: Mapping[str, Language]) -> Mapping[str, Language]:
+    """Without those whose compiler lies where the programs' user cannot go."""
+    lost = [name for name, one in languages.items() if not all(map(reaches, one.toolchain))]
+    if lost:
+        _log.warning("judge_languages_out_of_reach", languages=lost)
+    return {name: language for name, language in languages.items() if name not in lost}
+
+
+def open_store(settings: JudgeSettings) -> Store:
+    """Where test data lies."""
+    keys = Keys(
+        endpoint=settings.s3_endpoint,
+        region=settings.s3_region,
+        access_key=settings.s3_access_key,
+        secret_key=settings.s3_secret_key,
+    )
+    return Store(settings.store, keys)
+
+
+@asynccontextmanager
+async def open_directory(settings: JudgeSettings, fp: Fencepost) -> AsyncGenerator[Directory]:
+    """Where workers are listed."""
+    lease_seconds = settings.discovery_lease_seconds
+    if settings.discovery == "kernel":
+        yield KernelDirectory(fp, lease_seconds=lease_seconds)
+        return
+    place = EtcdAddress.read(settings.discovery)
+    async with EtcdDirectory(place, lease_seconds=lease_seconds) as directory:
+        yield directory
+
+
+def _trial_limits(settings: JudgeSettings) -> Limits:
+    return Limits(
+        cpu_ms=settings.trial_time_ms,
+        wall_ms=settings.trial_time_ms * 2 + 2000,
+        memory_kb=settings.trial_memory_kb,
+        output_kb=TRIAL_OUTPUT_KB,
+    )

@@ -1,0 +1,1 @@
+"""The commands `fencepost nonces` and `fencepost tx`."""

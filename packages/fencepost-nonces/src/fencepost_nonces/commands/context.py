@@ -1,0 +1,63 @@
+"""What the commands of nonces and transactions share: a house, a node for one question, a table."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fencepost.cli.terminal import answer_rich
+
+if TYPE_CHECKING:
+    from fencepost.client import KernelClient
+    from fencepost_nonces.node import Node
+    from fencepost_nonces.signer import Signer
+
+T = TypeVar("T")
+
+
+def with_client(ask: Callable[[KernelClient], Awaitable[T]]) -> T:
+    import asyncio  # noqa: PLC0415 - No help needs it.
+
+    from fencepost.app import Fencepost  # noqa: PLC0415
+
+    async def run() -> T:
+        async with Fencepost.from_env() as fp:
+            return await ask(fp)
+
+    return asyncio.run(run())
+
+
+def with_node(chain_id: int, signer: str, ask: Callable[[Node, Signer], Awaitable[T]]) -> T:
+    """A node for one question: it asks the owner to hand over, writes under its own fence, and goes.
+
+    No member: for the time of a command it would be the home of signers, and nobody could reach it.
+    """
+    from fencepost_nonces.http_service import first_nonce_of  # noqa: PLC0415
+    from fencepost_nonces.node import Node  # noqa: PLC0415
+    from fencepost_nonces.sending.rpc import Chains  # noqa: PLC0415
+    from fencepost_nonces.settings import NoncesSettings  # noqa: PLC0415
+    from fencepost_nonces.signer import Signer  # noqa: PLC0415
+
+    one = Signer.of(chain_id, signer)
+    settings = NoncesSettings.load().model_copy(update={"mode": "basic", "node_address": None})
+
+    async def run(fp: KernelClient) -> T:
+        chains = Chains(dict(settings.endpoints))
+        node = Node(fp, settings, first_nonce=first_nonce_of(fp, chains), member=False)
+        await node.start()
+        try:
+            return await ask(node, one)
+        finally:
+            await node.stop()
+            await chains.close()
+
+    return with_client(run)
+
+
+def table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
+    from rich.table import Table  # noqa: PLC0415
+
+    drawn = Table(*columns)
+    for row in rows:
+        drawn.add_row(*("" if row[name] is None else str(row[name]) for name in columns))
+    answer_rich(drawn)

@@ -1,0 +1,213 @@
+"""One node: it takes requests for any signer, and serves those that it holds, or can get.
+
+Basic mode: every request is a statement of its own, and the signer is handed over when another node asks.
+Queue mode: every signer has a home among the live nodes, and its home serves all who wait with one statement;
+away from home nothing is written.
+Both are the same writes under the same fence, so nodes of both modes may run beside each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from fencepost.client import KernelClient
+from fencepost.errors import IndeterminateCommit, LeaseExpired, NotFound, NotOwner, Refusal
+from fencepost.kernel import lease as kernel_lease
+from fencepost.kernel.call import Call
+from fencepost.kernel.lease import Lease, owner_name
+from fencepost.listener import Listener
+from fencepost.loop import Loop
+from fencepost_nonces import nonce_calls
+from fencepost_nonces.errors import SignerElsewhere
+from fencepost_nonces.metrics import NonceMetrics
+from fencepost_nonces.nonce_calls import NodeSeen, NonceAnswer, NonceEnding, Reservation
+from fencepost_nonces.queue import SignerQueue
+from fencepost_nonces.routing import home_of
+from fencepost_nonces.settings import NoncesSettings
+from fencepost_nonces.signer import Signer
+from fencepost_nonces.signer_leases import FirstNonce, SignerLease, SignerLeases
+
+T = TypeVar("T")
+TRIES = 3
+# In queue mode a signer stays at its home; a long silence still frees its lease from being renewed.
+QUEUE_IDLE_SECONDS = 60.0
+NODE_PREFIX = "nonces:node:"
+
+
+class Node:
+    """Start it, and ask it; `stop` hands every signer over."""
+
+    def __init__(
+        self,
+        fp: KernelClient,
+        settings: NoncesSettings | None = None,
+        metrics: NonceMetrics | None = None,
+        *,
+        first_nonce: FirstNonce | None = None,
+        member: bool = True,
+    ) -> None:
+        """`member` is False for one that is here for a single question: nobody counts on it."""
+        self.settings = settings or NoncesSettings()
+        self.metrics = metrics or NonceMetrics.on(fp.metrics)
+        self.owner = owner_name("nonces")
+        self.address = self.settings.node_address or self.owner
+        self._fp = fp
+        self._signer_leases = SignerLeases(
+            fp, self.settings, self.metrics, owner=self.owner, first_nonce=first_nonce
+        )
+        self._queues: dict[Signer, SignerQueue] = {}
+        self._member = member
+        self._nodes: list[NodeSeen] = []
+        self._self_lease: Lease | None = None
+        self._keeper = Loop("nonces", self._keep, self.metrics.loop_errors)
+        self._signer_leases.on_wanted = self._keeper.wake
+        self._listening: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        listener = Listener(self._fp.settings.listen_url or self._fp.database_url)
+        self._signer_leases.listen(listener)
+        self._listening = asyncio.create_task(listener.run(), name="fencepost-nonces-listener")
+        await self._keep()
+        self._keeper.start()
+
+    async def stop(self) -> None:
+        await self._keeper.stop()
+        for queue in self._queues.values():
+            await queue.close()
+        await self._signer_leases.leave()
+        if self._self_lease is not None:
+            with suppress(Refusal):
+                await self._fp.run(kernel_lease.release(self._self_lease))
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
+
+    def home(self, signer: Signer) -> str | None:
+        """The address of the node that this signer belongs to, or None when it is served here.
+
+        A home must be reached: a node without an address is nobody's, and serves only while all are like it.
+        """
+        if self.settings.mode == "basic":
+            return None
+        home = home_of(signer.resource, (node.address for node in self._nodes if node.reachable))
+        return None if home in (None, self.address) else home
+
+    async def reserve(self, signer: Signer, request_ids: Sequence[str]) -> list[Reservation]:
+        """A nonce for each request, in their order. SignerElsewhere when another node has the signer."""
+        for request_id in request_ids:
+            nonce_calls.check_request_id(request_id)
+        if self.settings.mode == "basic":
+            return await self._reserve(signer, request_ids)
+        self._refuse_strangers(signer)
+        return await self._queue(signer).put(request_ids)
+
+    async def mark_used(self, signer: Signer, nonce: int, hold: int, tx_hash: str | None = None) -> None:
+        await self.write(
+            signer, lambda lease: nonce_calls.mark_used(signer, lease, nonce, hold, tx_hash=tx_hash)
+        )
+
+    async def mark_recyclable(self, signer: Signer, nonce: int, hold: int) -> None:
+        await self.write(signer, lambda lease: nonce_calls.mark_recyclable(signer, lease, nonce, hold))
+
+    async def mark_many(self, signer: Signer, endings: Sequence[NonceEnding]) -> list[NonceAnswer]:
+        return await self.write(signer, lambda lease: nonce_calls.mark_many(signer, lease, endings))
+
+    async def write(
+        self,
+        signer: Signer,
+        call: Callable[[Lease], Call[T]],
+        *,
+        patient: bool = True,
+        away: bool = False,
+    ) -> T:
+        """One fenced write. A fence that refuses costs a retry: what is repeated is the same by its ids.
+
+        Away from its home a signer is SignerElsewhere, unless `away` says that the home leaves it alone. The
+        home may be another one by the next try, or while this one is under way: then the fence decides.
+        Without patience a signer that another node holds is SignerElsewhere at once, and stays there.
+        """
+
+        async def once() -> T:
+            if not away:
+                self._refuse_strangers(signer)
+            async with self._signer_leases.using(signer, patient=patient) as lease:
+                return await self._fp.run(call(lease))
+
+        try:
+            return await self._again(once)
+        except SignerElsewhere as error:
+            raise SignerElsewhere(signer, self._whereabouts(error.owner), error.retry_seconds) from None
+
+    def _refuse_strangers(self, signer: Signer) -> None:
+        home = self.home(signer)
+        if home is not None:
+            raise SignerElsewhere(signer, home, 1.0)
+
+    def _whereabouts(self, owner: str | None) -> str | None:
+        """Where an owner can be asked, if he told; else his name."""
+        return next((node.address for node in self._nodes if node.owner == owner), owner)
+
+    async def _reserve(self, signer: Signer, request_ids: Sequence[str]) -> list[Reservation]:
+        rows = await self.write(
+            signer,
+            lambda lease: nonce_calls.reserve(
+                signer, lease, request_ids, locked_seconds=self.settings.hold_seconds
+            ),
+        )
+        self.metrics.reserved.inc(len(rows))
+        return rows
+
+    @staticmethod
+    async def _again(once: Callable[[], Awaitable[T]]) -> T:
+        for attempt in range(1, TRIES + 1):
+            try:
+                return await once()
+            except (NotOwner, LeaseExpired, NotFound) as refusal:
+                if refusal.noun != "lease" or attempt == TRIES:
+                    raise
+            except IndeterminateCommit:
+                # It may have happened; by its request id or its hold the repeat is the same thing.
+                if attempt == TRIES:
+                    raise
+        raise AssertionError
+
+    def _queue(self, signer: Signer) -> SignerQueue:
+        queue = self._queues.get(signer)
+        if queue is None:
+            queue = self._queues[signer] = SignerQueue(
+                lambda ids: self._reserve(signer, ids),
+                self.metrics,
+                queue_max=self.settings.queue_max,
+                batch_max=self.settings.batch_max,
+                wait_seconds=self.settings.wait_seconds,
+            )
+        return queue
+
+    async def _keep(self) -> float:
+        """Renew what is held, stay a member, see who the others are, and hand over what is not needed."""
+        await self._signer_leases.renew()
+        await self._stay()
+        await self._signer_leases.tidy(self._leaves)
+        return min(self.settings.renew_seconds / 2, self.settings.idle_seconds / 2, 1.0)
+
+    async def _stay(self) -> None:
+        """The lease on our own address makes us a member; that of an earlier boot runs out by itself."""
+        if not self._member:
+            return
+        (mine,) = await self._fp.run(
+            kernel_lease.acquire_many([NODE_PREFIX + self.address], self.owner, self.settings.lease_seconds)
+        )
+        if mine.refusal is None:
+            self._self_lease = Lease(
+                mine.resource, self.owner, mine.token, mine.acquired_at, mine.renewed_at, mine.expires_at
+            )
+        self._nodes = await self._fp.run(nonce_calls.nodes())
+        self.metrics.nodes.set(len(self._nodes))
+
+    def _leaves(self, signer_lease: SignerLease, now: float) -> bool:
+        if self.settings.mode == "basic":
+            return now - signer_lease.used_at > self.settings.idle_seconds
+        return self.home(signer_lease.signer) is not None or now - signer_lease.used_at > QUEUE_IDLE_SECONDS

@@ -1,0 +1,90 @@
+"""A request that came to the wrong node: answered with the owner's address, or carried there."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import aiohttp
+from fastapi import Request, Response
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+
+from fencepost.errors import Refusal
+from fencepost_nonces.errors import SignerElsewhere
+from fencepost_nonces.nonce_calls import URL_BEGINS
+
+FORWARDED = "x-fencepost-forwarded"
+_CARRIED = ("content-type", "authorization")
+
+
+class RequestForwarder:
+    """Carries requests to other nodes. One session, opened with the first request."""
+
+    def __init__(self, *, seconds: float) -> None:
+        self._timeout = aiohttp.ClientTimeout(total=seconds)
+        self._session: aiohttp.ClientSession | None = None
+
+    async def carry(self, request: Request, address: str) -> Response:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=self._timeout)
+        headers = {name: request.headers[name] for name in _CARRIED if name in request.headers}
+        # Carried once only: two nodes that disagree about the home must not play ball.
+        headers[FORWARDED] = "1"
+        url = address.rstrip("/") + request.url.path
+        async with self._session.request(
+            request.method, url, data=await request.body(), headers=headers, allow_redirects=False
+        ) as answer:
+            kept = {"Retry-After": answer.headers["Retry-After"]} if "Retry-After" in answer.headers else {}
+            return Response(await answer.read(), answer.status, headers=kept, media_type=answer.content_type)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+
+def elsewhere(owner: str | None, message: str, retry_seconds: float) -> JSONResponse:
+    """409 with the owner and when to ask again: nothing was written."""
+    body = {"code": "not_owner", "message": message, "owner": owner}
+    return JSONResponse(body, 409, headers={"Retry-After": str(max(1, round(retry_seconds)))})
+
+
+def route_class(forwarder: RequestForwarder | None) -> type[APIRoute]:
+    """Routes that know what to do with a signer that is elsewhere."""
+
+    class SignerRoute(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:  # type: ignore[override]
+            handle: Callable[[Request], Any] = super().get_route_handler()
+
+            async def routed(request: Request) -> Response:
+                try:
+                    answer: Response = await handle(request)
+                except SignerElsewhere as error:
+                    if forwarder is not None and _may_be_carried(request, error.owner):
+                        return await _carried(forwarder, request, error)
+                    return elsewhere(error.owner, str(error), error.retry_seconds)
+                except Refusal as refusal:
+                    if refusal.noun != "lease":
+                        raise
+                    return elsewhere(refusal.seen.get("owner"), str(refusal), 1)
+                return answer
+
+            return routed
+
+    return SignerRoute
+
+
+def _may_be_carried(request: Request, owner: str | None) -> bool:
+    return FORWARDED not in request.headers and owner is not None and owner.startswith(URL_BEGINS)
+
+
+async def _carried(forwarder: RequestForwarder, request: Request, error: SignerElsewhere) -> Response:
+    try:
+        return await forwarder.carry(request, error.owner or "")
+    except (aiohttp.ClientError, TimeoutError):
+        # It may have arrived: the same request with the same id settles it.
+        return JSONResponse(
+            {"code": "unavailable", "message": f"{error.owner} does not answer.", "owner": error.owner},
+            503,
+            headers={"Retry-After": "1"},
+        )

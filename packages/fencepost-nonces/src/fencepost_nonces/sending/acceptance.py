@@ -1,0 +1,79 @@
+"""Taking a transaction in: everything that can be known to be wrong is said before anything is reserved."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from fencepost.client import KernelClient
+from fencepost.errors import InvalidInput, NotFound
+from fencepost_nonces.metrics import NonceMetrics
+from fencepost_nonces.sending import transaction_calls as tx_calls
+from fencepost_nonces.sending.keys import Keys
+from fencepost_nonces.sending.rpc import Chains
+from fencepost_nonces.sending.sender import TransactionSender
+from fencepost_nonces.sending.transaction_calls import Submitted, TransactionRequest
+from fencepost_nonces.signer import Signer
+
+
+class Acceptance:
+    """Any node takes any transaction in; the owner of its signer will send it."""
+
+    def __init__(
+        self,
+        fp: KernelClient,
+        chains: Chains,
+        keys: Keys,
+        sender: TransactionSender,
+        *,
+        metrics: NonceMetrics,
+        gas_max: int,
+        hooks: Collection[str],
+    ) -> None:
+        """Only names in `hooks` are taken as webhooks: a stranger must not write to whichever channel."""
+        self._fp = fp
+        self._chains = chains
+        self._keys = keys
+        self._sender = sender
+        self._metrics = metrics
+        self._gas_max = gas_max
+        self._hooks = hooks
+
+    async def submit(
+        self, signer: Signer, key: str, order: TransactionRequest, *, webhook: str | None = None
+    ) -> Submitted:
+        """The same key again answers the same transaction; another content under it is a mismatch."""
+        order.check(self._gas_max)
+        if webhook is not None and webhook not in self._hooks:
+            known = ", ".join(sorted(self._hooks)) or "none"
+            raise InvalidInput(f"webhook is not a channel of OUTBOX_WEBHOOKS ({known}).", field="webhook")
+        if self._chains.get(signer.chain_id) is None:
+            known = ", ".join(map(str, self._chains.ids)) or "none"
+            raise InvalidInput(
+                f"chain_id {signer.chain_id} is not one of NONCES_CHAINS ({known}).", field="chain_id"
+            )
+        if signer.name not in await self._keys.addresses():
+            raise InvalidInput(f"There is no key for the signer {signer.name} here.", field="signer")
+        submitted = await self._fp.run(tx_calls.submit(signer, key, order, webhook=webhook))
+        self._sender.wake()
+        return submitted
+
+    async def show(self, transaction_id: int) -> dict[str, Any]:
+        found = await self._fp.run(tx_calls.find(transaction_id))
+        if not found:
+            raise NotFound(
+                f"There is no transaction {transaction_id}.", noun="transaction", subject=str(transaction_id)
+            )
+        return found[0]
+
+    async def newest(self, limit: int, below: int | None) -> list[dict[str, Any]]:
+        return await self._fp.run(tx_calls.newest(limit, below))
+
+    async def cancel(self, transaction_id: int) -> dict[str, Any]:
+        """At once if it waits; otherwise its owner replaces it with a no-op, and the chain decides."""
+        before = (await self.show(transaction_id))["state"]
+        state = await self._fp.run(tx_calls.cancel(transaction_id))
+        if state == "CANCELLED" and before != state:
+            self._metrics.transactions.labels(state=state).inc()
+        self._sender.wake()
+        return await self.show(transaction_id)

@@ -1,0 +1,97 @@
+"""What to do next with a transaction that has its nonce: decided without I/O, from what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from fencepost_nonces.sending.transaction_calls import Open
+
+Receipt = Mapping[str, Any]
+
+
+class NextStep(Enum):
+    """One row of the table below."""
+
+    GIVE_UP = auto()  # Cancelled before it was signed: the nonce is free again.
+    SIGN = auto()
+    SEND = auto()  # Its bytes are stored: those, and no other.
+    SEND_AGAIN = auto()  # The node has forgotten them: the same bytes.
+    CANCEL = auto()  # A no-op takes its nonce.
+    REPLACE = auto()  # Stuck: the same with a higher fee.
+    RECORD_BLOCK = auto()
+    TAKE_BLOCK_BACK = auto()  # A reorganisation: another block has the place of its block.
+    CONFIRM = auto()
+    PROVE = auto()  # The nonce is used for good, and no receipt tells by what: find the transaction that did.
+    WAIT = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class ChainView:
+    """What the chain says of one transaction, and of its sender.
+
+    `block_hash` is the hash of the block that the chain has now at the number of the receipt, or of the block
+    that the transaction was in; None when no endpoint shows one.
+    """
+
+    head: int
+    latest_count: int
+    final_count: int
+    receipt: Receipt | None = None
+    block_hash: str | None = None
+    in_pool: bool = False
+    pooled_count: int = 0
+
+    def may_be_mined(self, tx: Open) -> bool:
+        """Whether it is worth asking for receipts: below the count one of its versions, or a stranger, is."""
+        return self.latest_count > tx.nonce or tx.state == "MINED"
+
+
+@dataclass(frozen=True, slots=True)
+class StuckPolicy:
+    confirmations: int
+    stuck_seconds: float
+
+
+def before_sending(tx: Open) -> NextStep | None:
+    """What follows from the database alone; None when the chain must be asked."""
+    match tx.status:
+        case "HELD":
+            return NextStep.GIVE_UP if tx.cancelling else NextStep.SIGN
+        case "SIGNING":
+            return NextStep.SIGN
+        case "SIGNED":
+            return NextStep.SEND
+        case _:
+            return None
+
+
+def after_sending(tx: Open, sight: ChainView, patience: StuckPolicy) -> NextStep:
+    """What follows for bytes that were sent."""
+    if sight.receipt is not None:
+        return _of_a_block(tx, sight, sight.receipt, patience)
+    if tx.state == "MINED":
+        # A missing receipt is what a backend answers that lags behind. Only another block in its place tells.
+        taken_back = sight.block_hash is not None and sight.block_hash != tx.block_hash
+        return NextStep.TAKE_BLOCK_BACK if taken_back else NextStep.WAIT
+    if sight.latest_count > tx.nonce:
+        # One of its versions has the nonce, or another one: for good, or in a block that may be taken back.
+        return NextStep.PROVE if sight.final_count > tx.nonce else NextStep.WAIT
+    if tx.cancelling and tx.purpose != "cancel":
+        return NextStep.CANCEL
+    # Only the first in line is stuck; the others wait for it.
+    if tx.nonce == sight.latest_count and tx.signed_seconds >= patience.stuck_seconds:
+        return NextStep.REPLACE
+    return NextStep.WAIT if sight.in_pool else NextStep.SEND_AGAIN
+
+
+def _of_a_block(tx: Open, sight: ChainView, receipt: Receipt, patience: StuckPolicy) -> NextStep:
+    block_hash = str(receipt["blockHash"]).lower()
+    if block_hash != sight.block_hash:
+        # The receipt of a block that the chain does not have at its number: of a fork, or one of them lags.
+        return NextStep.WAIT
+    if sight.head - int(receipt["blockNumber"], 16) >= patience.confirmations:
+        return NextStep.CONFIRM
+    return NextStep.WAIT if block_hash == tx.block_hash else NextStep.RECORD_BLOCK

@@ -1,0 +1,89 @@
+"""Moves the transactions of the signers that this node holds or may take. Remembers nothing between turns.
+
+In queue mode those whose home is here. If nobody has held a signer for the length of a lease although it had
+something to move, its home cannot: it has not its key, or not its chain. Then whoever can does it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from fencepost.client import KernelClient
+from fencepost.errors import Refusal
+from fencepost.logs import get_logger
+from fencepost.loop import Loop
+from fencepost_nonces.errors import ChainUnavailable, ContradictingAnswers, SignerElsewhere, SigningFailed
+from fencepost_nonces.metrics import NonceMetrics
+from fencepost_nonces.node import Node
+from fencepost_nonces.sending import transaction_calls as tx_calls
+from fencepost_nonces.sending.keys import Keys
+from fencepost_nonces.sending.rpc import Chains, RpcError
+from fencepost_nonces.sending.signer_pipeline import SignerPipeline
+from fencepost_nonces.signer import Signer
+
+_log = get_logger(__name__)
+AT_ONCE = 8
+
+
+class TransactionSender:
+    """One for a node. `wake` after a submission; otherwise it looks every NONCES_POLL_SEC."""
+
+    def __init__(
+        self, fp: KernelClient, node: Node, chains: Chains, keys: Keys, metrics: NonceMetrics
+    ) -> None:
+        self._fp = fp
+        self._node = node
+        self._chains = chains
+        self._keys = keys
+        self._metrics = metrics
+        self._settings = node.settings
+        self._loop = Loop("transactions", self.tick, metrics.loop_errors)
+        self._turns = asyncio.Semaphore(AT_ONCE)
+
+    def start(self) -> None:
+        self._loop.start()
+
+    def wake(self) -> None:
+        self._loop.wake()
+
+    async def stop(self) -> None:
+        await self._loop.stop()
+
+    async def tick(self) -> float:
+        ours = await self._keys.addresses()
+        mine = [
+            waiting.signer
+            for waiting in await self._fp.run(tx_calls.signers())
+            if waiting.signer.name in ours
+            and self._chains.get(waiting.signer.chain_id) is not None
+            and (self._is_home(waiting.signer) or waiting.free_seconds >= self._settings.lease_seconds)
+        ]
+        # All of them come to their end: a turn must not meet what is left of the last one.
+        ended = await asyncio.gather(*(self._guarded(signer) for signer in mine), return_exceptions=True)
+        for error in ended:
+            if error is not None:
+                raise error
+        return self._settings.poll_seconds
+
+    async def _guarded(self, signer: Signer) -> None:
+        """One signer's trouble is not another's."""
+        chain = self._chains.get(signer.chain_id)
+        assert chain is not None
+        away = not self._is_home(signer)
+        async with self._turns:
+            try:
+                await SignerPipeline(
+                    self._fp, self._node, chain, self._keys, self._metrics, signer, away=away
+                ).advance()
+            except SignerElsewhere:
+                return
+            except ContradictingAnswers as error:
+                # An endpoint that lags behind is nothing that failed here: the next turn asks again.
+                _log.warning("chain_contradicts_itself", signer=signer.resource, error=str(error))
+                self._metrics.contradictions.inc()
+            except (ChainUnavailable, SigningFailed, RpcError, Refusal) as error:
+                _log.warning("transactions_wait", signer=signer.resource, error=str(error))
+                self._metrics.loop_errors.labels(loop="transactions").inc()
+
+    def _is_home(self, signer: Signer) -> bool:
+        return self._node.home(signer) is None

@@ -1,0 +1,169 @@
+"""Alpaca's Trading API, as documented: POST and GET /v2/orders.
+
+What its client ids promise. The documentation calls `client_order_id` unique and does not say for how long,
+so no more is relied on than that a second order is refused (422) while the first is open. Orders in every
+state are found by client id. A request has no validity of its own: what was not found may still arrive, and
+a person decides, unless `request_valid_seconds` says how long whoever runs this is ready to wait for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+from urllib.parse import quote
+
+from fencepost.errors import SettingsError
+from fencepost.kernel.call import Json, document
+from fencepost.outbox.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
+from fencepost_orders.broker import (
+    AnswerVerdict,
+    BrokerOrder,
+    Code,
+    Declaration,
+    FoundOrder,
+    LookupFinding,
+    LookupScope,
+    Meaning,
+    OutgoingOrder,
+    Promise,
+    key_echoed,
+    name_given,
+)
+from fencepost_orders.http_rules import by_status, moment, read_finding, variables, verdict
+
+PAPER_URL = "https://paper-api.alpaca.markets"
+# From these no order comes back; in all others, also in those of a later version, there may be more fills.
+_FINAL_STATUSES = frozenset({"filled", "canceled", "expired", "replaced", "rejected"})
+_TIMES_IN_FORCE = {"DAY": "day", "GTC": "gtc", "IOC": "ioc", "FOK": "fok"}
+
+
+class AlpacaBroker:
+    """One Alpaca account. The order's `account` is not sent: the keys say whose it is."""
+
+    def __init__(
+        self,
+        key_id: str,
+        secret_key: str,
+        *,
+        base_url: str = PAPER_URL,
+        request_valid_seconds: float | None = None,
+        client: HttpClient | None = None,
+    ) -> None:
+        self._base_url = base_url.rstrip("/")
+        self._client = client or HttpClient()
+        self._headers = {
+            "APCA-API-KEY-ID": key_id,
+            "APCA-API-SECRET-KEY": secret_key,
+            "Content-Type": "application/json",
+        }
+        self._declaration = Declaration(
+            Promise.WHILE_OPEN, LookupScope.ALL, request_valid_seconds=request_valid_seconds
+        )
+
+    @classmethod
+    def from_env(
+        cls,
+        *,
+        base_url: str = PAPER_URL,
+        request_valid_seconds: float | None = None,
+        credentials: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> AlpacaBroker:
+        """Credentials from APCA_API_KEY_ID and APCA_API_SECRET_KEY, the names that Alpaca's own clients
+        use, unless `credentials` names others: `{key_id: …, secret_key: …}`."""
+        environ = os.environ if environ is None else environ
+        usual = {"key_id": "APCA_API_KEY_ID", "secret_key": "APCA_API_SECRET_KEY"}
+        names = variables(usual, credentials)
+        missing = [name for name in names if not environ.get(name)]
+        if missing:
+            raise SettingsError(f"Alpaca needs {' and '.join(missing)} in the environment.")
+        key_id, secret_key = (environ[name] for name in names)
+        return cls(key_id, secret_key, base_url=base_url, request_valid_seconds=request_valid_seconds)
+
+    @property
+    def declaration(self) -> Declaration:
+        return self._declaration
+
+    async def send_order(self, order: OutgoingOrder) -> Reply:
+        body = document("order", alpaca_order(order)).encode()
+        return await self._client.exchange(
+            Request("POST", f"{self._base_url}/v2/orders", self._headers, body)
+        )
+
+    def classify(self, order: OutgoingOrder, reply: Reply) -> AnswerVerdict:
+        """422 is a refused order or a used id; 403 is either the keys or the buying power, and the body
+        says which."""
+        answer = read_order(reply.json())
+        if reply.status == 422 and b"client_order_id must be unique" in reply.body:
+            return verdict(Meaning.DUPLICATE, Code.CONFLICT_PROCESSED, reply, None)
+        if reply.status == 403 and _says_code(reply):
+            return verdict(Meaning.REFUSED, Code.BAD_REQUEST, reply, None)
+        return by_status(reply, answer)
+
+    async def find_order(self, order: OutgoingOrder) -> FoundOrder:
+        url = (
+            f"{self._base_url}/v2/orders:by_client_order_id?client_order_id={quote(order.client_id, safe='')}"
+        )
+        try:
+            reply = await self._client.exchange(Request("GET", url, self._headers))
+        except (NotSent, MaybeSent) as error:
+            return FoundOrder(LookupFinding.NO_ANSWER, code=Code.NETWORK_TIMEOUT, detail=str(error))
+        return read_finding(reply, read_order(reply.json()))
+
+    async def close(self) -> None:
+        await self._client.close()
+
+
+def alpaca_order(order: OutgoingOrder) -> dict[str, Json]:
+    """The order in Alpaca's words. Amounts stay text, as its examples have them."""
+    wanted = order.document
+    fields: dict[str, Json] = {
+        "symbol": wanted["symbol"],
+        "qty": wanted["qty"],
+        "side": str(wanted["intent"]).lower(),
+        "type": "limit" if "limit_price" in wanted else "market",
+        "time_in_force": _TIMES_IN_FORCE[str(wanted["time_in_force"])],
+        "limit_price": wanted.get("limit_price"),
+        "client_order_id": order.client_id,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def read_order(answer: Json) -> BrokerOrder | None:
+    """Alpaca's order object, or None when the answer is none."""
+    if not isinstance(answer, dict):
+        return None
+    fields = cast("dict[str, Any]", answer)
+    client_id, order_id = key_echoed(fields.get("client_order_id")), name_given(fields.get("id"))
+    status = fields.get("status")
+    if not isinstance(status, str) or (client_id is None and order_id is None):
+        return None
+    word = status.casefold()
+    # Its own errors have a code and a message; a gateway's have this.
+    if word == "error":
+        return None
+    return BrokerOrder(
+        client_id=client_id,
+        broker_order_id=order_id,
+        status=status,
+        live=word != "rejected",
+        is_open=word not in _FINAL_STATUSES,
+        accepted_at=moment(fields.get("submitted_at")),
+        fills=_fills(fields),
+        body=fields,
+    )
+
+
+def _fills(fields: Mapping[str, Any]) -> Sequence[Json]:
+    quantity = fields.get("filled_qty")
+    # Not a set: what came may be anything, and not everything has a hash.
+    if quantity in (None, "0", ""):
+        return ()
+    return ({"qty": quantity, "price": fields.get("filled_avg_price"), "at": fields.get("filled_at")},)
+
+
+def _says_code(reply: Reply) -> bool:
+    """Alpaca's own refusals carry a number; a gateway's 403 does not."""
+    answer = reply.json()
+    return isinstance(answer, dict) and "code" in cast("dict[str, Any]", answer)

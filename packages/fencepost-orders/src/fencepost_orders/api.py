@@ -1,0 +1,154 @@
+"""Orders over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Header, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from fencepost.errors import InvalidInput
+from fencepost_orders.operator_calls import Resolution
+from fencepost_orders.request import OrderRequest
+from fencepost_orders.service import Orders
+
+OrderId = Annotated[int, Path(ge=1, le=2**63 - 1)]
+Actor = Annotated[str, Header(alias="X-Actor", max_length=256)]
+Reason = Annotated[str, Field(min_length=1, max_length=1024)]
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+class Why(_Body):
+    reason: Reason
+
+
+class Halt(_Body):
+    reason: Reason
+    account: Annotated[str, Field(min_length=1, max_length=128)] | None = None
+
+
+class Resolve(_Body):
+    expected: Literal["queued", "failed", "unknown", "parked"]
+    outcome: Resolution
+    reason: Reason
+    broker_order_id: Annotated[str, Field(max_length=256)] | None = None
+
+
+class Resend(_Body):
+    expected: Literal["dead", "parked"]
+    reason: Reason
+
+
+def make_router(orders: Orders) -> APIRouter:
+    """The routes. Errors have the house's one shape; a refusal's code is its reason."""
+    router = APIRouter(prefix="/orders", tags=["orders"])
+    _add_placing(router, orders)
+    _add_brokers(router, orders)
+    _add_reading(router, orders)
+    _add_desk(router, orders)
+    return router
+
+
+def _add_placing(router: APIRouter, orders: Orders) -> None:
+    schema = OrderRequest.model_json_schema()
+    if orders.default_broker is not None:
+        schema["required"] = [name for name in schema["required"] if name != "broker"]
+    body = {"required": True, "content": {"application/json": {"schema": schema}}}
+
+    @router.post("", status_code=202, openapi_extra={"requestBody": body})
+    async def place(
+        request: Request,
+        response: Response,
+        key: Annotated[str | None, Header(alias="Idempotency-Key")] = None,
+    ) -> dict[str, Any]:
+        """Accept an order. 202 when it is new, 200 when the same was accepted before."""
+        # Read by us: a number must become a decimal and never a float on its way.
+        order = OrderRequest.parse(await request.body(), default_broker=orders.default_broker)
+        if key != order.idempotency_key:
+            raise InvalidInput(
+                "The header Idempotency-Key and the body's idempotency_key must be there and agree.",
+                field="idempotency_key",
+            )
+        answer = await orders.place(order)
+        if not answer.is_new:
+            response.status_code = 200
+            response.headers["Idempotency-Replayed"] = "true"
+        response.headers["Location"] = f"/orders/{answer.order_id}"
+        return await orders.get(order_id=answer.order_id)
+
+
+def _add_reading(router: APIRouter, orders: Orders) -> None:
+    @router.get("")
+    async def list_orders(
+        status: str | None = None,
+        broker: str | None = None,
+        account: str | None = None,
+        before: Annotated[int | None, Query(ge=1, le=2**63 - 1)] = None,
+        limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    ) -> dict[str, Any]:
+        """Orders, newest first; `before` is the last id of the page before."""
+        found = await orders.listed(status=status, broker=broker, account=account, before=before, limit=limit)
+        return {"orders": found, "next": found[-1]["id"] if len(found) == limit else None}
+
+    @router.get("/by-key")
+    async def get_by_key(key: Annotated[str, Query(min_length=1, max_length=128)]) -> dict[str, Any]:
+        """One order by its key, whatever is in it."""
+        return await orders.get(key=key)
+
+    @router.get("/by-key/{key:path}")
+    async def get_by_key_in_path(key: str) -> dict[str, Any]:
+        """One order by its key, which may hold slashes."""
+        return await orders.get(key=key)
+
+    @router.get("/{order_id}")
+    async def get_order(order_id: OrderId) -> dict[str, Any]:
+        return await orders.get(order_id=order_id)
+
+    @router.get("/{order_id}/history")
+    async def get_history(order_id: OrderId) -> dict[str, Any]:
+        """Every transition, oldest first."""
+        await orders.get(order_id=order_id)
+        return {"history": await orders.history(order_id)}
+
+
+def _add_desk(router: APIRouter, orders: Orders) -> None:
+    @router.post("/{order_id}/cancel")
+    async def cancel(order_id: OrderId, why: Why, actor: Actor = "http") -> dict[str, Any]:
+        """Cancel an order that nobody has sent."""
+        await orders.cancel(order_id, actor, why.reason)
+        return await orders.get(order_id=order_id)
+
+    @router.post("/{order_id}/resolve")
+    async def resolve(order_id: OrderId, how: Resolve, actor: Actor = "http") -> dict[str, Any]:
+        """Decide about an order that cannot be decided without a person."""
+        await orders.resolve(
+            order_id, how.expected, how.outcome, actor, how.reason, broker_order_id=how.broker_order_id
+        )
+        return await orders.get(order_id=order_id)
+
+    @router.post("/{order_id}/resend", status_code=202)
+    async def resend(order_id: OrderId, how: Resend, actor: Actor = "http") -> dict[str, Any]:
+        """Send a dead or parked order again, as a new order."""
+        new_id = await orders.resend(order_id, how.expected, actor, how.reason)
+        return await orders.get(order_id=new_id)
+
+
+def _add_brokers(router: APIRouter, orders: Orders) -> None:
+    @router.get("/brokers")
+    async def list_brokers() -> dict[str, Any]:
+        """Throttle, breaker and kill switches."""
+        return {"brokers": await orders.brokers()}
+
+    @router.post("/brokers/{broker}/halt")
+    async def halt(broker: str, how: Halt, actor: Actor = "http") -> dict[str, Any]:
+        """The kill switch, for a broker or one of its accounts."""
+        await orders.halt(broker, how.account, actor, how.reason)
+        return {"brokers": await orders.brokers()}
+
+    @router.post("/brokers/{broker}/resume")
+    async def resume(broker: str, how: Halt, actor: Actor = "http") -> dict[str, Any]:
+        await orders.resume(broker, how.account, actor, how.reason)
+        return {"brokers": await orders.brokers()}

@@ -1,0 +1,145 @@
+"""Orders: live ones and what waits for a decision, with the evidence, and the decision."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Annotated, Any, Literal, cast
+
+from fastapi import Path, Query, Request
+from pydantic import BaseModel, Field
+
+from fencepost.errors import NotFound
+from fencepost_orders import operator_calls
+from fencepost_server.console.context import ConsoleContext, Name, Paged, following, wanted
+from fencepost_server.console.page_data import ActionDone, PageData
+from fencepost_server.console.plugin_pages import ConsolePages
+from fencepost_server.console.router import visitor_of
+from fencepost_server.web.formatting import link
+
+OrderId = Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
+CHANNEL = "orders:"
+STATES = ("queued", "sending", "failed", "unknown", "parked", "sent", "dead")
+
+
+class OrderQuery(Paged):
+    status: Literal["", "queued", "sending", "failed", "unknown", "parked", "sent", "dead"] | None = None
+    broker: Name | None = None
+    account: Name | None = None
+
+
+class ResolveOrder(BaseModel):
+    """A decision about an order, guarded by the state that was seen."""
+
+    model_config = {"extra": "forbid"}
+
+    expected: Literal["queued", "failed", "unknown", "parked"]
+    outcome: Literal["sent", "dead", "unknown", "queued"]
+    reason: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]+$")]
+    broker_order_id: Annotated[str, Field(max_length=256, pattern=r"^[^\x00]*$")] | None = None
+    """The broker's own id, when he was seen to have the order; only `sent` keeps it."""
+
+
+class CancelOrder(BaseModel):
+    model_config = {"extra": "forbid"}
+
+    reason: Annotated[str, Field(min_length=1, max_length=1000, pattern=r"^[^\x00]+$")]
+
+
+def _add_pages(place: ConsoleContext) -> None:
+    @place.desk.page("/orders", "orders.html", "Orders")
+    async def orders(request: Request, query: Annotated[OrderQuery, Query()]) -> PageData:
+        """Orders, newest first; how many are live in each state; and the brokers."""
+        found = await place.reading.rows(
+            "select o as facts"
+            " from fencepost.orders_list(%s::text, %s::text, %s::text, %s::bigint, %s::integer) o",
+            wanted(query.status),
+            wanted(query.broker),
+            wanted(query.account),
+            query.before,
+            query.limit,
+        )
+        rows = [cast("dict[str, Any]", one["facts"]) for one in found]
+        return PageData(
+            {
+                "orders": rows,
+                "counts": await place.reading.rows(
+                    "select * from fencepost.orders_counts() order by broker, status"
+                ),
+                "brokers": await place.reading.rows("select * from fencepost.orders_brokers order by broker"),
+                "next_before": following(rows, "id", query.limit),
+                "filters": query.filters(),
+                "states": STATES,
+            },
+            "orders",
+            ("counts", "brokers"),
+        )
+
+    @place.desk.page("/orders/{order_id}", "order.html", "Order")
+    async def order(request: Request, order_id: OrderId) -> PageData:
+        """One order: the request, every transition, and what the broker said."""
+        row = await place.reading.row(
+            "select o as facts from fencepost.orders_get(%s::bigint, null::text) o", order_id
+        )
+        if row is None:
+            raise NotFound(f"There is no order {order_id}: it never existed, or it was pruned.")
+        history = await place.reading.rows(
+            "select h as facts from fencepost.orders_history(%s::bigint) h", order_id
+        )
+        return PageData(
+            {
+                "title": f"Order {order_id}",
+                "order": row["facts"],
+                "history": [one["facts"] for one in history],
+            },
+            rows="history",
+        )
+
+
+def _add_actions(place: ConsoleContext) -> None:
+    @place.desk.action("/orders/{order_id}/resolve", "order.resolve")
+    async def resolve(request: Request, order_id: OrderId, body: ResolveOrder) -> ActionDone:
+        """Decide about an order whose outcome nobody could prove; `sent` keeps what was seen there."""
+        actor = visitor_of(request).actor
+        seen = (
+            operator_calls.result_by_hand(actor, wanted(body.broker_order_id))
+            if body.outcome == "sent"
+            else None
+        )
+        await place.fp.run(
+            operator_calls.resolve(order_id, body.expected, body.outcome, actor, body.reason, result=seen)
+        )
+        place.live_snapshot.forget()
+        return ActionDone(f"Order {order_id} is {body.outcome}.", f"/console/orders/{order_id}")
+
+    @place.desk.action("/orders/{order_id}/cancel", "order.cancel")
+    async def cancel(request: Request, order_id: OrderId, body: CancelOrder) -> ActionDone:
+        """Cancel an order that nobody has sent."""
+        await place.fp.run(operator_calls.cancel(order_id, visitor_of(request).actor, body.reason))
+        place.live_snapshot.forget()
+        return ActionDone(f"Order {order_id} is cancelled.", f"/console/orders/{order_id}")
+
+
+def _add(place: ConsoleContext) -> None:
+    _add_pages(place)
+    _add_actions(place)
+
+
+def _describe_need(need: str, name: str | None) -> tuple[str, str]:
+    return f"{need}: {name}", "/console/orders"
+
+
+def _message_address(channel: str, state: str) -> str | None:
+    """An order is decided about as an order, which knows more than its message."""
+    if not channel.startswith(CHANNEL):
+        return None
+    return link("/console/orders", status=state, broker=channel.removeprefix(CHANNEL))
+
+
+PAGES = ConsolePages(
+    address="/console/orders",
+    title="Orders",
+    templates=pathlib.Path(__file__).parent / "console_templates",
+    add=_add,
+    describe_need=_describe_need,
+    message_address=_message_address,
+)

@@ -1,0 +1,61 @@
+"""Asking about orders that the broker has, until it is done with them: a box and a destination of a relay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fencepost.outbox.delivery import CallRunner
+from fencepost_orders import fill_calls
+from fencepost_orders.broker import BrokerAdapter, FoundOrder, LookupFinding, LookupScope
+from fencepost_orders.fill_calls import Followed, FollowPolicy, FollowUp
+from fencepost_orders.metrics import OrderMetrics
+
+
+class FillTracker:
+    """Asks about one order."""
+
+    def __init__(self, adapter: BrokerAdapter, policy: FollowPolicy) -> None:
+        self._adapter = adapter
+        self._policy = policy
+
+    async def deliver(self, message: Followed) -> FollowUp:
+        declared = self._adapter.declaration
+        if declared.sight is LookupScope.NONE:
+            answer = FoundOrder(LookupFinding.NO_ANSWER)
+        else:
+            answer = await self._adapter.find_order(message.outgoing())
+        return fill_calls.heard(message, answer, declared, self._policy)
+
+    def failed(self, message: Followed, error: BaseException) -> FollowUp:
+        """A question places nothing: ask again later."""
+        waits = self._policy.backoff.seconds(message.asks)
+        return FollowUp(message.id, message.take, delay_seconds=waits)
+
+
+class OpenOrderSource:
+    """A broker's orders that it is not done with."""
+
+    def __init__(self, database: CallRunner, broker: str, metrics: OrderMetrics) -> None:
+        self._database = database
+        self._broker = broker
+        self._metrics = metrics
+
+    @property
+    def topic(self) -> str:
+        return f"orders-follow:{self._broker}"
+
+    async def take(self, owner: str, lease_seconds: float, limit: int) -> Sequence[Followed]:
+        return await self._database.run(fill_calls.take(self._broker, lease_seconds, limit))
+
+    async def settle(self, owner: str, settlements: Sequence[FollowUp]) -> Sequence[str | None]:
+        answers = await self._database.run(fill_calls.settle(self._broker, owner, settlements))
+        self._metrics.followed_up(answers)
+        refusals = {answer.id: answer.refusal for answer in answers}
+        return [refusals[settlement.id] for settlement in settlements]
+
+    async def renew(self, owner: str, lease_seconds: float, messages: Sequence[Followed]) -> None:
+        """A question is short: what takes longer than its lease is asked again, and the fence judges both."""
+
+    async def expire(self, limit: int) -> int:
+        """A take that ran out is due again by itself."""
+        return 0

@@ -1,0 +1,89 @@
+"""The adapter for a broker that is described by data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from urllib.parse import quote
+
+from fencepost.outbox.http_client import HttpClient, MaybeSent, NotSent, Reply, Request
+from fencepost_orders.broker import AnswerVerdict, Code, Declaration, FoundOrder, LookupFinding, OutgoingOrder
+from fencepost_orders.http_rules import (
+    HttpBrokerConfig,
+    body_of,
+    classified,
+    json_text,
+    order_of,
+    read_finding,
+    with_secrets,
+)
+
+
+class HttpBroker:
+    """Speaks to one broker as its description says."""
+
+    def __init__(
+        self,
+        config: HttpBrokerConfig,
+        *,
+        environ: Mapping[str, str] | None = None,
+        client: HttpClient | None = None,
+    ) -> None:
+        self._config = config
+        self._declaration = config.declaration
+        self._base_url = config.base_url.rstrip("/")
+        secrets = with_secrets(config.headers, environ, config.credentials)
+        self._headers = {"Content-Type": "application/json", **secrets}
+        self._client = client or HttpClient(
+            connect_seconds=config.connect_seconds, reply_seconds=config.reply_seconds
+        )
+
+    @property
+    def declaration(self) -> Declaration:
+        return self._declaration
+
+    async def send_order(self, order: OutgoingOrder) -> Reply:
+        return await self._client.exchange(self.request(order))
+
+    def request(self, order: OutgoingOrder) -> Request:
+        """The request for one order; the same order makes the same request, but for its stamp."""
+        headers = dict(self._headers)
+        if self._config.key_header is not None:
+            headers[self._config.key_header] = order.client_id
+        if self._config.deadline_header is not None and self._config.request_valid_seconds is not None:
+            # Counted from the take and not from now: a worker that stood still must not give itself more
+            # time.
+            deadline = order.stamped_at + timedelta(seconds=self._config.request_valid_seconds)
+            headers[self._config.deadline_header] = deadline.isoformat()
+        return Request(
+            "POST",
+            self._url(self._config.send_path, order),
+            headers,
+            json_text(body_of(self._config, order.document)).encode(),
+        )
+
+    def classify(self, order: OutgoingOrder, reply: Reply) -> AnswerVerdict:
+        return classified(self._config, reply)
+
+    async def find_order(self, order: OutgoingOrder) -> FoundOrder:
+        if self._config.find_path is None:
+            return FoundOrder(LookupFinding.NO_ANSWER)
+        request = Request("GET", self._url(self._config.find_path, order), self._headers)
+        try:
+            reply = await self._client.exchange(request)
+        except (NotSent, MaybeSent) as error:
+            return FoundOrder(LookupFinding.NO_ANSWER, code=Code.NETWORK_TIMEOUT, detail=str(error))
+        return self.read_finding(reply)
+
+    def read_finding(self, reply: Reply) -> FoundOrder:
+        """What the answer to a question says."""
+        return read_finding(reply, order_of(self._config, reply.json()))
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    def _url(self, path: str, order: OutgoingOrder) -> str:
+        if "{" in path:
+            for place, value in (("{client_id}", order.client_id), ("{account}", order.account)):
+                path = path.replace(place, quote(value, safe=""))
+        return self._base_url + path

@@ -1,0 +1,384 @@
+"""A broker described by data: where its orders are, what its fields are called, what its answers mean."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any, Literal, Self, cast
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from fencepost.errors import SettingsError
+from fencepost.kernel.call import Json
+from fencepost.outbox.backoff import retry_after_seconds
+from fencepost.outbox.http_client import Reply
+from fencepost_orders.broker import (
+    AnswerVerdict,
+    BrokerOrder,
+    Code,
+    Declaration,
+    FoundOrder,
+    LookupFinding,
+    LookupScope,
+    Meaning,
+    Promise,
+    kept_answer,
+    key_echoed,
+    name_given,
+)
+
+_VARIABLE = re.compile(r"\$\{(?P<name>[A-Z][A-Z0-9_]*)\}")
+
+
+class Rule(BaseModel):
+    """The first rule that fits an answer says what it means. `contains` is looked for in the body."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    status: Annotated[int, Field(ge=100, le=599)]
+    contains: str | None = None
+    meaning: Meaning
+    code: Code | None = None
+
+    def fits(self, reply: Reply) -> bool:
+        return reply.status == self.status and (self.contains is None or self.contains.encode() in reply.body)
+
+
+class Fields(BaseModel):
+    """What the broker calls its things; a dot goes one level down."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    client_id: str = "idempotency_key"
+    broker_order_id: str = "broker_order_id"
+    status: str = "status"
+    accepted_at: str = "accepted_at"
+    fills: str = "fills"
+
+
+class HttpBrokerConfig(BaseModel):
+    """A broker with a plain JSON API. `${NAME}` in a header is read from the environment, and only there."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    base_url: Annotated[str, Field(pattern=r"^https?://")]
+    send_path: str = "/orders"
+    find_path: str | None = "/orders/{client_id}"
+    headers: Mapping[str, str] = Field(default_factory=dict[str, str])
+    key_header: str | None = "Idempotency-Key"
+    deadline_header: str | None = None
+    body: Mapping[str, str] | None = None
+    """Their name to ours; without it the order's document is sent as it is. A dot in their name goes one
+    level down, and a number there is a place in a list."""
+    numbers: frozenset[Literal["qty", "limit_price"]] = frozenset()
+    """Our amounts that are sent as numbers. They stay exact; without this they are text."""
+    constants: Mapping[str, Any] = Field(default_factory=dict[str, Any])
+    """Their name to a value that every order has."""
+    credentials: Mapping[str, Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]] = Field(
+        default_factory=dict[str, str]
+    )
+    """A name in `${…}` of this broker to the variable that holds it."""
+    values: Mapping[str, Mapping[str, str]] = Field(default_factory=dict[str, Mapping[str, str]])
+    """For one of our fields, their words for our values."""
+    fields: Fields = Fields()
+    # Words are compared without case. A status that is in none of the sets counts as open, never as final.
+    rejected_statuses: frozenset[str] = frozenset({"rejected"})
+    """In these the broker refused an order: it took no effect, and is `dead`."""
+    open_statuses: frozenset[str] = frozenset({"accepted", "new", "open", "pending", "partially_filled"})
+    """In these the broker is not done with an order: it is asked about again."""
+    final_statuses: frozenset[str] = frozenset(
+        {"filled", "cancelled", "canceled", "expired", "replaced", "closed", "completed", "done"}
+    )
+    """In these it is done, unless `open_statuses` has the word too: nothing more is asked."""
+    error_statuses: frozenset[str] = frozenset({"error", "fail", "failed", "failure"})
+    """An answer with one of these is about no order, unless another set has the word too."""
+    rules: tuple[Rule, ...] = ()
+    promise: Promise
+    sight: LookupScope = LookupScope.ALL
+    window_seconds: float = 0.0
+    request_valid_seconds: float | None = None
+    connect_seconds: Annotated[float, Field(gt=0, le=300)] = 5.0
+    reply_seconds: Annotated[float, Field(gt=0, le=300)] = 30.0
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> HttpBrokerConfig:
+        try:
+            return cls.model_validate(fields)
+        except ValidationError as error:
+            detail = error.errors(include_input=False, include_url=False)[0]
+            where = ".".join(str(part) for part in detail["loc"])
+            raise SettingsError(f"The broker's {where or 'description'} is wrong: {detail['msg']}.") from None
+
+    @model_validator(mode="after")
+    def _body_has_one_shape(self) -> Self:
+        names = [*(self.body or {}), *self.constants]
+        if len(set(names)) < len(names):
+            raise ValueError("body and constants have a name in common")
+        # Tried out here: an order that cannot be written down would be found when it is sent.
+        nested(dict.fromkeys(names, ""))
+        return self
+
+    @field_validator("rejected_statuses", "open_statuses", "final_statuses", "error_statuses")
+    @classmethod
+    def _without_case(cls, words: frozenset[str]) -> frozenset[str]:
+        return frozenset(_word(word) for word in words)
+
+    @model_validator(mode="after")
+    def _rejected_is_not_open(self) -> Self:
+        both = sorted(self.rejected_statuses & (self.open_statuses | self.final_statuses))
+        if both:
+            raise ValueError(
+                "rejected_statuses, open_statuses and final_statuses must differ; of two kinds is "
+                + ", ".join(both)
+            )
+        return self
+
+    def is_rejected(self, status: object) -> bool:
+        return isinstance(status, str) and _word(status) in self.rejected_statuses
+
+    def is_error(self, status: object) -> bool:
+        """Whether the word says that the answer is about no order."""
+        declared = self.rejected_statuses | self.open_statuses | self.final_statuses
+        return isinstance(status, str) and _word(status) in self.error_statuses - declared
+
+    def is_open(self, status: str) -> bool:
+        """Whether more can be heard of an order in this status. One that is not declared counts as open."""
+        word = _word(status)
+        return word in self.open_statuses or word not in self.final_statuses | self.rejected_statuses
+
+    @property
+    def declaration(self) -> Declaration:
+        sight = LookupScope.NONE if self.find_path is None else self.sight
+        return Declaration(self.promise, sight, self.window_seconds, self.request_valid_seconds)
+
+
+def with_secrets(
+    headers: Mapping[str, str],
+    environ: Mapping[str, str] | None = None,
+    credentials: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """The headers with their variables filled in; a missing one is said by name. `credentials` says which
+    variable a name stands for, so that two brokers can share a description and not a login."""
+    environ = os.environ if environ is None else environ
+
+    def read(match: re.Match[str]) -> str:
+        variable = (credentials or {}).get(match["name"], match["name"])
+        value = environ.get(variable)
+        if not value:
+            raise SettingsError(f"{variable} is not set, and a header of a broker needs it.")
+        return value
+
+    return {name: _VARIABLE.sub(read, value) for name, value in headers.items()}
+
+
+def variables(usual: Mapping[str, str], credentials: Mapping[str, str] | None) -> tuple[str, ...]:
+    """The variables that hold an adapter's credentials: the usual ones, or those that a broker names."""
+    named = {**usual, **(credentials or {})}
+    if len(named) > len(usual):
+        raise SettingsError(f"credentials may have {', '.join(usual)}.")
+    return tuple(named.values())
+
+
+def body_of(config: HttpBrokerConfig, document: Mapping[str, Json]) -> dict[str, Json]:
+    """The order in the broker's words. Amounts that are numbers are decimals: `json_text` writes them out."""
+    names = {name: name for name in document} if config.body is None else config.body
+    said = {theirs: _said(config, ours, document.get(ours)) for theirs, ours in names.items()}
+    present = {name: value for name, value in said.items() if value is not None}
+    if config.body is None:
+        # Its own names hold no path, whatever is in them.
+        return {**present, **nested(config.constants)}
+    return nested({**present, **config.constants})
+
+
+def nested(flat: Mapping[str, Json]) -> dict[str, Json]:
+    """One document of values by dotted names: `legs.0.symbol` is a list with an object in it. Raises
+    ValueError when a name is both a value and what holds others."""
+    tree: dict[str, Any] = {}
+    for name, value in flat.items():
+        *parents, last = name.split(".")
+        place = tree
+        for parent in parents:
+            place = place.setdefault(parent, _Branch())
+            if not isinstance(place, _Branch):
+                raise ValueError(f"{name} lies below a name that has a value of its own")  # noqa: TRY004
+        if last in place:
+            raise ValueError(f"{name} has a value of its own, and others below it")
+        place[last] = value
+    return {name: _grown(value) for name, value in tree.items()}
+
+
+class _Branch(dict[str, Any]):
+    """What a dotted name goes through, and no value that somebody gave."""
+
+
+def _grown(value: Any) -> Json:
+    """An object, or a list when all its names are numbers; what an order does not have leaves no gap."""
+    if not isinstance(value, _Branch):
+        return value
+    grown = {key: _grown(inner) for key, inner in value.items()}
+    if not all(key.isdecimal() for key in grown):
+        return grown
+    return [grown[key] for key in sorted(grown, key=int)]
+
+
+def json_text(value: Json) -> str:
+    """JSON in which a decimal is the number that it is, digit by digit."""
+    match value:
+        case Decimal():
+            return format(value, "f")
+        case dict():
+            fields = cast("dict[str, Json]", value).items()
+            return "{" + ", ".join(f"{json.dumps(name)}: {json_text(one)}" for name, one in fields) + "}"
+        case list():
+            return "[" + ", ".join(json_text(one) for one in cast("Sequence[Json]", value)) + "]"
+        case _:
+            return json.dumps(value, allow_nan=False)
+
+
+def order_of(config: HttpBrokerConfig, answer: Json) -> BrokerOrder | None:
+    """The order that an answer describes, or None when it describes none.
+
+    An answer is about an order when it names it: by the key, or by an id of the broker's own. Without a
+    status it needs both, for an error may carry an id that is a request's.
+    """
+    if not isinstance(answer, dict):
+        return None
+    fields = cast("dict[str, Any]", answer)
+    status = _at(fields, config.fields.status)
+    client_id = key_echoed(_at(fields, config.fields.client_id))
+    broker_order_id = name_given(_at(fields, config.fields.broker_order_id))
+    names = (client_id is not None) + (broker_order_id is not None)
+    if config.is_error(status) or names < (1 if isinstance(status, str) else 2):
+        return None
+    said = status if isinstance(status, str) else "accepted"
+    fills = _at(fields, config.fields.fills)
+    return BrokerOrder(
+        client_id=client_id,
+        broker_order_id=broker_order_id,
+        status=said,
+        live=not config.is_rejected(said),
+        is_open=config.is_open(said),
+        accepted_at=moment(_at(fields, config.fields.accepted_at)),
+        fills=cast("Sequence[Json]", fills) if isinstance(fills, list) else (),
+        body=fields,
+    )
+
+
+def classified(config: HttpBrokerConfig, reply: Reply) -> AnswerVerdict:
+    """What the answer to a new order means: by the broker's own rules first, then by what HTTP says."""
+    answer = reply.json()
+    order = order_of(config, answer)
+    for rule in config.rules:
+        if rule.fits(reply):
+            return verdict(rule.meaning, rule.code, reply, order)
+    if order is None and 200 <= reply.status < 300 and _is_refusal(config, answer):
+        return verdict(Meaning.REFUSED, Code.BAD_REQUEST, reply, None)
+    return by_status(reply, order)
+
+
+_SAID_BY: Mapping[int, tuple[Meaning, Code]] = {
+    401: (Meaning.REFUSED, Code.UNAUTHORIZED),
+    403: (Meaning.REFUSED, Code.UNAUTHORIZED),
+    408: (Meaning.UNKNOWN, Code.NETWORK_TIMEOUT),
+    409: (Meaning.DUPLICATE, Code.CONFLICT_PROCESSED),
+    425: (Meaning.UNKNOWN, Code.NETWORK_TIMEOUT),
+    429: (Meaning.LIMITED, Code.RATE_LIMITED),
+}
+_SAID_BY_CLASS: Mapping[int, tuple[Meaning, Code]] = {
+    4: (Meaning.REFUSED, Code.BAD_REQUEST),
+    5: (Meaning.UNKNOWN, Code.BROKER_5XX),
+}
+
+
+def by_status(reply: Reply, order: BrokerOrder | None) -> AnswerVerdict:
+    """What the status alone says. A 2xx whose body cannot be read may have placed the order."""
+    if 200 <= reply.status < 300 and order is not None:
+        return verdict(Meaning.ACCEPTED, None, reply, order)
+    of_class = _SAID_BY_CLASS.get(reply.status // 100, (Meaning.UNKNOWN, Code.UNKNOWN))
+    meaning, code = _SAID_BY.get(reply.status, of_class)
+    return verdict(meaning, code, reply, order)
+
+
+def verdict(meaning: Meaning, code: Code | None, reply: Reply, order: BrokerOrder | None) -> AnswerVerdict:
+    is_plain = meaning is Meaning.ACCEPTED and 200 <= reply.status < 300
+    detail = None if is_plain else kept_answer(reply)
+    return AnswerVerdict(meaning, code, detail, order, retry_after_seconds(reply.headers.get("retry-after")))
+
+
+def read_finding(reply: Reply, order: BrokerOrder | None) -> FoundOrder:
+    """What the answer to a question says: found, not there, or nothing. Absence is a proof, so only the
+    broker's own word counts: a 404 that is no JSON came from a proxy."""
+    if reply.status == 200 and order is not None:
+        return FoundOrder(LookupFinding.FOUND, order)
+    kept = kept_answer(reply)
+    if reply.status == 404 and isinstance(reply.json(), dict):
+        return FoundOrder(LookupFinding.ABSENT, detail=kept)
+    if reply.status == 429:
+        wait_seconds = retry_after_seconds(reply.headers.get("retry-after")) or 1.0
+        return FoundOrder(
+            LookupFinding.LIMITED, code=Code.RATE_LIMITED, detail=kept, retry_after_seconds=wait_seconds
+        )
+    return FoundOrder(LookupFinding.NO_ANSWER, code=_code_of_silence(reply), detail=kept)
+
+
+def _code_of_silence(reply: Reply) -> Code:
+    if reply.status in {401, 403}:
+        return Code.UNAUTHORIZED
+    return Code.BROKER_5XX if reply.status >= 500 else Code.UNKNOWN
+
+
+def moment(value: object) -> datetime | None:
+    """A time of the broker's, or None when it is none, or has no zone."""
+    if not isinstance(value, str):
+        return None
+    try:
+        read = datetime.fromisoformat(_microseconds(value))
+    except ValueError:
+        return None
+    return read if read.tzinfo is not None else None
+
+
+def _is_refusal(config: HttpBrokerConfig, answer: Json) -> bool:
+    """A word that the description declares for a refusal, in an answer that names no order."""
+    if not isinstance(answer, dict):
+        return False
+    fields = cast("dict[str, Any]", answer)
+    is_nameless = (
+        key_echoed(_at(fields, config.fields.client_id)) is None
+        and name_given(_at(fields, config.fields.broker_order_id)) is None
+    )
+    return is_nameless and config.is_rejected(_at(fields, config.fields.status))
+
+
+def _word(status: str) -> str:
+    return status.strip().casefold()
+
+
+def _microseconds(value: str) -> str:
+    """Brokers write nanoseconds, which Python's clock does not have."""
+    return re.sub(r"(\.\d{6})\d+", r"\1", value)
+
+
+def _said(config: HttpBrokerConfig, ours: str, value: Json) -> Json:
+    if ours in config.numbers and value is not None:
+        return Decimal(str(value))
+    words = config.values.get(ours)
+    return words.get(str(value), value) if words else value
+
+
+def _at(fields: Mapping[str, Any], path: str) -> Any:
+    if "." not in path:
+        return fields.get(path)
+    value: Any = fields
+    for name in path.split("."):
+        if not isinstance(value, dict):
+            return None
+        value = cast("dict[str, Any]", value).get(name)
+    return value
+
+
+Kind = Literal["http", "alpaca", "oanda"]

@@ -1,0 +1,18 @@
+"""The orders service as a part of the house."""
+
+from __future__ import annotations
+
+from fencepost.app import Fencepost
+from fencepost.outbox.settings import OutboxSettings
+from fencepost_orders.api import make_router
+from fencepost_orders.brokers import make_brokers
+from fencepost_orders.service import Orders
+from fencepost_orders.settings import OrdersSettings
+from fencepost_server.web.http_service import HttpService
+
+
+def make_service(fp: Fencepost) -> HttpService:
+    """Routes below /orders, and the relays that send."""
+    settings = OrdersSettings.load()
+    orders = Orders(fp, make_brokers(settings.brokers), settings, OutboxSettings.load())
+    return HttpService("orders", make_router(orders), orders.running)

@@ -1,0 +1,146 @@
+"""What is counted of orders, under the names that operators of order outboxes know."""
+
+from __future__ import annotations
+
+from collections import Counter as Tally
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, Self
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from fencepost.metrics import Metrics
+from fencepost_orders.broker import Code
+from fencepost_orders.fill_calls import FollowCount
+from fencepost_orders.order_calls import Count, OrderSettlement, Settled
+
+LAG_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+RETRIES = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 16.0)
+STATES = ("queued", "sending", "failed", "unknown", "parked")
+
+
+@dataclass(frozen=True, slots=True)
+class OrderMetrics:
+    """Few-valued labels only: which order it was is in the audit."""
+
+    accepts: Counter
+    dequeues: Counter
+    sends: Counter
+    settlements_refused: Counter
+    inflight: Gauge
+    lag_seconds: Histogram
+    retry_count: Histogram
+    orders: Gauge
+    oldest_seconds: Gauge
+    rate: Gauge
+    breaker_open: Gauge
+    halted: Gauge
+    unauthorized: Gauge
+    paused: Gauge
+    follow_ups: Counter
+    followed: Gauge
+    follow_late_seconds: Gauge
+    loop_errors: Counter
+
+    @classmethod
+    def on(cls, metrics: Metrics, loop_errors: Counter) -> Self:
+        by_broker = ("channel",)
+        return cls(
+            accepts=metrics.counter("outbox_accept", "Orders accepted, or not.", labels=("outcome",)),
+            dequeues=metrics.counter("outbox_dequeue", "Takes, by what they found.", labels=("result",)),
+            sends=metrics.counter("outbox_send", "How requests and questions ended.", labels=("outcome",)),
+            settlements_refused=metrics.counter(
+                "outbox_settle_refused", "Settlements that the database refused.", labels=("reason",)
+            ),
+            inflight=metrics.gauge("outbox_inflight", "Orders in the state sending."),
+            lag_seconds=metrics.histogram(
+                "outbox_lag_seconds", "From the acceptance to the broker's word.", buckets=LAG_SECONDS
+            ),
+            retry_count=metrics.histogram("outbox_retry_count", "Retries of ended orders.", buckets=RETRIES),
+            orders=metrics.gauge("outbox_orders", "Live orders.", labels=("channel", "state")),
+            oldest_seconds=metrics.gauge(
+                "outbox_oldest_seconds", "Age of the oldest live order.", labels=("channel", "state")
+            ),
+            rate=metrics.gauge("outbox_throttle_rate", "Requests a second allowed.", labels=by_broker),
+            breaker_open=metrics.gauge("outbox_breaker_open", "1 while nothing is sent.", labels=by_broker),
+            halted=metrics.gauge("outbox_halted", "1 while the kill switch is on.", labels=by_broker),
+            unauthorized=metrics.gauge(
+                "outbox_unauthorized", "1 while halted by refused credentials.", labels=by_broker
+            ),
+            paused=metrics.gauge("outbox_paused", "1 while a Retry-After pauses sending.", labels=by_broker),
+            follow_ups=metrics.counter(
+                "outbox_follow_up", "Questions about orders that a broker has.", labels=("outcome",)
+            ),
+            followed=metrics.gauge(
+                "outbox_followed", "Orders that a broker is not done with.", labels=by_broker
+            ),
+            follow_late_seconds=metrics.gauge(
+                "outbox_follow_late_seconds", "How late the latest question is.", labels=by_broker
+            ),
+            loop_errors=loop_errors,
+        )
+
+    def settled(
+        self,
+        settlements: Sequence[OrderSettlement],
+        answers: Sequence[Settled],
+        unchanged: Set[int] = frozenset(),
+    ) -> None:
+        pairs = zip(settlements, answers, strict=True)
+        both = [(one, answer) for one, answer in pairs if answer.id not in unchanged]
+        refused = Tally(answer.refusal for answer in answers if answer.refusal is not None)
+        ended = Tally(outcome_name(one, answer) for one, answer in both if answer.refusal is None)
+        for reason, times in refused.items():
+            self.settlements_refused.labels(reason=reason).inc(times)
+        for outcome, times in ended.items():
+            self.sends.labels(outcome=outcome).inc(times)
+
+    def ended(self, lag_seconds: float, retries: int) -> None:
+        self.lag_seconds.observe(lag_seconds)
+        self.retry_count.observe(retries)
+
+    def count(self, counts: Sequence[Count], brokers: Sequence[str]) -> None:
+        """States without orders are shown as 0: a series that vanishes resolves no alert."""
+        found = {(count.broker, count.status): count for count in counts}
+        for broker in {*brokers, *(count.broker for count in counts)}:
+            for state in STATES:
+                count = found.get((broker, state))
+                self.orders.labels(broker, state).set(count.orders if count else 0)
+                self.oldest_seconds.labels(broker, state).set(count.oldest_seconds if count else 0)
+        self.inflight.set(sum(count.orders for count in counts if count.status == "sending"))
+
+    def followed_up(self, answers: Sequence[Settled]) -> None:
+        for answer in answers:
+            self.follow_ups.labels(outcome=answer.refusal or str(answer.state)).inc()
+
+    def count_followed(self, counts: Sequence[FollowCount], brokers: Sequence[str]) -> None:
+        found = {count.broker: count for count in counts}
+        for broker in {*brokers, *found}:
+            count = found.get(broker)
+            self.followed.labels(broker).set(count.orders if count else 0)
+            self.follow_late_seconds.labels(broker).set(count.late_seconds if count else 0)
+
+    def show(self, broker: Mapping[str, Any]) -> None:
+        """The throttle, the breaker and the kill switch of one broker."""
+        name = broker["broker"]
+        self.rate.labels(name).set(broker["rate"])
+        self.breaker_open.labels(name).set(broker["breaker"] == "open")
+        self.halted.labels(name).set(broker["halted_at"] is not None)
+        self.unauthorized.labels(name).set(broker["halted_code"] is not None)
+        self.paused.labels(name).set(broker["paused_until"] is not None)
+
+
+def outcome_name(settlement: OrderSettlement, answer: Settled) -> str:
+    """success, conflict_processed, retry, rate_limited, held, dead, unknown or parked."""
+    match answer.state:
+        case "sent":
+            return "conflict_processed" if settlement.code == Code.CONFLICT_PROCESSED else "success"
+        case "failed":
+            return "retry"
+        case "queued":
+            return _QUEUED_AGAIN.get(str(settlement.code), "retry")
+        case state:
+            return str(state)
+
+
+_QUEUED_AGAIN = {Code.RATE_LIMITED.value: "rate_limited", Code.UNAUTHORIZED.value: "held"}

@@ -1,0 +1,18 @@
+"""What this distribution brings to Fencepost."""
+
+from pathlib import Path
+
+from fencepost.plugin import Plugin
+
+_HERE = Path(__file__).parent
+
+PLUGIN = Plugin(
+    name="orders",
+    about="orders placed at a broker once",
+    schemas={"orders": _HERE},
+    settings=("fencepost_orders.settings:OrdersSettings",),
+    commands={"orders": "fencepost_orders.commands:app"},
+    http_service="fencepost_orders.http_service:make_service",
+    console="fencepost_orders.console_pages:PAGES",
+    needs="select need, name, things from fencepost.orders_needs()",
+)

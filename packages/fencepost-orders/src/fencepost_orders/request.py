@@ -1,0 +1,193 @@
+"""What an order is: validated, with decimals and never floats, and one canonical form for its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+)
+
+from fencepost.errors import InvalidInput
+from fencepost.kernel.call import Json
+
+KEY_CHARACTERS_MAX = 128
+"""What the brokers' own client ids hold at least: the key is sent as it is."""
+# JSON can say them, and nothing can store them.
+HALVES = re.compile(r"[\ud800-\udfff]")
+META_BYTES_MAX = 16_384
+OrderKey = Callable[["OrderRequest"], str]
+"""What must not overtake: orders with one order key reach the broker in the order of their acceptance."""
+
+
+def _exact(value: object) -> object:
+    """A decimal from text, from an integer or from itself. A float has lost what was meant already."""
+    if isinstance(value, bool | float):
+        raise ValueError("write it as text, such as '145.001': a float is not exact")  # noqa: TRY004 - pydantic reads ValueErrors.
+    if isinstance(value, str):
+        try:
+            return Decimal(value)
+        except InvalidOperation:
+            raise ValueError("it is no decimal number") from None
+    return value
+
+
+Amount = Annotated[Decimal, BeforeValidator(_exact), Field(gt=0, max_digits=28, decimal_places=12)]
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/\-]*$", max_length=64)]
+
+
+class OrderRequest(BaseModel):
+    """One order, as its sender means it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    idempotency_key: Annotated[str, Field(min_length=1, max_length=KEY_CHARACTERS_MAX, pattern=r"^[!-~]+$")]
+    broker: Name
+    account: Name = "default"
+    symbol: Name
+    intent: Literal["BUY", "SELL"]
+    qty: Amount
+    limit_price: Amount | None = None
+    time_in_force: Literal["DAY", "GTC", "IOC", "FOK"] = "DAY"
+    expires_at: AwareDatetime | None = None
+    trace_id: Annotated[str, Field(min_length=1, max_length=256)] | None = None
+    meta: Mapping[str, Any] = Field(default_factory=dict[str, Any])
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> OrderRequest:
+        """From plain values; raises InvalidInput that names the first wrong field."""
+        try:
+            request = cls.model_validate(fields)
+        except ValidationError as error:
+            raise _first_user_error(error) from None
+        _check_meta(request.meta)
+        return request
+
+    @classmethod
+    def parse(cls, body: bytes | str, *, default_broker: str | None = None) -> OrderRequest:
+        """From JSON, with every number read as a decimal. An order that names no broker is for the default
+        one."""
+        fields = json_object(body)
+        if "broker" not in fields:
+            if default_broker is None:
+                raise InvalidInput("broker: name one, or set ORDERS_DEFAULT_BROKER.", field="broker")
+            fields["broker"] = default_broker
+        return cls.of(fields)
+
+    def document(self) -> dict[str, Json]:
+        """The normal form: what is stored and sent. Amounts are text without needless digits."""
+        fields: dict[str, Json] = {
+            "idempotency_key": self.idempotency_key,
+            "broker": self.broker,
+            "account": self.account,
+            "symbol": self.symbol,
+            "intent": self.intent,
+            "qty": plain(self.qty),
+            "limit_price": None if self.limit_price is None else plain(self.limit_price),
+            "time_in_force": self.time_in_force,
+            "expires_at": None if self.expires_at is None else self.expires_at.isoformat(),
+            "trace_id": self.trace_id,
+            "meta": jsonable(self.meta),
+        }
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def digest(self) -> str:
+        """The same for the same order. The trace is left out: a repeat may come with another one."""
+        return digest_of({name: value for name, value in self.document().items() if name != "trace_id"})
+
+
+def json_object(body: bytes | str) -> dict[str, Any]:
+    """A JSON object whose numbers are decimals; raises InvalidInput for anything else."""
+    try:
+        fields: object = json.loads(body, parse_float=Decimal, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise InvalidInput("The body is not JSON.", field="body") from None
+    if not isinstance(fields, dict):
+        raise InvalidInput("The body must be a JSON object.", field="body")
+    return cast("dict[str, Any]", fields)
+
+
+def by_account_and_symbol(request: OrderRequest) -> str:
+    return f"{request.account}/{request.symbol}"
+
+
+def by_account(request: OrderRequest) -> str:
+    return request.account
+
+
+def by_itself(request: OrderRequest) -> str:
+    """No order at all between orders."""
+    return request.idempotency_key
+
+
+def plain(number: Decimal) -> str:
+    """`10000`, not `1E+4`; `1.5`, not `1.500`."""
+    text = format(number, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def canonical(document: Json) -> str:
+    """One text for one document: keys in order, no spaces, no escapes that are not needed."""
+    return canonical_of_plain(jsonable(document))
+
+
+def canonical_of_plain(document: Json) -> str:
+    """The same for what has no decimals and no times in it."""
+    return _encode(document)
+
+
+def digest_of(document: Json) -> str:
+    return digest_of_canonical(canonical(document))
+
+
+def digest_of_canonical(text: str) -> str:
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
+
+
+def jsonable(value: Any) -> Json:
+    """The document with its decimals as text."""
+    if isinstance(value, Decimal):
+        return plain(value)
+    if isinstance(value, Mapping):
+        return {str(name): jsonable(item) for name, item in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(item) for item in cast("Sequence[Any]", value)]
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+# Made once: it stands on the way of every answer.
+_encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _check_meta(meta: Mapping[str, Any]) -> None:
+    try:
+        text = canonical(meta)
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidInput("meta holds what JSON cannot say.", field="meta") from None
+    if HALVES.search(text):
+        raise InvalidInput("meta contains an unpaired surrogate.", field="meta")
+    if len(text.encode()) > META_BYTES_MAX:
+        raise InvalidInput(f"meta has more than {META_BYTES_MAX} bytes.", field="meta")
+
+
+def _first_user_error(error: ValidationError) -> InvalidInput:
+    """The field, and what is allowed. Never its value: it may be a megabyte."""
+    detail = error.errors(include_input=False, include_url=False)[0]
+    field = ".".join(str(part) for part in detail["loc"]) or "body"
+    message = detail["msg"].removeprefix("Value error, ").removesuffix(".")
+    return InvalidInput(f"{field}: {message}.", field=field)

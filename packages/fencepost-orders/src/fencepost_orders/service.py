@@ -1,0 +1,276 @@
+"""The orders of one house: what a program calls, and what runs beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any, Literal, cast
+
+from fencepost.app import Fencepost
+from fencepost.errors import InvalidInput, NotFound, SettingsError
+from fencepost.jobs.submission import send
+from fencepost.kernel import migrate
+from fencepost.kernel.call import Call, Json
+from fencepost.kernel.drivers import AsyncConnection
+from fencepost.listener import Listener
+from fencepost.loop import Loop
+from fencepost.outbox.backoff import Backoff
+from fencepost.outbox.relay import Relay, RelayLimits
+from fencepost.outbox.settings import OutboxSettings
+from fencepost.retention import until_short
+from fencepost.transaction import Transaction
+from fencepost_orders import fill_calls, operator_calls, order_calls
+from fencepost_orders.broker import LookupScope
+from fencepost_orders.brokers import Broker
+from fencepost_orders.fill_calls import Followed, FollowPolicy, FollowUp
+from fencepost_orders.fill_tracker import FillTracker, OpenOrderSource
+from fencepost_orders.metrics import OrderMetrics
+from fencepost_orders.order_calls import Accepted, OrderSettlement, TakenOrder
+from fencepost_orders.outcome import Policy
+from fencepost_orders.probe import Probe
+from fencepost_orders.request import OrderRequest
+from fencepost_orders.sender import OrderSender, PendingOrderSource, Reconciler, UnknownOrderSource
+from fencepost_orders.settings import OrdersSettings
+
+CHORE_SECONDS = 5.0
+CHORE_BATCH = 1000
+OrderRelay = Relay[TakenOrder, OrderSettlement]
+FollowRelay = Relay[Followed, FollowUp]
+# Fills have less hurry than orders.
+FOLLOW_IDLE_SECONDS = 1.0
+
+
+class Orders:
+    """Accept, look, decide; `running()` sends, asks and cleans up until its block ends.
+
+    async with fp.transaction() as tx:
+        await orders.accept(tx, OrderRequest.of({...}))       # with your own rows, or not at all
+    """
+
+    def __init__(
+        self,
+        fp: Fencepost,
+        brokers: Mapping[str, Broker],
+        settings: OrdersSettings | None = None,
+        outbox_settings: OutboxSettings | None = None,
+    ) -> None:
+        self._fp = fp
+        self._brokers = dict(brokers)
+        self._settings = settings or OrdersSettings()
+        self._outbox_settings = outbox_settings or OutboxSettings()
+        self._key_of = self._settings.key_of()
+        self.default_broker = self._settings.default_broker
+        if self.default_broker is not None and self.default_broker not in self._brokers:
+            known = ", ".join(sorted(self._brokers)) or "none"
+            raise SettingsError(
+                f"ORDERS_DEFAULT_BROKER is {self.default_broker!r}, which is no broker of ORDERS_BROKERS."
+                f" Allowed: {known}."
+            )
+        errors = fp.metrics.counter("outbox_loop_errors", "What a loop of orders caught.", labels=("loop",))
+        self.metrics = OrderMetrics.on(fp.metrics, errors)
+
+    def acceptance(self, request: OrderRequest) -> Call[Accepted]:
+        """The call that accepts the order, for a connection of any driver: `fencepost.run(connection,
+        call)`."""
+        if request.broker not in self._brokers:
+            known = ", ".join(sorted(self._brokers)) or "none; see ORDERS_BROKERS"
+            raise InvalidInput(f"Unknown broker. Configured: {known}.", field="broker")
+        keep_seconds = self._settings.key_days * 86_400
+        return order_calls.accept(request, self._key_of(request), keep_seconds=keep_seconds)
+
+    async def accept(self, tx: Transaction | AsyncConnection, request: OrderRequest) -> Accepted:
+        """Accept the order in your transaction. A repeat answers the first; another content raises
+        Mismatch."""
+        answer: Accepted = await cast("Any", send)(tx, self.acceptance(request))
+        return self._judged(request, answer)
+
+    async def place(self, request: OrderRequest) -> Accepted:
+        """Accept the order in a transaction of its own."""
+        return self._judged(request, await self._fp.run(self.acceptance(request)))
+
+    async def get(self, *, order_id: int | None = None, key: str | None = None) -> dict[str, Json]:
+        found = await self._fp.run(order_calls.get(order_id=order_id, key=key))
+        if found is None:
+            raise NotFound("There is no such order.", noun="order", subject=str(order_id or key))
+        return found
+
+    async def history(self, order_id: int) -> list[dict[str, Json]]:
+        return await self._fp.run(order_calls.history(order_id))
+
+    async def listed(self, **which: Any) -> list[dict[str, Json]]:
+        return await self._fp.run(order_calls.listing(**which))
+
+    async def cancel(self, order_id: int, actor: str, reason: str) -> None:
+        await self._fp.run(operator_calls.cancel(order_id, actor, reason))
+
+    async def resolve(
+        self,
+        order_id: int,
+        expected: str,
+        outcome: operator_calls.Resolution,
+        actor: str,
+        reason: str,
+        *,
+        broker_order_id: str | None = None,
+    ) -> None:
+        result = operator_calls.result_by_hand(actor, broker_order_id) if outcome == "sent" else None
+        await self._fp.run(operator_calls.resolve(order_id, expected, outcome, actor, reason, result=result))
+
+    async def resend(
+        self, order_id: int, expected: Literal["dead", "parked"], actor: str, reason: str
+    ) -> int:
+        """Send a dead or parked order again, as a new order; answers its id."""
+        old = await self.get(order_id=order_id)
+        call = operator_calls.resend_of(old, expected, self._key_of, actor, reason)
+        return await self._fp.run(call)
+
+    async def halt(self, broker: str, account: str | None, actor: str, reason: str) -> None:
+        await self._fp.run(operator_calls.halt(broker, account, actor, reason))
+
+    async def resume(self, broker: str, account: str | None, actor: str, reason: str) -> None:
+        await self._fp.run(operator_calls.resume(broker, account, actor, reason))
+
+    async def brokers(self) -> list[dict[str, Json]]:
+        return await self._fp.run(operator_calls.brokers())
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Send orders and ask about unknown ones, until the block ends; not on a schema that does not fit."""
+        await asyncio.to_thread(migrate.require, self._fp.database_url, "orders")
+        for name, broker in self._brokers.items():
+            call = operator_calls.declare_broker(name, broker.strength, can_ask=_can_ask(broker))
+            await self._fp.run(call)
+        # Before anything is taken: after an outage this is where yesterday's orders end, and are counted.
+        await self._end_what_expired()
+        relays = self._relays() if self._settings.sending else []
+        probes = self._probes() if self._settings.sending else []
+        chores = Loop("orders.chores", self.chores, self.metrics.loop_errors)
+        listener = Listener(self._fp.settings.listen_database_url or self._fp.database_url)
+        for relay in relays:
+            relay.start(listener)
+        for loop in (chores, *probes):
+            loop.start()
+        listening = asyncio.create_task(listener.run(), name="fencepost-orders-listener")
+        try:
+            yield
+        finally:
+            await asyncio.gather(*(relay.stop() for relay in relays))
+            for loop in (chores, *probes):
+                await loop.stop()
+            listening.cancel()
+            with suppress(asyncio.CancelledError):
+                await listening
+            for broker in self._brokers.values():
+                await broker.adapter.close()
+
+    def _relays(self) -> list[OrderRelay | FollowRelay]:
+        pace = self._outbox_settings.pace()
+        asking = RelayLimits(
+            batch=pace.batch,
+            in_flight_max=pace.batch,
+            lease_seconds=self._settings.ask_lease_seconds,
+            delivery_seconds=self._settings.ask_lease_seconds,
+            idle_seconds=pace.idle_seconds,
+        )
+        policy = Policy(
+            self._outbox_settings.retry_max,
+            Backoff(
+                self._outbox_settings.backoff_base_seconds, self._outbox_settings.backoff_base_seconds * 128
+            ),
+            self._settings.margin_seconds,
+            self._settings.ask_seconds,
+            self._settings.parked_ask_seconds,
+            self._settings.retry_after_max_seconds,
+            self._settings.unauthorized,
+        )
+        relays: list[OrderRelay | FollowRelay] = []
+        for name, broker in self._brokers.items():
+            questions = Reconciler(broker.adapter, policy, asking.lease_seconds)
+            relays += [
+                self._relay(
+                    "orders",
+                    PendingOrderSource(self._fp, name, self.metrics),
+                    OrderSender(broker.adapter, policy),
+                    pace,
+                ),
+                self._relay(
+                    "orders.unknown",
+                    UnknownOrderSource(self._fp, name, self.metrics, parked=_can_ask(broker)),
+                    questions,
+                    asking,
+                ),
+                self._following(name, broker, asking),
+            ]
+        return relays
+
+    def _probes(self) -> list[Loop]:
+        return [
+            Loop("orders.probe", Probe(name, broker.adapter, self._fp).tick, self.metrics.loop_errors)
+            for name, broker in self._brokers.items()
+            if _can_ask(broker)
+        ]
+
+    def _following(self, name: str, broker: Broker, asking: RelayLimits) -> FollowRelay:
+        policy = FollowPolicy(
+            Backoff(FOLLOW_IDLE_SECONDS, self._settings.follow_seconds),
+            self._settings.follow_days * 86_400,
+            self._settings.retry_after_max_seconds,
+        )
+        return Relay(
+            "orders.following",
+            OpenOrderSource(self._fp, name, self.metrics),
+            FillTracker(broker.adapter, policy),
+            self._fp,
+            self._fp.owner,
+            self.metrics.loop_errors,
+            replace(asking, idle_seconds=max(asking.idle_seconds, FOLLOW_IDLE_SECONDS)),
+        )
+
+    def _relay(
+        self, name: str, box: PendingOrderSource, destination: OrderSender | Reconciler, pace: RelayLimits
+    ) -> OrderRelay:
+        return Relay(
+            name,
+            box,
+            destination,
+            self._fp,
+            self._fp.owner,
+            self.metrics.loop_errors,
+            pace,
+            on_taken=self.metrics.dequeues if isinstance(destination, OrderSender) else None,
+            carried=lambda taken: taken.carried,
+        )
+
+    async def chores(self) -> float:
+        """What has no hurry: the end of what expired, the pruning, and the figures."""
+        await self._end_what_expired()
+        await until_short(
+            self._fp, order_calls.prune(self._settings.keep_days * 86_400, CHORE_BATCH), CHORE_BATCH
+        )
+        counts = await self._fp.run(order_calls.counts())
+        self.metrics.count(counts, sorted(self._brokers))
+        followed = await self._fp.run(fill_calls.counts())
+        self.metrics.count_followed(followed, sorted(self._brokers))
+        for broker in await self._fp.run(operator_calls.brokers()):
+            self.metrics.show(broker)
+        return CHORE_SECONDS
+
+    async def _end_what_expired(self) -> None:
+        """Batch after batch, for an outage may leave many."""
+        while ended := await self._fp.run(order_calls.expire_due(CHORE_BATCH)):
+            self.metrics.sends.labels(outcome="dead").inc(len(ended))
+            if len(ended) < CHORE_BATCH:
+                return
+
+    def _judged(self, request: OrderRequest, answer: Accepted) -> Accepted:
+        self.metrics.accepts.labels(outcome=answer.outcome).inc()
+        refusal = answer.refusal(request.idempotency_key)
+        if refusal is not None:
+            raise refusal
+        return answer
+
+
+def _can_ask(broker: Broker) -> bool:
+    return broker.adapter.declaration.sight is not LookupScope.NONE

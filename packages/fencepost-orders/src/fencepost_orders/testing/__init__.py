@@ -1,0 +1,1 @@
+"""A hostile broker, for the tests of orders."""

@@ -1,0 +1,14 @@
+"""The players as a part of the house: their routes, and the cleaning beside them."""
+
+from __future__ import annotations
+
+from fencepost.app import Fencepost
+from fencepost_players.api import make_router
+from fencepost_players.mutations.settings import MutationSettings
+from fencepost_players.service import Players
+from fencepost_server.web.http_service import HttpService
+
+
+def make_service(fp: Fencepost) -> HttpService:
+    players = Players(fp, MutationSettings.load())
+    return HttpService("players", make_router(players), players.running)

@@ -1,0 +1,154 @@
+"""Executing together what comes together: one statement and one commit for all who wait.
+
+A crossing takes whoever stands on the shore, and nobody waits for company: while a crossing is free, one
+passenger leaves alone. Under load they gather by themselves, as commits do in a group commit: those who
+were answered together come back together.
+
+Passengers of one scope, which is one hot row, have a crossing of their own, one at a time: a second one would
+only wait for the first one's lock. It may wait a little for a row that another node holds, because nobody
+else is aboard.
+
+A crossing of several scopes waits for no row. A passenger that cannot be carried (its row is held, its plan
+does not fit) is undone alone inside it and sent back to go alone, where it may wait and is told why. So one
+held row holds up one request, never those beside it; and what is refused is refused by the same function as
+ever.
+
+Crash windows: a crossing commits as a whole or not at all, and each passenger's marker with it. If the answer
+is lost, each asks by its own claim which of the two it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+from fencepost.errors import IndeterminateCommit
+from fencepost.kernel.call import Call
+from fencepost_players.mutations.planning import Planned
+from fencepost_players.mutations.store import Executed, RequestContext
+
+P = TypeVar("P")
+T = TypeVar("T")
+# While one waits for its commit, others work. Measured: two are too few for two cores, eight no better.
+CROSSINGS = 4
+
+
+class RunsBatch(Protocol):
+    async def run(self, call: Call[T]) -> T: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Pending(Generic[P]):
+    """One try of one plan."""
+
+    ticket: RequestContext
+    planned: Planned[P]
+    version: int | None
+    keep: bool
+
+
+_Waiting: TypeAlias = tuple[Pending[P], "asyncio.Future[Executed | None]"]
+
+
+@runtime_checkable
+class CarriesMany(Protocol):
+    """A ledger with a plural form of its executing function."""
+
+    def execute_many(
+        self, all_pending: Sequence[Pending[Any]], *, waits: bool = False
+    ) -> Call[list[Executed | None]]:
+        """One function for all of them, which waits for no row; None for a passenger that must go alone.
+
+        With `waits` all of them are of one scope, and its row may be waited for briefly.
+        """
+        ...
+
+
+class BatchExecutor(Generic[P]):
+    """The crossings of one node."""
+
+    def __init__(
+        self, database: RunsBatch, ledger: CarriesMany, *, places: int, crossings: int = CROSSINGS
+    ) -> None:
+        self._database = database
+        self._ledger = ledger
+        self._places = places
+        self._free = crossings
+        self._is_called = False
+        self._shore: dict[str, deque[_Waiting[P]]] = {}
+        """By scope, in the order of arrival. A scope under way stays on the shore until it has landed."""
+        self._crossing: set[str] = set()
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    async def carry(self, pending: Pending[P]) -> Executed | None:
+        """What came of it, after its commit; None for one who must go alone. Raises IndeterminateCommit."""
+        arrived: asyncio.Future[Executed | None] = asyncio.get_running_loop().create_future()
+        self._shore.setdefault(pending.ticket.scope, deque()).append((pending, arrived))
+        self._call()
+        return await arrived
+
+    def _call(self) -> None:
+        """Leave in the next turn of the event loop: whoever arrives in this one goes along."""
+        if self._free and self._shore and not self._is_called:
+            self._is_called = True
+            asyncio.get_running_loop().call_soon(self._leave)
+
+    def _leave(self) -> None:
+        self._is_called = False
+        while self._free and (aboard := self._board()):
+            self._free -= 1
+            scopes = {pending.ticket.scope for pending, _ in aboard}
+            self._crossing |= scopes
+            # A task of its own: a passenger who gives up does not turn the ferry round.
+            crossing = asyncio.create_task(
+                self._cross(aboard, waits=len(scopes) == 1 and len(aboard) > 1), name="fencepost-ferry"
+            )
+            self._under_way.add(crossing)
+            crossing.add_done_callback(partial(self._landed, scopes))
+
+    def _board(self) -> list[_Waiting[P]]:
+        """One scope with all who wait for it, or one each of several: whichever came first."""
+        aboard: list[_Waiting[P]] = []
+        for scope in [scope for scope in self._shore if scope not in self._crossing]:
+            line = self._shore[scope]
+            if len(line) > 1 and aboard:
+                continue
+            count = min(len(line), self._places)
+            aboard += [line.popleft() for _ in range(count)]
+            # What is left goes to the end of the shore: a hot scope does not keep the others back.
+            del self._shore[scope]
+            if line:
+                self._shore[scope] = line
+            if count > 1 or len(aboard) == self._places:
+                break
+        return aboard
+
+    def _landed(self, scopes: set[str], crossing: asyncio.Task[None]) -> None:
+        self._under_way.discard(crossing)
+        self._crossing -= scopes
+        self._free += 1
+        self._call()
+
+    async def _cross(self, aboard: Sequence[_Waiting[P]], *, waits: bool) -> None:
+        try:
+            call = self._ledger.execute_many([pending for pending, _ in aboard], waits=waits)
+            answers = await self._database.run(call)
+        except IndeterminateCommit as error:
+            for _, arrived in aboard:
+                if not arrived.done():
+                    arrived.set_exception(error)
+            return
+        except asyncio.CancelledError:
+            for _, arrived in aboard:
+                arrived.cancel()
+            raise
+        except Exception:
+            # Nothing was written. Whoever is at fault finds out alone.
+            answers = [None] * len(aboard)
+        for (_, arrived), answer in zip(aboard, answers, strict=True):
+            if not arrived.done():
+                arrived.set_result(answer)

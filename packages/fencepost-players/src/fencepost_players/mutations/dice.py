@@ -1,0 +1,35 @@
+"""The dice of a request that failed, recorded so that its repeat throws the same. `functions/mutation.sql`.
+
+Nothing is recorded for a request that takes effect, which is the rule: its audit has the seed. Nor for one
+whose node dies: nobody has seen its dice.
+"""
+
+from __future__ import annotations
+
+from fencepost.kernel.call import Call, duration, scalar, text
+from fencepost_players.mutations.store import RequestContext
+
+
+def written(seed: int) -> str:
+    """As text: JSON numbers of that size lose their last digits in other languages."""
+    return f"{seed:032x}"
+
+
+def note(ticket: RequestContext, key: str, seed: int, keep_seconds: float) -> Call[str]:
+    """Record the dice; answers the seed that was recorded first."""
+    return Call(
+        "select fencepost.mutation_dice_note(%s::text, %s::text, %s::text, %s::text, %s::interval)",
+        (
+            text("scope", ticket.scope),
+            text("key", key),
+            text("digest", ticket.digest),
+            written(seed),
+            duration("keep", keep_seconds),
+        ),
+        scalar,
+    )
+
+
+def clean(limit: int) -> Call[int]:
+    """Forget what has expired; answers how many."""
+    return Call("select fencepost.mutation_dice_clean(%s::integer)", (limit,), scalar)

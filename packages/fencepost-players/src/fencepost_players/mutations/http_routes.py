@@ -1,0 +1,268 @@
+"""The error contract over HTTP: every mutation's route, and what each of its errors looks like.
+
+    {"code": "aborted", "msg": "The request is under way.", "meta": {"reason": "pending"}}
+
+A declaration becomes two routes: Twirp's, with the request id in the body or the header, and a REST one.
+Twirp's takes and gives protobuf too (`mutations/proto.py`); its errors are JSON all the same, as Twirp has
+them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol, cast
+
+from fastapi import APIRouter, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+
+from fencepost.errors import FencepostError
+from fencepost.logs import get_logger
+from fencepost_players.mutations.declaration import Mutation
+from fencepost_players.mutations.errors import (
+    BadRoute,
+    Internal,
+    InvalidArgument,
+    MutationError,
+    Unimplemented,
+)
+from fencepost_players.mutations.execution import explained
+from fencepost_players.mutations.pipeline import MutationAnswer
+from fencepost_players.mutations.proto import MEDIA_TYPE, Codec
+
+HEADER = "Idempotency-Key"
+REPLAYED = "Idempotency-Replayed"
+ACTOR_HEADER = "X-Actor"
+ACTOR_BYTES_MAX = 256
+_log = get_logger(__name__)
+
+
+class Perform(Protocol):
+    """How a service does one declared mutation."""
+
+    def __call__(
+        self, mutation: Mutation[Any, Any, Any], request: BaseModel, request_id: str | None, actor: str, /
+    ) -> Awaitable[MutationAnswer]: ...
+
+
+class Told(BaseModel):
+    """An error as Twirp tells it."""
+
+    code: str
+    msg: str
+    meta: dict[str, str] = {}
+
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Told, "description": description}
+    for status, description in (
+        (400, "invalid_argument: the request is wrong; nothing was written"),
+        (404, "not_found: what it names is not there"),
+        (409, "aborted: send it again; already_exists: it committed, read the state"),
+        (412, "failed_precondition: it cannot be done as things stand"),
+        (422, "invalid_argument, reason mismatch: the request id belongs to another request"),
+        (503, "unavailable: the same request with the same id settles it"),
+    )
+}
+
+
+class ContractRoute(APIRoute):
+    """A route whose errors keep the contract."""
+
+    is_twirp = False
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def keep_contract(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except (FencepostError, RequestValidationError, ValidationError) as error:
+                return failure(_meant(error), is_twirp=self.is_twirp)
+            except Exception as error:
+                # Starlette's own answers (404, 413) are not ours to change.
+                if hasattr(error, "status_code"):
+                    raise
+                _log.error("mutation_failed", path=request.url.path, exc_info=error)
+                return failure(Internal("Failed; the reason is in the log."), is_twirp=self.is_twirp)
+
+        return keep_contract
+
+
+class MutationRoute(ContractRoute):
+    """The route of one declared mutation, as REST. `mutation` says which: a test asks every POST for it."""
+
+    mutation: Mutation[Any, Any, Any]
+
+
+class TwirpRoute(MutationRoute):
+    """The same under Twirp's path, with Twirp's statuses."""
+
+    is_twirp = True
+
+
+def failure(error: MutationError, *, is_twirp: bool) -> JSONResponse:
+    headers: dict[str, str] = {}
+    if error.is_retryable:
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_seconds or 0)))
+    status = error.status if is_twirp else error.rest_status
+    return JSONResponse(error.body(), status, headers=headers)
+
+
+def add_mutation(
+    router: APIRouter,
+    mutation: Mutation[Any, Any, Any],
+    *,
+    rest_path: str,
+    twirp_path: str,
+    perform: Perform,
+    codec: Codec | None = None,
+) -> None:
+    """Both routes of a declaration. Without a codec bodies in protobuf are refused."""
+    for path, kind in ((rest_path, MutationRoute), (twirp_path, TwirpRoute)):
+        by_twirp = _endpoint_of_twirp(mutation, perform, codec)
+        router.add_api_route(
+            path,
+            by_twirp if kind is TwirpRoute else _endpoint(mutation, perform),
+            methods=["POST"],
+            name=mutation.method,
+            summary=mutation.summary,
+            route_class_override=_route_class(kind, mutation),
+            responses=ERRORS,
+            openapi_extra=_described(mutation, path),
+        )
+
+
+def _route_class(kind: type[MutationRoute], mutation: Mutation[Any, Any, Any]) -> type[MutationRoute]:
+    return type(f"{mutation.method}Route", (kind,), {"mutation": mutation})
+
+
+def _described(mutation: Mutation[Any, Any, Any], path: str) -> dict[str, Any]:
+    """The request for OpenAPI: the model without what stands in the path, and the id beside it."""
+    schema = _whole(mutation.request.model_json_schema())
+    for name in [name for name in schema["properties"] if f"{{{name}}}" in path]:
+        del schema["properties"][name]
+        schema["required"] = [other for other in schema.get("required", ()) if other != name]
+    schema["properties"]["request_id"] = {"type": "string", "description": f"or the header {HEADER}"}
+    actor = {"in": "header", "name": ACTOR_HEADER, "schema": {"type": "string", "maxLength": ACTOR_BYTES_MAX}}
+    # What stands in the path is described by the path's own declaration.
+    return {
+        "parameters": [actor],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
+    }
+
+
+def _whole(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema with its parts in their places: a reference would look for them in the whole description."""
+    parts: dict[str, Any] = schema.pop("$defs", {})
+
+    def put(value: Any) -> Any:
+        if isinstance(value, list):
+            return [put(one) for one in cast("Sequence[Any]", value)]
+        if not isinstance(value, dict):
+            return value
+        found = cast("dict[str, Any]", value)
+        if "$ref" in found:
+            return put(parts[str(found["$ref"]).rpartition("/")[2]])
+        return {name: put(one) for name, one in found.items()}
+
+    whole: dict[str, Any] = put(schema)
+    return whole
+
+
+def add_bad_routes(router: APIRouter, prefix: str) -> None:
+    """Whatever else is asked for under Twirp's prefix is answered as Twirp says. Comes last."""
+
+    async def answer(request: Request) -> Response:
+        asked = f"{request.method} {request.url.path}"
+        return failure(BadRoute(f"No method is served as {asked}.", twirp_invalid_route=asked), is_twirp=True)
+
+    methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
+    router.add_route(f"{prefix}/{{rest:path}}", answer, methods=methods, include_in_schema=False)
+
+
+def _endpoint(mutation: Mutation[Any, Any, Any], perform: Perform) -> Callable[..., Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        return _in_json(await _perform(mutation, perform, request, await _body(request)))
+
+    return endpoint
+
+
+def _endpoint_of_twirp(
+    mutation: Mutation[Any, Any, Any], perform: Perform, codec: Codec | None
+) -> Callable[..., Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != MEDIA_TYPE:
+            return _in_json(await _perform(mutation, perform, request, await _body(request)))
+        if codec is None:
+            raise Unimplemented("Bodies in protobuf need the extra fencepost[twirp] to be installed.")
+        body = codec.decode(mutation.method, await request.body())
+        answer = await _perform(mutation, perform, request, body)
+        return Response(codec.encode(answer.response), headers=_headers(answer), media_type=MEDIA_TYPE)
+
+    return endpoint
+
+
+async def _perform(
+    mutation: Mutation[Any, Any, Any], perform: Perform, request: Request, body: dict[str, Any]
+) -> MutationAnswer:
+    request_id = _request_id(request, body)
+    # What stands in the path is part of the request, as if it stood in the body.
+    asked = mutation.request.model_validate({**body, **request.path_params})
+    return await perform(mutation, asked, request_id, _actor(request))
+
+
+def _in_json(answer: MutationAnswer) -> Response:
+    # The text as it is kept, not rendered again: a repeat has the same bytes.
+    return Response(answer.body, headers=_headers(answer), media_type="application/json")
+
+
+def _headers(answer: MutationAnswer) -> dict[str, str]:
+    return {REPLAYED: "true"} if answer.is_replay else {}
+
+
+def _request_id(request: Request, body: dict[str, Any]) -> str | None:
+    in_body, in_header = body.pop("request_id", None), request.headers.get(HEADER)
+    if in_body is not None and not isinstance(in_body, str):
+        raise InvalidArgument("request_id must be a text.", argument="request_id")
+    if in_body is not None and in_header is not None and in_body != in_header:
+        raise InvalidArgument(f"request_id and the header {HEADER} differ.", argument="request_id")
+    # A blank one is not taken for none: its sender believes that the request is protected.
+    return in_header if in_body is None else in_body
+
+
+def _actor(request: Request) -> str:
+    """Whose name the audit keeps: what a caller that was let in says of itself, or else where it is."""
+    said = request.headers.get(ACTOR_HEADER)
+    if said is None:
+        return f"http {request.client.host if request.client else 'unknown'}"
+    if not said.isprintable() or not 0 < len(said.encode()) <= ACTOR_BYTES_MAX:
+        raise InvalidArgument(
+            f"The header {ACTOR_HEADER} must have 1 to {ACTOR_BYTES_MAX} printable bytes.", argument="actor"
+        )
+    return said
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    try:
+        body: Any = await request.json()
+    except (ValueError, RecursionError):
+        raise InvalidArgument("The body is not JSON.", argument="body") from None
+    if not isinstance(body, dict):
+        raise InvalidArgument("The body must be an object.", argument="body")
+    return cast("dict[str, Any]", body)
+
+
+def _meant(error: Exception) -> MutationError:
+    if isinstance(error, RequestValidationError | ValidationError):
+        return _invalid(error.errors()[0])
+    return explained(error)
+
+
+def _invalid(detail: Mapping[str, Any]) -> InvalidArgument:
+    """The first wrong field, by name. Never its value: that may be a secret, or a megabyte."""
+    field = ".".join(str(part) for part in detail["loc"]) or "body"
+    return InvalidArgument(f"{field}: {detail['msg'].removeprefix('Value error, ')}.", argument=field)

@@ -1,0 +1,479 @@
+"""One request from end to end. With Redis down, slow, wiped or wrong, the marker alone keeps every promise.
+
+1  Redis      announced by us; or under way (Aborted); or done, with its answer
+2  look       one snapshot of the marker and of what the plan needs
+3  plan       pure, with the request's dice
+4  execute    one transaction: marker, lock, checks, writes, audit; what has become stale is planned again,
+              once, on the locked rows
+5  Redis      the answer, after the commit and never before it
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from fencepost.crashpoints import crash_point
+from fencepost.kernel import idempotency
+from fencepost.kernel.call import Call, Json, document, text
+from fencepost.logs import get_logger
+from fencepost.redis_streams.response_cache import (
+    Announced,
+    CachedResponse,
+    CacheKey,
+    InProgress,
+    ResponseCache,
+)
+from fencepost.tracing import span
+from fencepost.transaction import Transaction
+from fencepost_players.mutations import dice as recorded_dice
+from fencepost_players.mutations import request_id_policy
+from fencepost_players.mutations.batch_executor import BatchExecutor, CarriesMany
+from fencepost_players.mutations.blocker_eviction import BlockerEviction, Evicts
+from fencepost_players.mutations.declaration import Mutation
+from fencepost_players.mutations.durations import Durations
+from fencepost_players.mutations.errors import (
+    Aborted,
+    AlreadyExists,
+    Internal,
+    InvalidArgument,
+    KeyReused,
+    MutationError,
+)
+from fencepost_players.mutations.execution import (
+    Execution,
+    HeldExecution,
+    Outwait,
+    SendsCall,
+    StalePlan,
+    explaining,
+)
+from fencepost_players.mutations.metrics import MutationMetrics
+from fencepost_players.mutations.planning import Planned, Rng, make_plan
+from fencepost_players.mutations.queue import RowQueues
+from fencepost_players.mutations.settings import MutationSettings
+from fencepost_players.mutations.store import Executed, HoldsRows, Lookup, MutationStore, RequestContext
+
+R = TypeVar("R", bound=BaseModel)
+S = TypeVar("S")
+P = TypeVar("P")
+T = TypeVar("T")
+KEY_BYTES_MAX = 256
+_log = get_logger(__name__)
+
+
+class PipelineDatabase(Protocol):
+    async def run(self, call: Call[T]) -> T: ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class MutationAnswer:
+    """What a mutation answers; `layer` says who knew it."""
+
+    response: Json
+    layer: str
+    """`executed`, `cache`, or `marker`."""
+    body: str
+    """The response as JSON text: that of a repeat has the same bytes as the first."""
+
+    @property
+    def is_replay(self) -> bool:
+        return self.layer != "executed"
+
+
+class Pipeline(Generic[S, P]):
+    """The mutations of one service.
+
+    `cache` is None where there is no Redis, `vigil` where nobody is ended.
+    """
+
+    def __init__(
+        self,
+        database: PipelineDatabase,
+        ledger: MutationStore[S, P],
+        settings: MutationSettings,
+        metrics: MutationMetrics,
+        cache: ResponseCache | None = None,
+        blocker_eviction: BlockerEviction | None = None,
+    ) -> None:
+        self._database = database
+        self._ledger = ledger
+        self._settings = settings
+        self._metrics = metrics
+        self._cache = cache
+        self._batch_executor: BatchExecutor[P] | None = (
+            BatchExecutor(database, ledger, places=settings.ferry_places)
+            if isinstance(ledger, CarriesMany) and settings.ferry_places > 1
+            else None
+        )
+        self._blocker_eviction = blocker_eviction
+        self._queues = RowQueues()
+        self._durations = Durations()
+        self._outwait = (
+            _outwait(blocker_eviction, ledger) if blocker_eviction and isinstance(ledger, Evicts) else None
+        )
+
+    async def run(
+        self,
+        mutation: Mutation[R, S, P],
+        user: str,
+        request: R,
+        *,
+        request_id: str | None,
+        actor: str | None = None,
+    ) -> MutationAnswer:
+        """Do it, or answer what it answered the first time. Raises MutationErrors."""
+        with (
+            _Timing(self._metrics, self._ledger.service, mutation.method) as timing,
+            span(f"mutation {mutation.method}", "internal", {}, service=self._ledger.service) as note,
+        ):
+            ticket = self._ticket(mutation, user, request, request_id, actor)
+            if ticket.key is None:
+                await self._pass_gate(ticket)
+                answer = await self._settle(mutation, request, ticket, self._database)
+            else:
+                answer = await self._through_cache(mutation, request, ticket, ticket.key)
+            timing.answer = answer
+            note(layer=answer.layer)
+        return answer
+
+    async def join(
+        self,
+        tx: Transaction,
+        mutation: Mutation[R, S, P],
+        user: str,
+        request: R,
+        *,
+        request_id: str,
+        actor: str | None = None,
+    ) -> MutationAnswer:
+        """Do it inside the caller's transaction: it takes effect if that one commits.
+
+        Redis is left out, because only the caller knows whether it committed. A replay says that an earlier
+        transaction did all this: write nothing beside it.
+        """
+        with _Timing(self._metrics, self._ledger.service, mutation.method) as timing:
+            ticket = self._ticket(mutation, user, request, request_id, actor)
+            timing.answer = await self._settle(mutation, request, ticket, _Joined(tx))
+            return timing.answer
+
+    def _ticket(
+        self, mutation: Mutation[R, S, P], user: str, request: R, request_id: str | None, actor: str | None
+    ) -> RequestContext:
+        if request_id is not None:
+            _check_key(request_id)
+            # Upper and lower case are one time-ordered id.
+            request_id = request_id.lower() if self._settings.ordered_ids else request_id
+        return RequestContext(
+            user=text("user", user),
+            scope=self._ledger.scope(user),
+            key=request_id,
+            digest=_digest(mutation.method, request),
+            method=mutation.method,
+            actor=actor,
+            keep_seconds=self._settings.marker_keep_seconds,
+            is_ordered=self._settings.ordered_ids,
+        )
+
+    async def _pass_gate(self, ticket: RequestContext) -> None:
+        with explaining():
+            phase = await self._database.run(request_id_policy.note(self._ledger.service, ticket.method))
+        outcome = "refused" if phase == 2 else "passed"
+        self._metrics.unkeyed.labels(self._ledger.service, ticket.method, outcome).inc()
+        if phase == 2:
+            raise InvalidArgument(
+                "request_id is required.", argument="request_id", reason="missing_request_id"
+            )
+
+    async def _through_cache(
+        self, mutation: Mutation[R, S, P], request: R, ticket: RequestContext, key: str
+    ) -> MutationAnswer:
+        name = CacheKey(ticket.scope, key, ticket.digest)
+        finding = await self._cache.begin(name) if self._cache else None
+        crash_point("mutations.after_announce")
+        if isinstance(finding, CachedResponse):
+            return MutationAnswer(finding.response, "cache", finding.body)
+        if isinstance(finding, InProgress):
+            return await self._settled_meanwhile(mutation, request, ticket, finding)
+        async with self._announced(name, finding.token if isinstance(finding, Announced) else None):
+            answer = await self._settle(mutation, request, ticket, self._database)
+            crash_point("mutations.after_commit")
+        if self._cache:
+            await self._cache.complete(name, answer.body)
+        crash_point("mutations.after_answer")
+        return answer
+
+    async def _settled_meanwhile(
+        self, mutation: Mutation[R, S, P], request: R, ticket: RequestContext, finding: InProgress
+    ) -> MutationAnswer:
+        """Whoever announced it may have died after the commit, or Redis was late: then PostgreSQL knows."""
+        with explaining():
+            seen = await self._database.run(self._ledger.look(ticket, mutation.needs(request)))
+        if seen.outcome != "open":
+            return _answer(_known(seen))
+        raise Aborted(
+            "The request is under way; send it again shortly.",
+            reason="pending",
+            # Its announcement may stand for longer than the work takes: a node that died leaves one.
+            retry_seconds=min(finding.retry_seconds, self._durations.retry_seconds(ticket.method)),
+        )
+
+    @asynccontextmanager
+    async def _announced(self, name: CacheKey, token: str | None) -> AsyncGenerator[None]:
+        """What was announced and did not come to an answer is withdrawn, so that a retry need not wait."""
+        try:
+            yield
+        except BaseException:
+            if self._cache and token is not None:
+                await self._cache.abandon(name, token)
+            raise
+
+    async def _settle(
+        self, mutation: Mutation[R, S, P], request: R, ticket: RequestContext, sender: SendsCall
+    ) -> MutationAnswer:
+        """Plan and execute; plan again, once, what has become stale."""
+        work = _Work(mutation, request, ticket, sender, Rng.throw())
+        try:
+            with explaining():
+                begun = time.perf_counter()
+                answer = await self._settle_once(work)
+                self._durations.saw(ticket.method, time.perf_counter() - begun)
+                return answer
+        except MutationError as error:
+            if error.is_retryable and error.retry_seconds is None:
+                error.suggest(self._durations.retry_seconds(ticket.method))
+            if error.is_retryable and work.is_by_chance and sender is self._database:
+                await self._record_dice(work)
+            raise
+
+    async def _settle_once(self, work: _Work[R, S, P]) -> MutationAnswer:
+        # Others are being planned on this row already: this one would become stale too.
+        is_ours = work.sender is self._database
+        held = await self._settle_held(work) if is_ours and self._queues.is_busy(work.ticket.scope) else None
+        if held is not None:
+            return held
+        try:
+            return await self._settle_at_once(work)
+        except StalePlan as stale:
+            if stale.seed is not None:
+                work.dice = Rng(stale.seed)
+            held = await self._settle_held(work)
+            if held is not None:
+                return held
+            if stale.seed is None:
+                raise
+            return await self._settle_at_once(work)
+
+    async def _settle_at_once(self, work: _Work[R, S, P]) -> MutationAnswer:
+        """Look, plan and execute, without a lock in between."""
+        ticket, sender, needs = work.ticket, work.sender, work.needs
+        is_ours = sender is self._database
+        # Inside somebody's transaction nothing is recalled: it sees what nobody else does.
+        recalled = self._ledger.recall(ticket, needs) if is_ours else None
+        seen = recalled if recalled is not None else await sender.run(self._ledger.look(ticket, needs))
+        crash_point("mutations.after_look")
+        if seen.outcome != "open":
+            return _answer(_known(seen))
+        try:
+            planned = work.plan(seen.snapshot)
+        except MutationError:
+            # What was recalled may be out of date. Or the same request has committed since: then its
+            # answer is the answer.
+            seen = await sender.run(self._ledger.look(ticket, needs))
+            if seen.outcome != "open":
+                return _answer(_known(seen))
+            planned = work.plan(seen.snapshot)
+        execution = Execution(
+            sender,
+            self._ledger,
+            ticket,
+            _ready(planned),
+            self._settings.tries_max,
+            self._count_conflict(ticket),
+            # Somebody's transaction is nobody else's.
+            self._batch_executor if is_ours else None,
+            self._outwait,
+            is_joined=not is_ours,
+        )
+        return _answer(await execution.settle(seen.version))
+
+    async def _settle_held(self, work: _Work[R, S, P]) -> MutationAnswer | None:
+        """Plan on the locked rows, where nothing can change any more; None where that is not to be had."""
+        ledger, ticket, sender = self._ledger, work.ticket, work.sender
+        hold = ledger.hold(ticket, work.needs) if isinstance(ledger, HoldsRows) else None
+        if hold is None or not isinstance(ledger, HoldsRows):
+            return None
+        self._metrics.replans.labels(ledger.service, ticket.method).inc()
+
+        def evict() -> Call[list[int]]:
+            return ledger.evict_holders(ticket, work.needs)
+
+        async def wait(inside: SendsCall) -> Lookup[Any]:
+            attempt = inside.run(hold)
+            return await (self._blocker_eviction.keep(attempt, evict) if self._blocker_eviction else attempt)
+
+        execution: HeldExecution[P] = HeldExecution(
+            sender,
+            self._ledger,
+            ticket,
+            None,
+            self._settings.tries_max,
+            self._count_conflict(ticket),
+            is_joined=sender is not self._database,
+            begin=sender.part if isinstance(sender, _Joined) else self._database.transaction,
+            hold=wait,
+            plan=lambda snapshot: _ready(work.plan(snapshot)),
+        )
+        if isinstance(sender, _Joined):
+            # It may hold the row itself: whoever stands in line would wait for it.
+            return _answer(await _with_recorded_dice(work, execution))
+        async with self._queues.turn(ticket.scope):
+            return _answer(await _with_recorded_dice(work, execution))
+
+    async def _record_dice(self, work: _Work[R, S, P]) -> None:
+        """The caller is about to be told to send it again: then it draws the same."""
+        ticket = work.ticket
+        if ticket.key is None:
+            return
+        keep_seconds = self._settings.marker_keep_seconds
+        try:
+            await self._database.run(recorded_dice.note(ticket, ticket.key, work.dice.seed, keep_seconds))
+        except Exception as error:
+            # Nobody has seen these dice: others will do.
+            _log.warning("dice_not_recorded", error=str(error))
+
+    def _count_conflict(self, ticket: RequestContext) -> Callable[[], None]:
+        return self._metrics.conflicts.labels(self._ledger.service, ticket.method).inc
+
+
+@dataclass(slots=True)
+class _Work(Generic[R, S, P]):
+    """One request on its way through the pipeline, with its dice."""
+
+    mutation: Mutation[R, S, P]
+    request: R
+    ticket: RequestContext
+    sender: SendsCall
+    dice: Rng
+    is_by_chance: bool = False
+
+    @property
+    def needs(self) -> Any:
+        return self.mutation.needs(self.request)
+
+    def plan(self, snapshot: S) -> Planned[P]:
+        planned = make_plan(lambda dice: self.mutation.plan(snapshot, self.request, dice), self.dice)
+        self.is_by_chance = planned.is_by_chance
+        return planned
+
+
+async def _with_recorded_dice(work: _Work[Any, Any, P], execution: HeldExecution[P]) -> Executed:
+    try:
+        return await execution.settle(None)
+    except StalePlan as stale:
+        # On locked rows only the dice can have been others: those of the request's first sending.
+        if stale.seed is None:
+            raise
+        work.dice = Rng(stale.seed)
+        return await execution.settle(None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """Calls in the caller's transaction, each in a savepoint: a try that fails is undone alone."""
+
+    tx: Transaction
+
+    async def run(self, call: Call[T]) -> T:
+        async with self.tx.savepoint():
+            return await self.tx.run(call)
+
+    @asynccontextmanager
+    async def part(self) -> AsyncGenerator[SendsCall]:
+        """Several calls that are undone together."""
+        async with self.tx.savepoint():
+            yield self.tx
+
+
+def _outwait(blocker_eviction: BlockerEviction, ledger: Evicts) -> Outwait[Any]:
+    return lambda attempt, planned: blocker_eviction.keep(attempt, lambda: ledger.evict(planned))
+
+
+def _ready(planned: Planned[P]) -> Planned[P]:
+    crash_point("mutations.before_execute")
+    return planned
+
+
+def _known(seen: Lookup[Any]) -> Executed:
+    return Executed(seen.outcome, seen.response, seen.body)
+
+
+def _answer(executed: Executed) -> MutationAnswer:
+    match executed.outcome:
+        case "claimed":
+            return MutationAnswer(executed.response, "executed", _body(executed))
+        case "replay":
+            return MutationAnswer(executed.response, "marker", _body(executed))
+        case "duplicate":
+            raise AlreadyExists("It has taken effect, and its answer was not kept. Read the present state.")
+        case "mismatch":
+            raise KeyReused(
+                "This request id was used for another method or body. A new request needs a new id.",
+                reason="mismatch",
+                argument="request_id",
+            )
+        case "in_flight":
+            raise Aborted("The request is under way; send it again shortly.", reason="in_flight")
+        case other:
+            raise Internal(f"The database answered {other!r}.")
+
+
+def _body(executed: Executed) -> str:
+    return document("answer", executed.response) if executed.body is None else executed.body
+
+
+def _digest(method: str, request: BaseModel) -> str:
+    try:
+        return idempotency.digest(method, request.model_dump(mode="json"))
+    except ValueError:
+        raise InvalidArgument("The request holds what JSON cannot say.", argument="body") from None
+
+
+def _check_key(request_id: str) -> None:
+    if (
+        not request_id.strip()
+        or len(request_id.encode(errors="replace")) > KEY_BYTES_MAX
+        or not request_id.isprintable()
+    ):
+        raise InvalidArgument(
+            f"request_id must have 1 to {KEY_BYTES_MAX} printable bytes, and not be blank.",
+            argument="request_id",
+        )
+
+
+class _Timing:
+    """One request in the metrics."""
+
+    def __init__(self, metrics: MutationMetrics, service: str, method: str) -> None:
+        self._metrics = metrics
+        self._labels = (service, method)
+        self._started = time.perf_counter()
+        self.answer: MutationAnswer | None = None
+
+    def __enter__(self) -> _Timing:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        service, method = self._labels
+        outcome = getattr(error, "code", "internal") if error else "ok"
+        self._metrics.of_request(service, method, outcome).inc()
+        self._metrics.of_seconds(service, method).observe(time.perf_counter() - self._started)
+        if self.answer is not None:
+            self._metrics.of_answer(service, self.answer.layer, outcome).inc()

@@ -1,0 +1,17 @@
+"""What this distribution brings to Fencepost."""
+
+from pathlib import Path
+
+from fencepost.plugin import Plugin
+
+_HERE = Path(__file__).parent
+
+PLUGIN = Plugin(
+    name="players",
+    about="mutations of players, each granted once",
+    schemas={"mutations": _HERE / "mutations", "players": _HERE},
+    settings=("fencepost_players.mutations.settings:MutationSettings",),
+    commands={"players": "fencepost_players.commands:app"},
+    http_service="fencepost_players.http_service:make_service",
+    console="fencepost_players.console_pages:PAGES",
+)

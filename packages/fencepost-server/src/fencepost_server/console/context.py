@@ -1,0 +1,64 @@
+"""What every page stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, Field
+
+from fencepost.app import Fencepost
+from fencepost_server.console.live_snapshot import LiveSnapshot
+from fencepost_server.console.read_pool import ReadPool, Row
+from fencepost_server.console.router import ConsoleRouter
+from fencepost_server.console.settings import ConsoleSettings
+from fencepost_server.web.forms import Id
+
+LAST_ID = 9_223_372_036_854_775_807
+Limit = Annotated[int, Field(ge=1, le=1000, description="Rows on one page.")]
+
+
+def _unless_empty(value: object) -> object:
+    """A form sends every field; one that was left empty asks for nothing."""
+    return None if value == "" else value
+
+
+MaybeId = Annotated[Id | None, BeforeValidator(_unless_empty)]
+Name = Annotated[str, Field(max_length=1200, pattern=r"^[^\x00]*$")]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleContext:
+    """The desk that takes pages in, the eyes that read, the hands that act, and the pulse."""
+
+    desk: ConsoleRouter
+    reading: ReadPool
+    fp: Fencepost
+    live_snapshot: LiveSnapshot
+    settings: ConsoleSettings
+
+
+class Paged(BaseModel):
+    """A list that is walked by its key: the rows below `before`."""
+
+    before: MaybeId = None
+    limit: Limit = 50
+
+    def filters(self) -> dict[str, Any]:
+        """What the links of a page carry on: everything but the place in the list."""
+        return {
+            name: value
+            for name, value in self.model_dump().items()
+            if name != "before" and value not in (None, "", 50)
+        }
+
+
+def wanted(text: str | None) -> str | None:
+    """An empty field of a filter asks for nothing."""
+    return text or None
+
+
+def following(rows: Sequence[Row], key: str, limit: int) -> Any:
+    """Where the next page begins, by the key of this one's last row; None when this is the last page."""
+    return rows[-1][key] if len(rows) == limit else None

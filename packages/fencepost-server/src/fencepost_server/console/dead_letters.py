@@ -1,0 +1,108 @@
+"""Dead letters: by cause, with a look before many are run again."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from fastapi import Query, Request
+from pydantic import AwareDatetime, BaseModel, Field
+
+from fencepost.kernel import dead_letter, schedule
+from fencepost_server.console.context import ConsoleContext, Name, wanted
+from fencepost_server.console.live_snapshot import CAUSES_MAX, dead_causes
+from fencepost_server.console.page_data import ActionDone, PageData
+from fencepost_server.console.router import visitor_of
+from fencepost_server.web.formatting import link
+
+# One request settles so many at most: the page goes on with the next by itself, and can be stopped.
+BATCH_MAX = 500
+SAMPLE_MAX = 20
+
+
+class CauseQuery(BaseModel):
+    queue: Name | None = None
+    kind: Name | None = None
+    cause: Name | None = None
+
+
+class PreviewQuery(CauseQuery):
+    before: AwareDatetime | None = None
+
+
+class Settle(BaseModel):
+    """Which dead letters are meant: those that the filter finds and that were dead at `before`."""
+
+    model_config = {"extra": "forbid"}
+
+    how: Literal["replay", "discard"]
+    queue: Name | None = None
+    kind: Name | None = None
+    cause: Name | None = None
+    before: AwareDatetime
+    limit: Annotated[int, Field(ge=1, le=BATCH_MAX)] = BATCH_MAX
+
+
+def add_pages(place: ConsoleContext) -> None:
+    @place.desk.page("/dead", "dead.html", "Dead letters")
+    async def dead(request: Request, query: Annotated[CauseQuery, Query()]) -> PageData:
+        """Dead letters grouped by what they died of."""
+        queue, kind, cause = wanted(query.queue), wanted(query.kind), wanted(query.cause)
+        if queue or kind or cause:
+            causes = await dead_causes(place.reading, queue, kind, cause)
+        else:
+            # Everybody's question: looked at once for all who ask.
+            causes = (await place.live_snapshot.newest()).causes
+        return PageData(
+            {
+                "causes": causes,
+                "most": CAUSES_MAX,
+                "filters": {name: value for name, value in query.model_dump().items() if value},
+            },
+            rows="causes",
+        )
+
+    @place.desk.page("/dead/preview", "dead_preview.html", "Run again?")
+    async def preview(request: Request, query: Annotated[PreviewQuery, Query()]) -> PageData:
+        """How many a filter means at this moment, and the first of them. Changes nothing."""
+        # Who goes on with a replay means what was dead when it began.
+        now: datetime = await place.fp.run(schedule.clock()) if query.before is None else query.before
+        meant = dead_letter.Filter(wanted(query.queue), wanted(query.kind), wanted(query.cause), now)
+        count = await place.fp.run(dead_letter.count(meant))
+        ids = await place.fp.run(dead_letter.page(meant, limit=SAMPLE_MAX))
+        sample = await place.reading.rows(
+            "select job_id, queue, kind, cause, left(error, 300) as error, tries, finished_at"
+            " from fencepost.dead_letters where job_id = any (%s) order by job_id",
+            ids,
+        )
+        return PageData(
+            {
+                "count": count,
+                "before": now,
+                "sample": sample,
+                "filters": query.model_dump(exclude_none=True, exclude={"before"}),
+                "batch": BATCH_MAX,
+            },
+            rows="sample",
+        )
+
+    @place.desk.action("/dead/settle", "dead.settle")
+    async def settle(request: Request, body: Settle) -> ActionDone:
+        """Replay or discard what the filter means, at most `limit` of them. Repeated, it takes none twice."""
+        meant = dead_letter.Filter(wanted(body.queue), wanted(body.kind), wanted(body.cause), body.before)
+        ids = await place.fp.run(dead_letter.page(meant, limit=body.limit))
+        settled = await place.fp.run(dead_letter.settle(ids, body.how, visitor_of(request).actor))
+        remaining = await place.fp.run(dead_letter.count(meant))
+        place.live_snapshot.forget()
+        word = "replayed" if body.how == "replay" else "discarded"
+        done = sum(one.outcome == word for one in settled)
+        told = f"{done} {word}, {len(settled) - done} refused, {remaining} of these left."
+        filters = {
+            "queue": body.queue,
+            "kind": body.kind,
+            "cause": body.cause,
+            "before": body.before.isoformat(),
+        }
+        back = link("/console/dead/preview", **filters) if remaining else "/console/dead"
+        facts = {"settled": done, "refused": len(settled) - done, "remaining": remaining}
+        return ActionDone(told, back, facts)

@@ -1,0 +1,189 @@
+-- Pages of long lists. A list is walked by its key, never by an offset, and a filter that finds little looks at most at
+-- p_scan rows and says where it stopped: so a page of a million jobs costs what a page of a thousand costs.
+
+-- The names that occur as the first column of the index on dead letters, by skipping from one to the next.
+create or replace function fencepost._console_dead_queues() returns setof text
+language sql stable
+as $$
+  with recursive q as (
+    (select f.queue from fencepost.job_finished f where f.state = 'dead' order by f.queue limit 1)
+    union all
+    select (select f.queue from fencepost.job_finished f where f.state = 'dead' and f.queue > q.queue order by f.queue limit 1)
+    from q where q.queue is not null
+  ) select q.queue from q where q.queue is not null
+$$;
+
+-- The rows that one page may look at, newest first: the newest p_scan below p_below, with what they are filtered by. `kind` is null
+-- where it stands in another table; `fits` says whether the row is in p_state, where one table holds two states.
+create or replace function fencepost._console_jobs_looked(p_state text, p_queue text, p_below bigint, p_scan integer)
+returns table (job_id bigint, queue text, kind text, fits boolean)
+language plpgsql stable
+as $$
+#variable_conflict use_column
+begin
+  case
+    when p_state is null then
+      return query select j.job_id, j.queue, j.kind, true from fencepost.job j where j.job_id < p_below order by j.job_id desc limit p_scan;
+    when p_state in ('pending', 'dispatched') then
+      return query select w.job_id, w.queue, null::text, (w.dispatched_at is null) = (p_state = 'pending') from (
+        select * from fencepost.job_waiting n where n.job_id < p_below order by n.job_id desc limit p_scan) w;
+    when p_state = 'running' then
+      return query select r.job_id, r.queue, null::text, true from fencepost.job_running r
+      where r.job_id < p_below order by r.job_id desc limit p_scan;
+    when p_state = 'dead' then
+      return query select d.job_id, d.queue, null::text, true from (
+        select q from fencepost._console_dead_queues() q where p_queue is null or q = p_queue) names
+        cross join lateral (select f.job_id, f.queue from fencepost.job_finished f
+                            where f.state = 'dead' and f.queue = names.q and f.job_id < p_below order by f.job_id desc limit p_scan) d
+      order by d.job_id desc limit p_scan;
+    else
+      return query select f.job_id, f.queue, null::text, f.state = p_state from fencepost.job_finished f
+      where f.job_id < p_below order by f.job_id desc limit p_scan;
+  end case;
+end $$;
+
+-- The ids of one page of jobs, newest first, below p_before; where the next page begins, or null when this is the last.
+create or replace function fencepost.console_job_page(
+  p_state text, p_queue text, p_kind text, p_before bigint, p_limit integer, p_scan integer
+) returns table (ids bigint[], next_before bigint)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_looked bigint[];
+  v_found  bigint[];
+  v_id     bigint;
+  v_scan   integer := case when p_state is null and p_queue is null and p_kind is null then p_limit else greatest(p_limit, p_scan) end;
+begin
+  perform fencepost._check_limit(p_limit);
+  if p_state is not null then
+    perform fencepost._check_word('state', p_state, array['pending', 'dispatched', 'running', 'finished', 'dead', 'cancelled']);
+  end if;
+  select array_agg(l.job_id), array_agg(l.job_id) filter (
+           where l.fits and (p_queue is null or l.queue = p_queue) and (p_kind is null or l.kind is null or l.kind = p_kind))
+  into v_looked, v_found
+  from fencepost._console_jobs_looked(p_state, p_queue, coalesce(p_before, 9223372036854775807), v_scan) l;
+  ids := '{}';
+  if p_kind is null or p_state is null then
+    ids := coalesce(v_found[:p_limit], '{}');
+  else
+    foreach v_id in array coalesce(v_found, '{}') loop
+      exit when cardinality(ids) = p_limit;
+      if exists (select 1 from fencepost.job j where j.job_id = v_id and j.kind = p_kind) then
+        ids := ids || v_id;
+      end if;
+    end loop;
+  end if;
+  next_before := case when cardinality(ids) = p_limit then ids[p_limit]
+                      when cardinality(v_looked) = v_scan then v_looked[v_scan] end;
+  return next;
+end $$;
+
+-- The ids of one page of messages, newest first, as above. Live and settled ones are two tables, merged by id.
+create or replace function fencepost.console_outbox_page(
+  p_channel text, p_state text, p_key text, p_before bigint, p_limit integer, p_scan integer
+) returns table (ids bigint[], next_before bigint)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_below  bigint := coalesce(p_before, 9223372036854775807);
+  v_scan   integer := case when p_channel is null and p_state is null and p_key is null then p_limit else greatest(p_limit, p_scan) end;
+  v_looked bigint[];
+begin
+  perform fencepost._check_limit(p_limit);
+  select array_agg(l.id order by l.id desc),
+         array_agg(l.id order by l.id desc) filter (where (p_channel is null or l.channel = p_channel)
+                                                      and (p_state is null or l.state = p_state) and (p_key is null or l.key = p_key))
+  into v_looked, ids
+  from (
+    select * from (
+      (select o.id, o.channel, o.key, o.state from fencepost.outbox o where o.id < v_below order by o.id desc limit v_scan)
+      union all
+      (select s.id, s.channel, s.key, s.state from fencepost.outbox_settled s where s.id < v_below
+         and (p_state is null or p_state in ('sent', 'dead')) order by s.id desc limit v_scan)
+    ) both_tables order by id desc limit v_scan) l;
+  ids := coalesce(ids[:p_limit], '{}');
+  next_before := case when cardinality(ids) = p_limit then ids[p_limit]
+                      when cardinality(v_looked) = v_scan then v_looked[v_scan] end;
+  return next;
+end $$;
+
+-- Keys that wait behind a head which only a person, or a broker's answer, can move on: with how many wait behind it.
+create or replace function fencepost.console_held_keys(p_limit integer, p_scan integer)
+returns table (id bigint, channel text, key text, state text, since timestamptz, waiting bigint, last_error text)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  perform fencepost._check_limit(p_limit);
+  return query
+  select h.id, h.channel, h.key, h.state, h.created_at,
+         (select count(*) from (select 1 from fencepost.outbox b
+                                where b.channel = h.channel and b.key = h.key and b.id > h.id limit 1000) behind),
+         h.last_error
+  from (select * from fencepost.outbox o where o.id > 0 order by o.id limit p_scan) h
+  where h.key is not null and h.ready and h.state in ('unknown', 'parked', 'failed')
+  order by h.id limit p_limit;
+end $$;
+
+-- Takeovers of leases, newest first, below p_before: somebody else's token replaced one that had not been released. Served by
+-- event_takeovers.
+create or replace function fencepost.console_takeover_page(p_before bigint, p_limit integer)
+returns table (event_id bigint, at timestamptz, resource text, owner text, token bigint, detail jsonb)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  perform fencepost._check_limit(p_limit);
+  return query
+  select e.event_id, e.at, e.subject, e.actor, e.token, e.detail from fencepost.event e
+  where e.noun = 'lease' and e.event = 'taken_over' and e.event_id < coalesce(p_before, 9223372036854775807)
+  order by e.event_id desc limit p_limit;
+end $$;
+
+-- The newest of them, for a console of the version before while an upgrade rolls; it asked how many events to look through.
+create or replace function fencepost.console_takeovers(p_limit integer, p_scan integer)
+returns table (at timestamptz, resource text, owner text, token bigint, detail jsonb)
+language sql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$ select t.at, t.resource, t.owner, t.token, t.detail from fencepost.console_takeover_page(null, p_limit) t $$;
+
+-- The workers of jobs: those that say that they are there, idle or not, under a lease of their own; and whoever holds a job
+-- under a lease that lasts, of a version that does not say so. Served by the lease's primary key and by the table of running jobs.
+create or replace function fencepost.console_workers()
+returns table (owner text, jobs bigint, oldest_at timestamptz, renewed_at timestamptz, since timestamptz)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := fencepost.clock();
+begin
+  return query
+  select coalesce(p.owner, r.owner), coalesce(r.jobs, 0), r.oldest_at, greatest(p.renewed_at, r.renewed_at), p.since
+  from (select l.owner, max(l.renewed_at) as renewed_at, min(l.acquired_at) as since from fencepost.lease l
+        where l.resource >= 'job-worker:' and l.resource < 'job-worker;' and l.owner is not null and l.expires_at > v_now
+        group by l.owner) p
+  full join (select n.owner, count(*) as jobs, min(n.claimed_at) as oldest_at, max(n.renewed_at) as renewed_at
+             from fencepost.job_running n where n.expires_at > v_now group by n.owner) r on r.owner = p.owner
+  order by 1 limit 10000;
+end $$;
+
+-- The resources that have checkpoints, after p_after in order of name, each with its newest number: by skipping through the
+-- primary key, however many checkpoints one of them has.
+create or replace function fencepost.console_checkpointed(p_after text, p_limit integer)
+returns table (resource text, number bigint)
+language plpgsql stable security definer set search_path = pg_catalog, fencepost, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_at fencepost.checkpoint;
+begin
+  perform fencepost._check_limit(p_limit);
+  v_at.resource := coalesce(p_after, '');
+  for i in 1 .. p_limit loop
+    select c.resource into v_at.resource from fencepost.checkpoint c where c.resource > v_at.resource order by c.resource limit 1;
+    exit when not found;
+    return query select c.resource, c.number from fencepost.checkpoint c where c.resource = v_at.resource
+                 order by c.number desc limit 1;
+  end loop;
+end $$;

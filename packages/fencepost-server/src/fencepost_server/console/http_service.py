@@ -1,0 +1,120 @@
+"""The console as a part of the house: its routes, its eyes, and the loops that look and count."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from fastapi import APIRouter
+
+from fencepost.app import Fencepost
+from fencepost.errors import SettingsError
+from fencepost.kernel.migrate import require
+from fencepost.loop import Loop
+from fencepost_server.console import (
+    account_calls,
+    dead_letters,
+    flows,
+    jobs,
+    leases,
+    login,
+    outbox,
+    overview,
+    reports,
+    users,
+)
+from fencepost_server.console.auth import ConsoleAuth
+from fencepost_server.console.context import ConsoleContext
+from fencepost_server.console.live_snapshot import LiveSnapshot
+from fencepost_server.console.page_templates import make_templates
+from fencepost_server.console.plugin_pages import plugin_pages
+from fencepost_server.console.read_pool import ReadPool
+from fencepost_server.console.router import API, PAGES, ConsoleRouter
+from fencepost_server.console.settings import ConsoleSettings
+from fencepost_server.web.http_service import HttpService
+
+ROLL_SECONDS = 10.0
+# Half an hour of the past in one statement: a first start on a large database holds nothing up.
+MISSING_MINUTES = 30
+OWN_AUTH_PATHS = ("/", PAGES, API)
+"""Below these the console asks who is there, and not the guard."""
+
+
+def make_service(
+    fp: Fencepost, viewer_url: str, *, loopback: bool, settings: ConsoleSettings | None = None
+) -> HttpService:
+    """`viewer_url` is a login of the read-only role; `loopback` says that nobody else can reach us."""
+    settings = settings or ConsoleSettings.load()
+    place = make_context(fp, viewer_url, settings)
+    return HttpService(
+        "console",
+        make_router(place),
+        lambda: running(place, loopback=loopback),
+        own_auth_paths=OWN_AUTH_PATHS,
+        has_accounts=lambda: fp.run(account_calls.has_users()),
+    )
+
+
+def make_context(fp: Fencepost, viewer_url: str, settings: ConsoleSettings) -> ConsoleContext:
+    reading = ReadPool(
+        settings.read_database_url or viewer_url,
+        pool_max=settings.read_pool_max,
+        statement_seconds=settings.statement_seconds,
+        connect_seconds=fp.settings.connect_seconds,
+    )
+    live_snapshot = LiveSnapshot(
+        reading, look_seconds=settings.look_seconds, streams_max=settings.streams_max
+    )
+    return ConsoleContext(
+        ConsoleRouter(fp, ConsoleAuth(fp, settings), make_templates()), reading, fp, live_snapshot, settings
+    )
+
+
+def make_router(place: ConsoleContext) -> APIRouter:
+    for module in (
+        overview,
+        jobs,
+        dead_letters,
+        leases,
+        outbox,
+        flows,
+        reports,
+        users,
+        login,
+    ):
+        module.add_pages(place)
+    for module in (jobs, flows, users):
+        module.add_actions(place)
+    for pages in plugin_pages().values():
+        pages.add(place)
+    router = APIRouter()
+    router.include_router(place.desk.api)
+    router.include_router(place.desk.pages)
+    return router
+
+
+@asynccontextmanager
+async def running(place: ConsoleContext, *, loopback: bool) -> AsyncGenerator[None]:
+    """Everything that the console needs, or an error that says what it lacks."""
+    require(place.fp.database_url, "console")
+    vouched = place.settings.oidc_issuer is not None
+    if not loopback and not vouched and not await place.fp.run(account_calls.has_admin()):
+        raise SettingsError(
+            "HTTP_ADDRESS can be reached by others, and the console has no administrator yet. Make one with "
+            "`fencepost console user NAME --role admin`, or listen on loopback."
+        )
+    await place.desk.doors.open()
+    errors = place.fp.metrics.counter(
+        "fencepost_console_loop_errors", "Ticks of the console's loops that failed.", labels=("loop",)
+    )
+
+    async def roll() -> float:
+        return 0.2 if await place.fp.run(account_calls.roll(MISSING_MINUTES)) else ROLL_SECONDS
+
+    async with AsyncExitStack() as closing:
+        await closing.enter_async_context(place.reading.running())
+        for name, tick in (("console-pulse", place.live_snapshot.tick), ("console-roll", roll)):
+            loop = Loop(name, tick, errors)
+            loop.start()
+            closing.push_async_callback(loop.stop)
+        yield

@@ -1,0 +1,183 @@
+"""Queues, jobs and schedules: look, and decide."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import Path, Query, Request
+from pydantic import BaseModel
+
+from fencepost.errors import NotFound
+from fencepost.kernel import job as kernel_job
+from fencepost.kernel import job_queries, queue, schedule
+from fencepost_server.console.context import ConsoleContext, Limit, MaybeId, Name, Paged, following, wanted
+from fencepost_server.console.page_data import ActionDone, PageData
+from fencepost_server.console.router import visitor_of
+
+State = Literal["", "pending", "dispatched", "running", "finished", "dead", "cancelled"]
+STATES = ("pending", "dispatched", "running", "finished", "dead", "cancelled")
+JobId = Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
+QueueName = Annotated[str, Path(min_length=1, max_length=128, pattern=r"^[^\x00]+$")]
+
+
+class JobQuery(Paged):
+    state: State | None = None
+    queue: Name | None = None
+    kind: Name | None = None
+    id: MaybeId = None
+
+
+class ScheduleQuery(BaseModel):
+    after: Name | None = None
+    limit: Limit = 200
+
+
+def add_pages(place: ConsoleContext) -> None:
+    @place.desk.page("/queues", "queues.html", "Queues")
+    async def queues(request: Request) -> PageData:
+        """Every queue: what waits, runs and is dead; and the workers that are there, idle ones too."""
+        seen = await place.live_snapshot.newest()
+        workers = await place.reading.rows("select * from fencepost.console_workers()")
+        return PageData({"queues": seen.queues, "workers": workers, "at": seen.at}, "queues", ("workers",))
+
+    @place.desk.page("/jobs", "jobs.html", "Jobs")
+    async def jobs(request: Request, query: Annotated[JobQuery, Query()]) -> PageData:
+        """Jobs, newest first. A filter that finds little says how far it has looked."""
+        if query.id is not None:
+            ids, next_before = [query.id], None
+        else:
+            ids, next_before = await place.reading.page(
+                "select ids, next_before from fencepost.console_job_page(%s::text, %s::text, %s::text,"
+                " %s::bigint, %s::integer, %s::integer)",
+                wanted(query.state),
+                wanted(query.queue),
+                wanted(query.kind),
+                query.before,
+                query.limit,
+                place.settings.scan_max,
+            )
+        rows = await place.reading.rows(
+            "select job_id, queue, kind, lane, state, final_status, tries, tries_max, submitted_at, run_at,"
+            " claimed_at, finished_at, owner, left(error, 300) as error"
+            " from fencepost.jobs where job_id = any (%s) order by job_id desc",
+            ids,
+        )
+        return PageData(
+            {"jobs": rows, "next_before": next_before, "filters": query.filters(), "states": STATES},
+            rows="jobs",
+        )
+
+    @place.desk.page("/jobs/{job_id}", "job.html", "Job")
+    async def job(request: Request, job_id: JobId) -> PageData:
+        """One job's whole life: attempts, refusals with their reasons, payload and result."""
+        row = await place.reading.row("select * from fencepost.jobs where job_id = %s", job_id)
+        if row is None:
+            raise NotFound(f"There is no job {job_id}: it never existed, or it was pruned.")
+        return PageData(
+            {"title": f"Job {job_id}", "job": row, "life": await life(place, f"job:{job_id}")}, rows="life"
+        )
+
+    @place.desk.page("/schedules", "schedules.html", "Schedules")
+    async def schedules(request: Request, query: Annotated[ScheduleQuery, Query()]) -> PageData:
+        """What submits jobs by the clock."""
+        rows = await place.reading.rows(
+            "select * from fencepost.schedules where name > %s order by name limit %s",
+            query.after or "",
+            query.limit,
+        )
+        facts = {
+            "schedules": rows,
+            "next_after": following(rows, "name", query.limit),
+            "filters": {"limit": query.limit if query.limit != 200 else None},
+        }
+        return PageData(facts, rows="schedules")
+
+
+def add_actions(place: ConsoleContext) -> None:
+    @place.desk.action("/queues/{queue_name}/pause", "queue.pause")
+    async def pause(request: Request, queue_name: QueueName) -> ActionDone:
+        """Nothing of the queue starts; what runs goes on."""
+        await place.fp.run(queue.pause(queue_name, visitor_of(request).actor))
+        place.live_snapshot.forget()
+        return ActionDone(f"{queue_name} is paused. What runs goes on.", "/console/queues")
+
+    @place.desk.action("/queues/{queue_name}/resume", "queue.resume")
+    async def resume(request: Request, queue_name: QueueName) -> ActionDone:
+        """The queue's jobs start again."""
+        await place.fp.run(queue.resume(queue_name, visitor_of(request).actor))
+        place.live_snapshot.forget()
+        return ActionDone(f"{queue_name} goes on.", "/console/queues")
+
+    @place.desk.action("/jobs/{job_id}/cancel", "job.cancel")
+    async def cancel(request: Request, job_id: JobId) -> ActionDone:
+        """A waiting job ends at once; a running one is asked to stop, and its finish is refused."""
+        answered = await place.fp.run(kernel_job.cancel(job_id, visitor_of(request).actor))
+        told = "is cancelled" if answered == "cancelled" else "is asked to stop; it ends as cancelled"
+        return _done(place, f"Job {job_id} {told}.", job_id)
+
+    @place.desk.action("/jobs/{job_id}/retry", "job.retry")
+    async def retry(request: Request, job_id: JobId) -> ActionDone:
+        """Run it now: a waiting job at once, a dead or cancelled one from the beginning."""
+        actor = visitor_of(request).actor
+        seen = await place.fp.run(job_queries.look(job_id))
+        match None if seen is None else seen.state:
+            case ("dead" | "cancelled") as state:
+                await place.fp.run(kernel_job.replay(job_id, actor, expected=state))
+                return _done(place, f"Job {job_id} runs again, its tries from the beginning.", job_id)
+            case _:
+                await place.fp.run(job_queries.hurry(job_id, actor))
+                return _done(place, f"Job {job_id} is due now.", job_id)
+
+    @place.desk.action("/jobs/{job_id}/replay", "job.replay")
+    async def replay(request: Request, job_id: JobId) -> ActionDone:
+        """Run a dead job again, its tries from the beginning."""
+        await place.fp.run(kernel_job.replay(job_id, visitor_of(request).actor))
+        return _done(place, f"Job {job_id} runs again.", job_id)
+
+    @place.desk.action("/jobs/{job_id}/discard", "job.discard")
+    async def discard(request: Request, job_id: JobId) -> ActionDone:
+        """Give a dead job up: it ends as cancelled."""
+        await place.fp.run(kernel_job.discard(job_id, visitor_of(request).actor))
+        return _done(place, f"Job {job_id} is given up.", job_id)
+
+    @place.desk.action("/schedules/{name}/pause", "schedule.pause")
+    async def pause_schedule(request: Request, name: QueueName) -> ActionDone:
+        """Let its ticks pass."""
+        await place.fp.run(schedule.pause(name, visitor_of(request).actor))
+        return ActionDone(f"{name} is paused.", "/console/schedules")
+
+    @place.desk.action("/schedules/{name}/resume", "schedule.resume")
+    async def resume_schedule(request: Request, name: QueueName) -> ActionDone:
+        """Fire it again."""
+        await place.fp.run(schedule.resume(name, visitor_of(request).actor))
+        return ActionDone(f"{name} fires again.", "/console/schedules")
+
+
+async def life(place: ConsoleContext, subject: str) -> list[dict[str, Any]]:
+    """Every transition and every refusal of one thing, with the reason's meaning and what to do."""
+    moments = await place.reading.rows(
+        "select at, event, actor, token, detail from fencepost.explain(%s)", subject
+    )
+    reasons = {
+        one["reason"]: one
+        for one in await place.reading.rows("select reason, meaning, remedy from fencepost.refusal_status")
+    }
+    told: list[dict[str, Any]] = []
+    for moment in moments:
+        reason = reasons.get(moment["event"].removeprefix("refused:"))
+        refused = moment["event"].startswith("refused:")
+        told.append(
+            {
+                **moment,
+                "refused": refused,
+                "meaning": reason["meaning"] if refused and reason else None,
+                "remedy": reason["remedy"] if refused and reason else None,
+                "since_seconds": (moment["at"] - told[-1]["at"]).total_seconds() if told else None,
+            }
+        )
+    return told
+
+
+def _done(place: ConsoleContext, message: str, job_id: int) -> ActionDone:
+    place.live_snapshot.forget()
+    return ActionDone(message, f"/console/jobs/{job_id}", {"job_id": job_id})

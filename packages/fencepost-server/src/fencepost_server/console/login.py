@@ -1,0 +1,162 @@
+"""The entrance: login, single sign-on, one-time links, logout."""
+
+from __future__ import annotations
+
+import secrets
+from math import ceil
+from typing import Annotated, Any
+
+from fastapi import Depends, Query, Request, Response
+from fastapi.responses import RedirectResponse
+
+from fencepost.errors import InvalidInput
+from fencepost.logs import get_logger
+from fencepost_server.console import account_calls
+from fencepost_server.console.auth import ERRAND_COOKIE, KNOWN_COOKIE
+from fencepost_server.console.context import ConsoleContext
+from fencepost_server.console.oidc import IdentityRefused, LoginState, OidcProvider
+from fencepost_server.console.role import Role
+from fencepost_server.console.router import PAGES
+from fencepost_server.web.formatting import duration, link
+from fencepost_server.web.forms import address_of, fields_of, local_path
+from fencepost_server.web.passwords import Passwords
+from fencepost_server.web.signing import digest_of
+from fencepost_server.web.templating import HEADERS
+
+_log = get_logger(__name__)
+
+WINDOW_SECONDS = 900.0
+NAME_MAX = 64
+SIGN_ON, BACK = f"{PAGES}/login/sso", f"{PAGES}/login/sso/back"
+OPEN_PATHS = (f"{PAGES}/login", SIGN_ON, BACK, f"{PAGES}/enter", f"{PAGES}/static/{{name}}", "/")
+"""The paths for which nobody needs to be known. A test holds every other one against the doors."""
+_REFUSED = {
+    "disabled": "This account is disabled.",
+    "name_taken": "Somebody else has this name here.",
+}
+
+
+def add_pages(place: ConsoleContext) -> None:
+    pages, desk = place.desk.pages, place.desk
+
+    @pages.get("/")
+    async def front() -> Response:
+        return RedirectResponse(PAGES, 303, headers=dict(HEADERS))
+
+    @pages.get(f"{PAGES}/static/{{name}}")
+    async def static(request: Request, name: str) -> Response:
+        return desk.stationery.file(name) or desk.refuse(request, 404, "There is no such file.")
+
+    @pages.get(f"{PAGES}/login")
+    async def login_form(request: Request, next: Annotated[str | None, Query()] = None) -> Response:  # noqa: A002
+        return desk.show(request, "login.html", _form(place, local_path(next, PAGES)))
+
+    _add_login(place, Passwords())
+    if place.settings.oidc_issuer is not None:
+        _add_sign_on(place, OidcProvider(place.settings, BACK))
+
+    @pages.get(f"{PAGES}/enter")
+    async def enter(request: Request, ticket: Annotated[str, Query(max_length=200)] = "") -> Response:
+        """A one-time link: gone with its first use."""
+        known = await place.fp.run(account_calls.use_ticket(digest_of(ticket), address_of(request)))
+        if known is None:
+            return desk.refuse(
+                request, 403, "This link was used already, or is too old. `fencepost console link` makes one."
+            )
+        response = RedirectResponse(PAGES, 303, headers=dict(HEADERS))
+        await desk.doors.begin_session(request, response, known.name)
+        return response
+
+    @pages.post(f"{PAGES}/logout", dependencies=[Depends(desk.doors.needs(Role.VIEWER))])
+    async def logout(request: Request) -> Response:
+        response = RedirectResponse(f"{PAGES}/login", 303, headers=dict(HEADERS))
+        await desk.doors.end_session(request, response)
+        return response
+
+
+def _add_login(place: ConsoleContext, passwords: Passwords) -> None:
+    desk = place.desk
+
+    @desk.pages.post(f"{PAGES}/login")
+    async def login(request: Request) -> Response:
+        fields = await fields_of(request)
+        name, address = fields.get("name", "").replace("\0", "")[:NAME_MAX], address_of(request)
+        wanted = local_path(fields.get("next"), PAGES)
+
+        def again(user_error: str, status: int) -> Response:
+            return desk.show(request, "login.html", _form(place, wanted, user_error), status=status)
+
+        if not name:
+            return again("Enter a name and a password.", 400)
+        # A stranger who guesses at a name locks out other strangers, not the browser of its owner.
+        known = desk.doors.cookies.known(request, KNOWN_COOKIE, name)
+        if known is None:
+            begin = account_calls.begin_login(name, address, window_seconds=WINDOW_SECONDS)
+        else:
+            begin = account_calls.begin_login_known(name, known, window_seconds=WINDOW_SECONDS)
+        attempt = await place.fp.run(begin)
+        if attempt.wait_seconds is not None:
+            return again(f"Too many attempts. Wait {duration(ceil(attempt.wait_seconds))}.", 429)
+        verdict = await passwords.judge(fields.get("password", ""), attempt.password)
+        await place.fp.run(
+            account_calls.end_login(name, address, right=verdict.right, rehashed=verdict.rehashed)
+        )
+        if not verdict.right:
+            return again("Name or password is wrong.", 403)
+        response = RedirectResponse(wanted, 303, headers=dict(HEADERS))
+        await desk.doors.begin_session(request, response, name)
+        return response
+
+
+def _add_sign_on(place: ConsoleContext, provider: OidcProvider) -> None:
+    desk = place.desk
+
+    def refuse(request: Request, why: str) -> Response:
+        _log.warning("sign_on_refused", reason=why, address=address_of(request))
+        return desk.refuse(request, 403, f"{why} Log in again, or ask an administrator.")
+
+    @desk.pages.get(SIGN_ON)
+    async def sign_on(request: Request, next: Annotated[str | None, Query()] = None) -> Response:  # noqa: A002
+        errand = LoginState.new(local_path(next, PAGES))
+        try:
+            address = await provider.address(errand)
+        except IdentityRefused as error:
+            return refuse(request, str(error))
+        response = RedirectResponse(address, 303, headers=dict(HEADERS))
+        desk.doors.leave_errand(request, response, errand.written())
+        return response
+
+    @desk.pages.get(BACK)
+    async def come_back(
+        request: Request,
+        code: Annotated[str, Query(max_length=4000)] = "",
+        state: Annotated[str, Query(max_length=200)] = "",
+    ) -> Response:
+        carried = desk.doors.errand(request)
+        errand = None if carried is None else LoginState.read(carried)
+        if errand is None or not secrets.compare_digest(errand.state.encode(), state.encode()):
+            return refuse(request, "This login was not begun here, or it took too long.")
+        try:
+            person = await provider.person(code, errand)
+            known = await place.fp.run(
+                account_calls.sign_on(
+                    person.name,
+                    person.role,
+                    issuer=provider.issuer,
+                    subject=person.subject,
+                    address=address_of(request),
+                )
+            )
+        except (IdentityRefused, InvalidInput) as error:
+            return refuse(request, str(error))
+        if known.refused is not None:
+            return refuse(request, _REFUSED[known.refused])
+        response = RedirectResponse(errand.next, 303, headers=dict(HEADERS))
+        response.delete_cookie(ERRAND_COOKIE, path="/")
+        await desk.doors.begin_session(request, response, known.name)
+        return response
+
+
+def _form(place: ConsoleContext, wanted: str, user_error: str | None = None) -> dict[str, Any]:
+    sign_on = None if place.settings.oidc_issuer is None else link(SIGN_ON, next=wanted)
+    return {"title": "Log in", "next": wanted, "complaint": user_error, "sign_on": sign_on}

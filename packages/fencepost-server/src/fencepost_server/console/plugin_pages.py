@@ -1,0 +1,41 @@
+"""The pages of the console that plugins bring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from fencepost.plugin import load, plugins
+
+if TYPE_CHECKING:
+    from fencepost_server.console.context import ConsoleContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsolePages:
+    """The pages of one service."""
+
+    address: str
+    """Of its first page, below /console."""
+    title: str
+    """In the navigation."""
+    templates: Path
+    add: Callable[[ConsoleContext], None]
+    """Adds the pages and their actions to the console's router."""
+    describe_need: Callable[[str, str | None], tuple[str, str]] | None = None
+    """What a row of the plugin's `needs` says to a person, and the address where it is decided."""
+    message_address: Callable[[str, str], str | None] | None = None
+    """Where messages of a channel in a state are decided about; None for a channel of somebody else."""
+
+
+@cache
+def plugin_pages() -> Mapping[str, ConsolePages]:
+    """Those of every plugin that has some, by the plugin's name."""
+    return {
+        name: cast("ConsolePages", load(plugin.console))
+        for name, plugin in plugins().items()
+        if plugin.console is not None
+    }

@@ -1,0 +1,142 @@
+"""People: users, their tokens, and who did what."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Literal
+
+from fastapi import Path, Query, Request
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+
+from fencepost.errors import InvalidInput
+from fencepost_server.console import account_calls
+from fencepost_server.console.auth import TOKEN_PREFIX
+from fencepost_server.console.context import ConsoleContext, Limit, Name, Paged, wanted
+from fencepost_server.console.page_data import ActionDone, PageData
+from fencepost_server.console.role import Role
+from fencepost_server.console.router import visitor_of
+from fencepost_server.web.passwords import LENGTH_MAX, LENGTH_MIN, Passwords
+from fencepost_server.web.signing import digest_of, new_secret
+
+# What console_tokens() answers at most.
+TOKENS_MAX = 200
+RoleWord = Literal["viewer", "operator", "admin"]
+UserName = Annotated[str, Path(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$")]
+Password = Annotated[str, Field(min_length=LENGTH_MIN, max_length=LENGTH_MAX)]
+
+
+class SetUser(BaseModel):
+    model_config = {"extra": "forbid"}
+
+    role: RoleWord
+    password: Password | None = None
+
+
+class NewUser(SetUser):
+    name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$")]
+
+
+class NewToken(BaseModel):
+    model_config = {"extra": "forbid"}
+
+    label: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[^\x00]+$")]
+    role: RoleWord = "viewer"
+    days: Annotated[float, Field(gt=0, le=999)] = 90
+
+
+class UsersQuery(BaseModel):
+    after: Name | None = None
+    limit: Limit = 200
+
+
+class AuditQuery(Paged):
+    actor: Name | None = None
+
+
+def add_pages(place: ConsoleContext) -> None:
+    @place.desk.page("/users", "users.html", "Users", needs=Role.ADMIN)
+    async def users(request: Request, query: Annotated[UsersQuery, Query()]) -> PageData:
+        """Everybody who may come in, in order of name."""
+        rows = await place.fp.run(account_calls.users(wanted(query.after), query.limit))
+        facts = {
+            "users": rows,
+            "next_after": rows[-1].name if len(rows) == query.limit else None,
+            "filters": {"limit": query.limit if query.limit != 200 else None},
+        }
+        return PageData(facts, rows="users")
+
+    @place.desk.page("/account", "account.html", "Your account")
+    async def account(request: Request) -> PageData:
+        """Your role and your tokens."""
+        visitor = visitor_of(request)
+        tokens = await place.fp.run(account_calls.tokens(visitor.name))
+        roles = [role.word for role in Role if visitor.may(role)]
+        facts = {"name": visitor.name, "role": visitor.role.word, "roles": roles}
+        return PageData({**facts, "tokens": tokens, "tokens_most": TOKENS_MAX}, rows="tokens")
+
+    @place.desk.page("/audit", "audit.html", "Audit", needs=Role.ADMIN)
+    async def audit(request: Request, query: Annotated[AuditQuery, Query()]) -> PageData:
+        """Who did what, newest first."""
+        rows = await place.fp.run(
+            account_calls.audit_entries(actor=wanted(query.actor), before=query.before, limit=query.limit)
+        )
+        after = rows[-1].audit_id if len(rows) == query.limit else None
+        return PageData({"deeds": rows, "next_before": after, "filters": query.filters()}, rows="deeds")
+
+
+def add_actions(place: ConsoleContext) -> None:
+    passwords = Passwords()
+
+    async def keep(name: str, wanted_user: SetUser, actor: str) -> None:
+        hashed = None
+        if wanted_user.password is not None:
+            hashed = await asyncio.to_thread(passwords.hashed, wanted_user.password)
+        await place.fp.run(account_calls.set_user(name, Role.named(wanted_user.role), hashed, actor))
+
+    @place.desk.action("/users", "user.make", needs=Role.ADMIN)
+    async def make_user(request: Request, body: NewUser) -> ActionDone:
+        """A new user, or one who comes back."""
+        await keep(body.name, body, visitor_of(request).name)
+        return ActionDone(f"{body.name} is {body.role}.", "/console/users")
+
+    @place.desk.action("/users/{name}", "user.set", needs=Role.ADMIN)
+    async def set_user(request: Request, name: UserName, body: SetUser) -> ActionDone:
+        """Another role or password. It ends the user's sessions."""
+        await keep(name, body, visitor_of(request).name)
+        return ActionDone(f"{name} is {body.role}.", "/console/users")
+
+    @place.desk.action("/users/{name}/disable", "user.disable", needs=Role.ADMIN)
+    async def disable(request: Request, name: UserName) -> ActionDone:
+        """Nobody comes in by this name any more."""
+        visitor = visitor_of(request)
+        if visitor.name == name:
+            raise InvalidInput("You cannot lock yourself out; another admin can.", field="name")
+        await place.fp.run(account_calls.disable_user(name, visitor.name))
+        return ActionDone(f"{name} is locked out.", "/console/users")
+
+    @place.desk.action("/account/tokens", "token.make", needs=Role.VIEWER)
+    async def make_token(request: Request, body: NewToken) -> ActionDone:
+        """A token for a program, at most as mighty as you. Its secret is shown once."""
+        visitor, secret = visitor_of(request), TOKEN_PREFIX + new_secret()
+        if not visitor.session:
+            # Or a stolen token would outlive its own end by its children.
+            raise HTTPException(403, "A token makes no tokens: log in.")
+        role = min(Role.named(body.role), visitor.role)
+        lifetime_seconds = body.days * 86_400
+        token_id = await place.fp.run(
+            account_calls.make_token(
+                digest_of(secret), visitor.name, body.label, role, lifetime_seconds=lifetime_seconds
+            )
+        )
+        return ActionDone(
+            f"Token {token_id} ({role.word}) is made.", "/console/account", {"token_id": token_id}, secret
+        )
+
+    @place.desk.action("/account/tokens/{token_id}/revoke", "token.revoke", needs=Role.VIEWER)
+    async def revoke(
+        request: Request, token_id: Annotated[int, Path(ge=1, le=9_223_372_036_854_775_807)]
+    ) -> ActionDone:
+        """The token is worth nothing from now on."""
+        await place.fp.run(account_calls.revoke_token(token_id, visitor_of(request).name))
+        return ActionDone(f"Token {token_id} is revoked.", "/console/account")

@@ -1,0 +1,20 @@
+"""What this distribution brings to Fencepost."""
+
+from pathlib import Path
+
+from fencepost.plugin import Plugin
+
+_HERE = Path(__file__).parent
+
+PLUGIN = Plugin(
+    name="console",
+    about="the HTTP application, its accounts and the console",
+    schemas={"console": _HERE / "console"},
+    settings=(
+        "fencepost_server.web.settings:WebSettings",
+        "fencepost_server.console.settings:ConsoleSettings",
+    ),
+    commands={"serve": "fencepost_server.commands:serve", "console": "fencepost_server.console.commands:app"},
+    needs="select need, name, things from fencepost.console_needs()",
+    announce="fencepost_server.console.commands:announce",
+)

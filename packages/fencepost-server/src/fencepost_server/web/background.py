@@ -1,0 +1,26 @@
+"""What every house does beside its services: it delivers to webhooks, and forgets what has had its time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from fastapi import APIRouter
+
+from fencepost.app import Fencepost
+from fencepost.outbox.settings import OutboxSettings
+from fencepost.outbox.webhook_relays import delivering
+from fencepost_server.web.http_service import HttpService
+
+
+def make_service(fp: Fencepost) -> HttpService:
+    """No routes."""
+    settings = OutboxSettings.load()
+    errors = fp.metrics.counter("webhook_loop_errors", "What a loop of webhooks caught.", labels=("loop",))
+
+    @asynccontextmanager
+    async def running() -> AsyncGenerator[None]:
+        async with fp.retention(), delivering(fp, settings, errors):
+            yield
+
+    return HttpService("chores", APIRouter(), running)

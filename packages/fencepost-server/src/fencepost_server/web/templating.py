@@ -1,0 +1,106 @@
+"""Paper: templates with every value escaped, and the headers that keep a page to itself."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from fastapi import Request, Response
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from fencepost_server.web.formatting import link, moment, number, quoted, span
+
+HERE = Path(__file__).parent
+HEADERS: Mapping[str, str] = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+
+def policy(nonce: str) -> str:
+    """Scripts only with this answer's nonce, the rest only from here, and nothing inline."""
+    return (
+        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenderedPage:
+    """What the pages of a part have in common: where they are, and what stands at their head."""
+
+    home: str
+    name: str
+    script: str
+    sheets: Sequence[str] = ("house.css",)
+
+
+class Templates:
+    """`folder` has the part's own templates and files; those of this package are there for every part."""
+
+    def __init__(
+        self,
+        paper: RenderedPage,
+        folder: Path,
+        *,
+        filters: Mapping[str, Callable[..., Any]],
+        more: Sequence[Path] = (),
+        **names: Any,
+    ) -> None:
+        self._environment = Environment(
+            loader=FileSystemLoader([folder / "templates", *more, HERE / "templates"]),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters.update(moment=moment, span=span, number=number, quoted=quoted, **filters)
+        cast("dict[str, Any]", self._environment.globals).update(paper=paper, link=link, **names)
+        self._files = {
+            path.name: path
+            for place in (HERE / "static", folder / "static")
+            for path in place.iterdir()
+            if path.suffix in _TYPES
+        }
+
+    def page(
+        self,
+        request: Request,
+        template: str,
+        facts: Mapping[str, Any],
+        *,
+        visitor: object | None,
+        navigation: Sequence[tuple[str, str]],
+        form_token: str = "",
+        notice: str | None = None,
+        status: int = 200,
+    ) -> HTMLResponse:
+        nonce = secrets.token_urlsafe(16)
+        body = self._environment.get_template(template).render(
+            facts,
+            visitor=visitor,
+            form_token=form_token,
+            notice=notice,
+            nonce=nonce,
+            here=request.url.path,
+            query=request.url.query,
+            navigation=navigation,
+        )
+        return HTMLResponse(body, status, headers={**HEADERS, "Content-Security-Policy": policy(nonce)})
+
+    def file(self, name: str) -> Response | None:
+        """A style sheet, a script or a picture; only by the names that are there."""
+        path = self._files.get(name)
+        if path is None:
+            return None
+        return Response(path.read_bytes(), media_type=_TYPES[path.suffix], headers=dict(HEADERS))

@@ -1,0 +1,78 @@
+"""A backup of one system's database, and the day on which it is restored: time turns back in it alone.
+
+Whoever runs keeps running: processes hold tokens, attempts and ids of the time that is lost, and come back as
+soon as they are let in. Before that, `fencepost recover` makes all of them worthless.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import sql
+
+from fencepost.embedded import Database
+from fencepost.kernel.recover import recover
+from fencepost_torture.system_environment import SystemEnvironment
+
+ACTOR = "torture"
+
+
+def back_up(stage: SystemEnvironment) -> None:
+    """What a nightly job does; here everybody waits for it."""
+    copy = _copy_of(stage)
+    with _shut(stage):
+        copy.drop()
+        copy.create(template=stage.database.name)
+
+
+def restore(stage: SystemEnvironment) -> bool:
+    """Put the backup in the database's place and recover it; False when there is none."""
+    copy = _copy_of(stage)
+    if not copy.exists():
+        return False
+    with _cut_off(stage):
+        stage.database.drop()
+        stage.database.create(template=copy.name)
+        copy.drop()
+        recover(stage.admin_url, ACTOR)
+        stage.restored.append(time.monotonic())
+    return True
+
+
+def _copy_of(stage: SystemEnvironment) -> Database:
+    return Database(stage.database.server, f"{stage.database.name}_backup")
+
+
+@contextmanager
+def _cut_off(stage: SystemEnvironment) -> Generator[None]:
+    """Nobody comes in by the wire until it is over."""
+    stage.postgres_wire.refuse()
+    stage.postgres_wire.cut()
+    try:
+        yield
+    finally:
+        stage.postgres_wire.heal()
+
+
+@contextmanager
+def _shut(stage: SystemEnvironment) -> Generator[None]:
+    """Nobody is in it at all: a database is copied when it is alone."""
+    name = stage.database.name
+    with _cut_off(stage), psycopg.connect(stage.database.server.url(), autocommit=True) as admin:
+        _allow(admin, name, "false")
+        try:
+            admin.execute(
+                "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = %s", (name,)
+            )
+            yield
+        finally:
+            _allow(admin, name, "true")
+
+
+def _allow(admin: psycopg.Connection[Any], name: str, whether: LiteralString) -> None:
+    statement = sql.SQL("alter database {} with allow_connections " + whether)
+    admin.execute(statement.format(sql.Identifier(name)))

@@ -1,0 +1,57 @@
+"""Which disk a run has: the machine's own, one that can be full, or one whose power can be cut."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Protocol
+
+from fencepost_torture.mount_namespace import may_mount
+from fencepost_torture.power_switch import DEVICE, PowerSwitch
+from fencepost_torture.small_disk import SECONDS_MAX, SmallDisk
+
+
+class Disk(Protocol):
+    """What the servers' files lie on, and what befalls it."""
+
+    @property
+    def server_settings(self) -> Mapping[str, str | int]: ...
+
+    def mounted(self, place: Path) -> AbstractContextManager[None]: ...
+
+    def fill(self) -> None: ...
+
+    def drain(self) -> None: ...
+
+    def sync(self) -> None:
+        """Whatever was written is kept from now on, as if the whole file system had been synced."""
+        ...
+
+    def cut_power(self) -> bool:
+        """False where nothing is ever forgotten."""
+        ...
+
+
+def choose_disk(kinds: Sequence[str], seconds: float) -> tuple[Disk | None, list[str]]:
+    """The disk that the faults need, and the faults that this machine can do. Call it before any thread."""
+    wanted = {"disk-full", "power-cut"} & set(kinds)
+    disk: Disk | None = None
+    if wanted and may_mount():
+        if "power-cut" in wanted and os.access(DEVICE, os.R_OK | os.W_OK):
+            disk = PowerSwitch()
+        elif seconds <= SECONDS_MAX:
+            disk = SmallDisk(seconds)
+    possible = _possible(disk)
+    return disk, [kind for kind in kinds if kind not in wanted or kind in possible]
+
+
+def _possible(disk: Disk | None) -> set[str]:
+    match disk:
+        case None:
+            return set()
+        case PowerSwitch():
+            return {"disk-full", "power-cut"}
+        case _:
+            return {"disk-full"}

@@ -1,0 +1,231 @@
+"""The fork server: it has loaded everything once, so that a process that was killed is back in a moment.
+
+It reads orders as JSON lines and answers with events. Only it signals its children: until it has collected
+one, the number is that child's and nobody else's.
+
+    {"do": "start", "number": 7, "errand": {...}}
+    {"do": "signal", "number": 7, "signal": 9}
+    {"do": "await", "number": 7, "point": "jobs.ack.before", "signal": 9, "nth": 2}
+
+    {"number": 7, "event": "born" | "stopped" | "died", "status": -9, "point": "jobs.ack.before"}
+
+`await` is for a child that lives: it sends itself the signal when it comes to that crash point for the nth
+time from then on. `point` in an event says that it did.
+
+It has one thread, as a process that forks should; when its standard input ends, it ends all its children.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gc
+import json
+import mmap
+import os
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import Any
+
+from fencepost import crashpoints
+from fencepost.kernel.migrate import kernel
+from fencepost.testing.child_main import die_with
+from fencepost_torture.system_environment import ProcessTask
+from fencepost_torture.systems import system_of
+from fencepost_torture.wall_clocks import go_by
+
+CHUNK_BYTES = 65536
+TELL_WHERE = signal.SIGUSR1
+"""A child that gets it writes where each of its threads is."""
+HALF_BYTES = mmap.PAGESIZE // 2
+
+
+class Slot:
+    """A page that a child shares with the nursery: what it waits for, and where it obeyed."""
+
+    def __init__(self) -> None:
+        self._page = mmap.mmap(-1, mmap.PAGESIZE)
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        """Another with each order, and 0 while one is being written. The first byte is written at once."""
+        return self._page[0]
+
+    def order(self, text: str) -> None:
+        self._page[0] = 0
+        self._put(1, text)
+        self._version = self._version % 255 + 1
+        self._page[0] = self._version
+
+    def ordered(self) -> str:
+        return self._get(1)
+
+    def obey(self, point: str) -> None:
+        self._put(HALF_BYTES, point)
+
+    def obeyed(self) -> str:
+        """Where it obeyed since somebody asked; empty when it did not."""
+        point = self._get(HALF_BYTES)
+        self._put(HALF_BYTES, "")
+        return point
+
+    def close(self) -> None:
+        self._page.close()
+
+    def _put(self, at: int, text: str) -> None:
+        data = text.encode() + b"\0"
+        self._page[at : at + len(data)] = data
+
+    def _get(self, at: int) -> str:
+        return self._page[at : self._page.find(b"\0", at)].decode()
+
+
+class ProcessControl:
+    """Watches the crash points of a child, and looks into its slot at each."""
+
+    def __init__(self, slot: Slot) -> None:
+        self._slot = slot
+        self._version = 0
+        self._watcher: crashpoints.Watcher | None = None
+
+    def __call__(self, reached: str) -> None:
+        version = self._slot.version
+        if version and version != self._version:
+            self._version, self._watcher = version, self._read()
+        if self._watcher is not None:
+            self._watcher(reached)
+
+    def _read(self) -> crashpoints.Watcher | None:
+        order = self._slot.ordered()
+        if not order:
+            return None
+        point, signum, nth = order.split()
+
+        def obey() -> None:
+            self._slot.obey(point)
+            os.kill(os.getpid(), int(signum))
+
+        return crashpoints.at(point, obey, nth=int(nth))
+
+
+class ForkServer:
+    """The children by their numbers."""
+
+    def __init__(self, wake: int) -> None:
+        self._wake = wake
+        self._numbers: dict[int, int] = {}
+        self._slots: dict[int, Slot] = {}
+
+    def run(self) -> None:
+        """Until standard input ends."""
+        rest = b""
+        while True:
+            ready, _, _ = select.select([0, self._wake], [], [])
+            if self._wake in ready:
+                os.read(self._wake, CHUNK_BYTES)
+            self._collect()
+            if 0 in ready:
+                data = os.read(0, CHUNK_BYTES)
+                if not data:
+                    break
+                *lines, rest = (rest + data).split(b"\n")
+                for line in lines:
+                    self._obey(json.loads(line))
+        for pid in self._numbers:
+            os.kill(pid, signal.SIGKILL)
+
+    def _obey(self, order: dict[str, Any]) -> None:
+        if order["do"] == "start":
+            self._start(order)
+            return
+        for pid, number in self._numbers.items():
+            if number == order["number"] and order["do"] == "signal":
+                os.kill(pid, order["signal"])
+            elif number == order["number"]:
+                point = order["point"]
+                self._slots[pid].order(f"{point} {order['signal']} {order['nth']}" if point else "")
+
+    def _start(self, order: dict[str, Any]) -> None:
+        parent, slot = os.getpid(), Slot()
+        pid = os.fork()
+        if pid == 0:
+            _live(parent, ProcessTask(**order["errand"]), slot)
+        self._numbers[pid] = order["number"]
+        self._slots[pid] = slot
+        _tell(order["number"], "born", pid)
+
+    def _collect(self) -> None:
+        for pid, status in _changes():
+            point = self._slots[pid].obeyed()
+            if os.WIFSTOPPED(status):
+                _tell(self._numbers[pid], "stopped", 0, point)
+            else:
+                self._slots.pop(pid).close()
+                _tell(self._numbers.pop(pid), "died", os.waitstatus_to_exitcode(status), point)
+
+
+def _changes() -> Iterator[tuple[int, int]]:
+    with contextlib.suppress(ChildProcessError):
+        while (change := os.waitpid(-1, os.WNOHANG | os.WUNTRACED)) != (0, 0):
+            yield change
+
+
+def _live(parent: int, errand: ProcessTask, slot: Slot) -> None:
+    """The whole life of a child. It never returns into the nursery's loop."""
+    code = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        faulthandler.register(TELL_WHERE, file=sys.stderr)
+        die_with(parent)
+        go_by(errand.clock)
+        # What a service prints must not look like an event.
+        os.dup2(2, 1)
+        with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - A descriptor is wanted.
+            os.dup2(nothing.fileno(), 0)
+        with crashpoints.watching(ProcessControl(slot)):
+            system_of(errand.system).serve(errand)
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def _heard(_signum: int, _frame: FrameType | None) -> None:
+    """Nothing: the descriptor has the news. Without a handler there would be none."""
+
+
+def _tell(number: int, event: str, status: int, point: str = "") -> None:
+    line = json.dumps({"number": number, "event": event, "status": status, "point": point}) + "\n"
+    os.write(1, line.encode())
+
+
+def main(systems: Sequence[str]) -> None:
+    """Load what the systems need, say so, and serve."""
+    for name in systems:
+        system_of(name).load()
+    # What a client that opens compares the database with: else each child reads the same files.
+    kernel()
+    wake, alarm = os.pipe()
+    os.set_blocking(alarm, False)
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGCHLD, _heard)
+    signal.set_wakeup_fd(alarm, warn_on_full_buffer=False)
+    # The terminal's Ctrl-C is for the one who runs the torture; it then ends us.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What is there now is every child's, and stays in the pages that it shares with us: nobody looks it over.
+    gc.collect()
+    gc.freeze()
+    _tell(0, "ready", 0)
+    ForkServer(wake).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,80 @@
+"""Whoever asks a system for work: a thread that never lets it run out of it, and never floods it."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+import traceback
+from collections.abc import Mapping
+
+from fencepost_torture.pace import OPEN_MAX
+from fencepost_torture.system_environment import Account, System, SystemEnvironment
+
+LOOK_SECONDS = 0.05
+LOOK_SECONDS_MAX = 0.5
+LOOKS_MAX = 0.1
+"""The part of its time that it looks at what is done: looking at much must not slow down the doing."""
+REFUSALS_SECONDS = 1.0
+
+
+class LoadGenerator:
+    """Asks until it is told to stop; `account` is what it saw last."""
+
+    def __init__(
+        self,
+        system: System,
+        stage: SystemEnvironment,
+        *,
+        open_max: int = OPEN_MAX,
+        helpings_per_second: float = math.inf,
+    ) -> None:
+        self.account = Account(0, 0)
+        self.refusals: Mapping[str, int] = {}
+        self.failure: str | None = None
+        self._system = system
+        self._stage = stage
+        self._open_max = open_max
+        self._helping_seconds = 1 / helpings_per_second
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"torture-{system.name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends after the helping that it is at: what is asked for is asked for whole."""
+        self._stopping.set()
+
+    def join(self) -> None:
+        self._thread.join()
+
+    def look(self) -> Account:
+        self.account = self._system.account(self._stage)
+        return self.account
+
+    def look_at_refusals(self) -> Mapping[str, int]:
+        rows = self._stage.rows("select reason, refused from fencepost.refusal_status where refused > 0")
+        self.refusals = {reason: int(refused) for reason, refused in rows}
+        return self.refusals
+
+    def _run(self) -> None:
+        turn, looked = 0, 0.0
+        try:
+            while not self._stopping.is_set():
+                if time.monotonic() - looked > REFUSALS_SECONDS:
+                    looked = time.monotonic()
+                    self.look_at_refusals()
+                began = time.monotonic()
+                account = self.look()
+                took = time.monotonic() - began
+                if account.open < self._open_max:
+                    self._system.ask(self._stage, turn)
+                    turn += 1
+                    self._stopping.wait(began + self._helping_seconds - time.monotonic())
+                else:
+                    self._stopping.wait(min(LOOK_SECONDS_MAX, max(LOOK_SECONDS, took / LOOKS_MAX)))
+        except Exception:
+            self.failure = traceback.format_exc()
+        finally:
+            self._stage.hang_up()

@@ -1,0 +1,53 @@
+"""How many rows a table was given, without counting them again each time somebody asks.
+
+Every statement that inserts leaves a line of how many rows it inserted, in its own transaction: what is
+rolled back was never counted, and nobody waits for another's lock. Many lines are replaced by one with their
+sum.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import LiteralString, Self
+
+from fencepost_torture.system_environment import SystemEnvironment
+
+LINES_MAX = 500
+
+SCHEMA: LiteralString = """
+    create table meter (counted bigint not null);
+    create function count_inserted() returns trigger language plpgsql security definer as $f$
+    begin
+      insert into public.meter select count(*) from inserted having count(*) > 0;
+      return null;
+    end $f$;
+"""
+READ: LiteralString = "select coalesce(sum(counted), 0), count(*) from meter"
+# What others insert meanwhile is not seen by it, and stays.
+FOLD: LiteralString = """
+    with folded as (delete from meter returning counted)
+    insert into meter select sum(counted) from folded having count(*) > 0 returning counted
+"""
+
+
+class RowCounter:
+    """For the one table of a stage whose trigger is `count_inserted`."""
+
+    def __init__(self) -> None:
+        # The asker and the run both look: two that fold at once would each see a part.
+        self._lock = threading.Lock()
+
+    @classmethod
+    def on(cls, stage: SystemEnvironment, schema: LiteralString) -> Self:
+        """Make these tables, of which one has the trigger."""
+        with stage.database.connect_admin() as admin:
+            admin.execute(SCHEMA)
+            admin.execute(schema)
+        return cls()
+
+    def read(self, stage: SystemEnvironment) -> int:
+        with self._lock:
+            [[counted, lines]] = stage.rows(READ)
+            if lines > LINES_MAX:
+                stage.rows(FOLD)
+            return int(counted)

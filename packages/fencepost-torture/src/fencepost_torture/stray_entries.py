@@ -1,0 +1,131 @@
+"""Entries of a stream that name no job, put there by a stranger.
+
+Redis keeps nothing through its end, and a wipe takes everything along. So an entry is owed for as long as the
+life of Redis lasts in which it was written: whoever lives in another one cannot know whether anybody read it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any, LiteralString
+
+from redis.exceptions import RedisError
+
+from fencepost.redis_streams.connection import connect_sync
+from fencepost.redis_streams.stream_names import beside
+from fencepost.testing import Breach
+from fencepost_torture.effects import LOST
+from fencepost_torture.system_environment import SystemEnvironment
+
+REPLY_SECONDS = 2.0
+NO_LIFE = ""
+MISSING, INVALID = "missing_field", "invalid_field"
+
+FOUND: LiteralString = """
+    select distinct subject from fencepost.event
+    where noun = 'stream' and event = 'poison' and subject = any(%s)
+"""
+RECORDS: LiteralString = """
+    select subject, detail ->> 'reason', detail -> 'fields' from fencepost.event
+    where noun = 'stream' and event = 'poison' order by event_id
+"""
+
+Record = tuple[str, str, Mapping[str, str]]
+"""Where it lay, why it cannot be read, and what was in it."""
+
+
+@dataclass
+class StrayEntries:
+    """One stream's, as the stranger knows them who wrote them."""
+
+    stream: str
+    found: int = 0
+    """So many were seen to be recorded."""
+    _written: dict[str, tuple[str, Record]] = field(default_factory=dict[str, tuple[str, Record]])
+    """By its key: the life of Redis in which it was written, and what the record of it must say."""
+    _doubtful: set[str] = field(default_factory=set[str])
+    """Those whose writing nobody answered."""
+    _open: dict[str, str] = field(default_factory=dict[str, str])
+    """Where those lie that were not seen to be recorded, and in which life they were written."""
+
+    @property
+    def _mark(self) -> str:
+        return beside(self.stream, "mark")
+
+    def write(self, stage: SystemEnvironment, key: str, reason: str) -> None:
+        fields = _fields(key, reason)
+        try:
+            life, entry_id = self._add(stage, fields)
+        except RedisError:
+            self._doubtful.add(key)
+            return
+        subject = f"{self.stream}#{entry_id}"
+        self._written[key] = life, (subject, reason, fields)
+        self._open[subject] = life
+
+    def owed(self, stage: SystemEnvironment) -> int:
+        """How many are to be recorded yet. None while Redis does not answer: it may have forgotten them."""
+        if not self._open:
+            return 0
+        for (subject,) in stage.rows(FOUND, (list(self._open),)):
+            del self._open[subject]
+            self.found += 1
+        life = self._life(stage)
+        if life == NO_LIFE:
+            return 0
+        self._open = {subject: own for subject, own in self._open.items() if own == life}
+        return len(self._open)
+
+    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
+        """A record is made before the entry is acknowledged, so there may be two of one, and never none."""
+        life = self._life(stage)
+        recorded: set[str] = set()
+        for subject, reason, fields in stage.rows(RECORDS):
+            key = str(fields.get("payload_ref"))
+            recorded.add(key)
+            if key in self._written:
+                expected = self._written[key][1]
+                if (subject, reason, fields) != expected:
+                    yield Breach("as it was found", key, f"is recorded as {subject}, {reason}, {fields}")
+            elif key not in self._doubtful:
+                yield Breach("out of nowhere", key, f"{subject} is recorded, and nobody wrote it")
+        for key, (own, _) in self._written.items():
+            if own == life and key not in recorded:
+                yield Breach(LOST, key, "cannot be read, and nobody has recorded it")
+
+    def _add(self, stage: SystemEnvironment, fields: Mapping[str, str]) -> tuple[str, str]:
+        # At once, so that the entry is of the life that answers.
+        server, _, mark, entry_id = self._transact(
+            stage,
+            lambda pipe: (
+                pipe.info("server")
+                .set(self._mark, secrets.token_hex(8), nx=True)
+                .get(self._mark)
+                .xadd(self.stream, fields)
+            ),
+        )
+        return f"{server['run_id']} {mark}", entry_id
+
+    def _life(self, stage: SystemEnvironment) -> str:
+        """A new server is a new life. So is what follows a wipe, which takes the mark along."""
+        try:
+            server, mark = self._transact(stage, lambda pipe: pipe.info("server").get(self._mark))
+        except RedisError:
+            return NO_LIFE
+        return f"{server['run_id']} {mark}"
+
+    def _transact(self, stage: SystemEnvironment, fill: Callable[[Any], object]) -> Any:
+        client: Any = connect_sync(stage.redis_url, reply_seconds=REPLY_SECONDS)
+        with closing(client):
+            pipe = client.pipeline(transaction=True)
+            fill(pipe)
+            return pipe.execute()
+
+
+def _fields(key: str, reason: str) -> Mapping[str, str]:
+    if reason == MISSING:
+        return {"payload_ref": key}
+    return {"job_id": "seven", "enqueue_ts": "0", "payload_ref": key, "priority": "1"}

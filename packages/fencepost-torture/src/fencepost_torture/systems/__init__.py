@@ -1,0 +1,41 @@
+"""What can be tortured, by name; or by place, as `module:attribute`."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fencepost_torture.system_environment import System
+
+PLACES = {
+    "leases": "fencepost_torture.systems.leases:LEASES",
+    "jobs": "fencepost_torture.systems.jobs:JOBS",
+    "orders": "fencepost_torture.systems.orders:ORDERS",
+    "players": "fencepost_torture.systems.players:PLAYERS",
+    "nonces": "fencepost_torture.systems.nonces:NONCES",
+    "flows": "fencepost_torture.systems.flows:FLOWS",
+}
+BY_NAME = {
+    # By the thousand, for goals of millions.
+    "bulk-nonces": "fencepost_torture.systems.nonces:BULK_NONCES",
+    "bulk-flows": "fencepost_torture.systems.flows:BULK_FLOWS",
+    # Ways that the others never go; a chain and a sandbox are not on every machine.
+    "odd-jobs": "fencepost_torture.systems.scheduled_jobs:ODD_JOBS",
+    "sinks": "fencepost_torture.systems.sinks:SINKS",
+    "transactions": "fencepost_torture.systems.transactions:TRANSACTIONS",
+    "judge": "fencepost_torture.systems.judge:JUDGE",
+}
+"""Only who asks for them gets them."""
+
+
+def system_of(name: str) -> System:
+    """The system by its name, or by the place of its class."""
+    places = PLACES | BY_NAME
+    module, _, attribute = places.get(name, name).partition(":")
+    if not attribute:
+        raise ValueError(
+            f"There is no system {name}; allowed: {', '.join(places)}, or module:attribute of one of your own"
+        )
+    found: System = getattr(importlib.import_module(module), attribute)()
+    return found

@@ -1,0 +1,194 @@
+"""A flow: records of a table, counted by key in three key groups, into the rows of another table.
+
+Each record that comes out says which one came in, and the how-manieth of its key it is. So one that was lost
+or doubled shows in all that follow, and the output is compared with what a run without faults gives: by the
+database, in sets. The bulk form has more keys and commits by the thousand; everything else is the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, LiteralString
+
+from fencepost import Fencepost
+from fencepost.flows import Flow
+from fencepost.flows.settings import FlowSettings
+from fencepost.flows.sinks.postgres import PostgresRows
+from fencepost.flows.sources.postgres import PostgresTable
+from fencepost.flows.worker import FlowWorker
+from fencepost.logs import configure_logging
+from fencepost.testing import Breach
+from fencepost.testing.flow_windows import WITHIN
+from fencepost_torture.child_setup import PATIENT, told_to_end
+from fencepost_torture.effects import DOUBLED, LOST
+from fencepost_torture.row_counter import RowCounter
+from fencepost_torture.system_environment import Account, ProcessTask, SystemEnvironment
+
+GROUPS = 3
+BREACHES_MAX = 1000
+WORK_MEM = "64MB"
+
+SCHEMA: LiteralString = """
+    create table arrival (id bigint primary key, key text not null);
+    create table effect (id bigint generated always as identity primary key, value text not null,
+                         arrival bigint not null);
+    grant all on arrival, effect to fencepost_app;
+    create trigger count_effects after insert on effect referencing new table as inserted
+      for each statement execute function count_inserted();
+"""
+ARRIVE: LiteralString = """
+    insert into arrival select n, 'k' || n %% %(keys)s
+    from generate_series(%(first)s::bigint, %(last)s::bigint) n on conflict do nothing
+"""
+# What a run without faults gives of all that was asked for: of each key the first, the second, and so on.
+COMPARED: LiteralString = """
+    select coalesce(a.id, f.arrival), a.value, coalesce(f.times, 0), f.value
+    from (select id, key || '-' || row_number() over (partition by key order by id) as value
+          from (select n as id, 'k' || n %% %(keys)s as key
+                from generate_series(1, %(asked)s::bigint) n) asked) a
+    full join (select arrival, count(*) as times, min(value) as value from effect group by arrival) f
+      on f.arrival = a.id
+    where a.id is null or f.times is distinct from 1 or f.value <> a.value limit %(most)s
+"""
+BACKWARDS: LiteralString = """
+    select key, number, before
+    from (select key, number, lag(number) over (partition by key order by id) as before
+          from (select id, split_part(value, '-', 1) as key, split_part(value, '-', 2)::bigint as number
+                from effect) e) o
+    where number < before limit %(most)s
+"""
+
+
+@dataclass(frozen=True)
+class FlowSize:
+    """How much of it there is."""
+
+    keys: int
+    helping: int
+    settings: Mapping[str, Any]
+
+
+class Flows:
+    """Workers of one flow."""
+
+    name = "flows"
+    processes = 2
+    uses_redis = True
+    bears_clock_jumps = True
+    points = (*WITHIN, "flows.forward.before_send", "flows.forward.after_send")
+    size = FlowSize(
+        keys=5,
+        helping=25,
+        settings={"interval_seconds": 0.1, "batch": 20, "records_max": 20, "channel_length": 8},
+    )
+
+    def load(self) -> None:
+        """Everything is loaded with this module."""
+
+    @contextmanager
+    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
+        self._asked = 0
+        self._meter = RowCounter.on(stage, SCHEMA)
+        yield {}
+
+    def serve(self, errand: ProcessTask) -> None:
+        configure_logging(level="error", form="json")
+        asyncio.run(_work(errand, self.size))
+
+    def ask(self, stage: SystemEnvironment, turn: int) -> None:
+        stage.insist(lambda: _arrive(stage, turn, self.size))
+        self._asked += self.size.helping
+
+    def account(self, stage: SystemEnvironment) -> Account:
+        return Account(self._asked, self._meter.read(stage))
+
+    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
+        with stage.database.connect_admin() as admin:
+            admin.execute("select set_config('work_mem', %s, false)", (WORK_MEM,))
+            admin.execute("analyze arrival, effect")
+            asked = {"asked": self._asked, "keys": self.size.keys}
+            compared = admin.execute(COMPARED, {**asked, "most": BREACHES_MAX}).fetchall()
+            backwards = admin.execute(BACKWARDS, {"most": BREACHES_MAX}).fetchall()
+        for arrival, expected, times, found in compared:
+            yield _breach(f"record {arrival}", expected, int(times), found)
+        for key, number, before in backwards:
+            yield Breach("order of a key", key, f"{number} came after {before}")
+
+    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
+        return stage.entries_left(channels_of("torture"))
+
+
+class BulkFlows(Flows):
+    """The same by the thousand, as a flow that has much to do commits."""
+
+    name = "bulk-flows"
+    size = FlowSize(
+        keys=997,
+        helping=10_000,
+        settings={"interval_seconds": 0.5, "batch": 5000, "records_max": 20_000, "channel_length": 32},
+    )
+    open_max = 50_000
+
+
+def channels_of(flows: str) -> str:
+    """Of all their key groups, as a pattern."""
+    return f"fencepost:{{flow:{flows}/*}}:channel:*"
+
+
+def _breach(record: str, expected: str | None, times: int, found: str | None) -> Breach:
+    if expected is None:
+        return Breach("out of nowhere", record, f"gave {found}, and never came in")
+    if times == 0:
+        return Breach(LOST, record, f"came in and never came out as {expected}")
+    if times > 1:
+        return Breach(DOUBLED, record, f"came out {times} times")
+    return Breach("as without faults", record, f"came out as {found} instead of {expected}")
+
+
+def undisturbed(keys: Iterable[str]) -> list[str]:
+    """What a run without faults gives: of each key the first, the second, and so on."""
+    counts: Counter[str] = Counter()
+    values: list[str] = []
+    for key in keys:
+        counts[key] += 1
+        values.append(f"{key}-{counts[key]}")
+    return values
+
+
+async def _work(errand: ProcessTask, size: FlowSize) -> None:
+    stop = told_to_end()
+    async with Fencepost(errand.database_url, redis_url=errand.redis_url, settings=PATIENT) as fp:
+        flow = (
+            Flow("torture")
+            .source(PostgresTable("arrival"))
+            .key_by(lambda row: row["key"], groups=GROUPS)
+            .stateful(_count)
+            .sink(PostgresRows("effect", ["value", "arrival"]))
+        )
+        settings = FlowSettings(
+            lease_seconds=errand.lease_seconds,
+            heartbeat_seconds=errand.lease_seconds / 5,
+            balance_seconds=0.2,
+            drain_seconds=3,
+            **size.settings,
+        )
+        await FlowWorker(fp, flow, redis_url=errand.redis_url, settings=settings).run(stop)
+
+
+def _count(state: int | None, row: Any) -> tuple[int, list[tuple[str, int]]]:
+    count = (state or 0) + 1
+    return count, [(f"{row['key']}-{count}", row["id"])]
+
+
+def _arrive(stage: SystemEnvironment, turn: int, size: FlowSize) -> None:
+    first = turn * size.helping + 1
+    with stage.connect() as connection:
+        connection.execute(ARRIVE, {"keys": size.keys, "first": first, "last": first + size.helping - 1})
+
+
+FLOWS = Flows
+BULK_FLOWS = BulkFlows

@@ -1,0 +1,184 @@
+"""Orders at brokers that do their worst: what they have in their books is compared with what we say of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, LiteralString
+
+from fencepost import Fencepost
+from fencepost.kernel.drivers import run
+from fencepost.logs import configure_logging
+from fencepost.outbox.settings import OutboxSettings
+from fencepost.testing import Breach
+from fencepost_orders import operator_calls, order_calls
+from fencepost_orders.broker import Meaning, Promise
+from fencepost_orders.brokers import Broker
+from fencepost_orders.http_broker import HttpBroker
+from fencepost_orders.http_rules import HttpBrokerConfig, Rule
+from fencepost_orders.operator_calls import BrokerLimits
+from fencepost_orders.request import OrderRequest, by_account_and_symbol
+from fencepost_orders.service import Orders as OrdersService
+from fencepost_orders.settings import OrdersSettings
+from fencepost_orders.testing.broker import DEADLINE_HEADER, HostileBroker
+from fencepost_orders.testing.broker_faults import FOUL
+from fencepost_torture.child_setup import PATIENT, told_to_end
+from fencepost_torture.effects import DOUBLED, LOST, in_order
+from fencepost_torture.system_environment import Account, ProcessTask, SystemEnvironment
+
+HELPING = 10
+SYMBOLS = 32
+VALID_SECONDS = 1.0
+MARGIN_SECONDS = 0.3
+RETRY_MAX = 60
+BROKERS = {"forever": Promise.FOREVER, "while-open": Promise.WHILE_OPEN}
+STRENGTH = BrokerLimits(rate_per_second=1e6, burst=1e6, failures_max=1_000_000)
+ENDED: LiteralString = "select count(*) from fencepost.outbox_orders where settled_at is not null"
+STATUSES: LiteralString = "select broker, idempotency_key, status from fencepost.outbox_orders"
+
+
+class OrdersSystem:
+    """Senders for two brokers, one that knows an id for ever and one that forgets it."""
+
+    name = "orders"
+    processes = 2
+    uses_redis = False
+    # What a broker knows of a request's age it knows by its own clock: ours may not run away from it.
+    bears_clock_jumps = False
+    points = (
+        "outbox.after_take",
+        "outbox.after_delivery",
+        "outbox.before_settle",
+        "outbox.after_settle",
+        "orders.before_send",
+        "orders.after_send",
+        "orders.after_question",
+    )
+
+    def load(self) -> None:
+        """Everything is loaded with this module."""
+
+    @contextmanager
+    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
+        self._asked = 0
+        with ExitStack() as stack:
+            self._brokers = {
+                name: stack.enter_context(
+                    HostileBroker(
+                        promise,
+                        mood=FOUL,
+                        seed=stage.chance.randrange(1 << 30),
+                        retry_after_seconds=0,
+                        late_seconds=0.3,
+                        slow_seconds=0.1,
+                    )
+                )
+                for name, promise in BROKERS.items()
+            }
+            with stage.database.connect() as connection:
+                for name in self._brokers:
+                    run(connection, operator_calls.declare_broker(name, STRENGTH))
+            yield {name: broker.url for name, broker in self._brokers.items()}
+
+    def serve(self, errand: ProcessTask) -> None:
+        configure_logging(level="error", form="json")
+        asyncio.run(_trade(errand))
+
+    def ask(self, stage: SystemEnvironment, turn: int) -> None:
+        for number in range(turn * HELPING, (turn + 1) * HELPING):
+            stage.insist(partial(_place, stage, number))
+        self._asked += HELPING
+
+    def account(self, stage: SystemEnvironment) -> Account:
+        return Account(self._asked, int(stage.value(ENDED)))
+
+    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
+        for broker in self._brokers.values():
+            broker.quiet()
+        books = {name: broker.client_ids() for name, broker in self._brokers.items()}
+        for name, broker in self._brokers.items():
+            yield from (Breach(DOUBLED, key, f"has two orders at {name}") for key in broker.doubled())
+            accepted = [(order.request["symbol"], _number(order.client_id)) for order in broker.orders]
+            yield from in_order("order of a key", accepted)
+        seen = Counter[str]()
+        for name, key, status in stage.rows(STATUSES):
+            seen[key] += 1
+            if status == "sent" and key not in books[name]:
+                yield Breach(LOST, key, f"is sent, and {name} has no such order")
+            if status == "dead" and key in books[name]:
+                yield Breach(LOST, key, f"is dead, and {name} has it")
+            if status not in ("sent", "dead"):
+                yield Breach(LOST, key, f"is still {status}")
+        for key in sorted({_key(number) for number in range(self._asked)} - seen.keys()):
+            yield Breach(LOST, key, "was accepted, and is not there")
+
+    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
+        for status, count in stage.rows(
+            "select status, count(*) from fencepost.outbox_orders where settled_at is null group by status"
+        ):
+            yield Breach("left behind", "orders", f"{count} are {status}")
+
+
+def _key(number: int) -> str:
+    return f"{_broker_of(number)}:{number}"
+
+
+def _broker_of(number: int) -> str:
+    return list(BROKERS)[number % len(BROKERS)]
+
+
+def _number(key: str) -> int:
+    return int(key.rpartition(":")[2])
+
+
+def _place(stage: SystemEnvironment, number: int) -> None:
+    """By its key: a repeat of one that was accepted is answered, not accepted again."""
+    asked = OrderRequest.of(
+        {
+            "idempotency_key": _key(number),
+            "broker": _broker_of(number),
+            "symbol": f"S{number // len(BROKERS) % SYMBOLS}",
+            "intent": "BUY" if number % 3 else "SELL",
+            "qty": str(number + 1),
+        }
+    )
+    with stage.asking() as connection:
+        run(connection, order_calls.accept(asked, by_account_and_symbol(asked)))
+
+
+async def _trade(errand: ProcessTask) -> None:
+    stop = told_to_end()
+    async with Fencepost(errand.database_url, settings=PATIENT) as fp:
+        orders = OrdersService(
+            fp,
+            {name: Broker(_adapter(url, BROKERS[name]), STRENGTH) for name, url in errand.more.items()},
+            OrdersSettings(margin_seconds=MARGIN_SECONDS, ask_lease_seconds=errand.lease_seconds),
+            OutboxSettings(
+                backoff_base_seconds=0.02,
+                idle_sleep_ms=50,
+                stuck_threshold_min=errand.lease_seconds / 60,
+                retry_max=RETRY_MAX,
+            ),
+        )
+        async with orders.running():
+            await stop.wait()
+
+
+def _adapter(url: str, promise: Promise) -> HttpBroker:
+    return HttpBroker(
+        HttpBrokerConfig(
+            base_url=url,
+            promise=promise,
+            request_valid_seconds=VALID_SECONDS,
+            deadline_header=DEADLINE_HEADER,
+            rules=(Rule(status=400, contains="too old", meaning=Meaning.STALE),),
+            connect_seconds=1,
+            reply_seconds=1,
+        )
+    )
+
+
+ORDERS = OrdersSystem

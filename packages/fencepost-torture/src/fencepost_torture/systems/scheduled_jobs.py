@@ -1,0 +1,188 @@
+"""Jobs of an odd kind: by the clock, beside entries that cannot be read, for workers that come and go.
+
+A tick is asked for by nobody: which there must be is read off the timetable and the database's clock. The
+entries are a stranger's. And some jobs send their worker away, while more is on its way to it: as with a new
+version that is rolled out, the next one begins where it left off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, LiteralString
+
+from fencepost import Fencepost, Job
+from fencepost.jobs.settings import JobSettings
+from fencepost.logs import configure_logging
+from fencepost.testing import Breach
+from fencepost_torture.child_setup import PATIENT
+from fencepost_torture.stray_entries import INVALID, MISSING, StrayEntries
+from fencepost_torture.system_environment import Account, ProcessTask, SystemEnvironment
+from fencepost_torture.systems.jobs import EFFECT, Jobs, at_once, declare, settings_of, submit
+from fencepost_torture.ticks import Ticks, microseconds
+
+if TYPE_CHECKING:
+    from fencepost.jobs.worker import Worker
+    from fencepost.kernel.schedule import Missed
+
+STRAYS = 3
+"""With each helping."""
+EACH = tuple(map(Ticks, (1000, 1100, 1300, 1700)))
+"""Schedules that make up for every tick that was missed: with time they come at all distances."""
+LATEST = Ticks(1900)
+"""The one that takes the latest of those that were missed."""
+
+# A tick's job is known by its schedule and its moment, as every other is by its key.
+SCHEMA: LiteralString = """
+    create or replace function note_finishing() returns trigger language plpgsql security definer as $f$
+    begin
+      insert into public.finishing
+      select new.job_id, new.attempt, new.state, coalesce(j.payload ->> 'key', j.headers ->> 'schedule'
+        || '@' || (extract(epoch from (j.headers ->> 'tick')::timestamptz) * 1000000)::bigint), j.kind
+      from fencepost.job j where j.job_id = new.job_id;
+      return null;
+    end $f$;
+"""
+FINISHED: LiteralString = "select count(*) from finishing where kind <> 'tick'"
+NOW: LiteralString = "select fencepost.clock()"
+TICKED: LiteralString = "select key from effect where starts_with(key, 'every-')"
+
+
+class ScheduledJobs(Jobs):
+    """Workers on one queue, with a timetable, that leave by turns."""
+
+    name = "odd-jobs"
+    # A backup knows nothing of what a stranger has written since.
+    bears_restores = False
+    stream_key = "torture:odd-jobs"
+    points = (
+        "jobs.give_back.after_commit",
+        "jobs.give_back.before_commit",
+        "jobs.poison.after_record",
+        "jobs.poison.before_record",
+        "jobs.schedule.after_fire",
+        "jobs.schedule.before_fire",
+    )
+
+    @contextmanager
+    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
+        with super().open(stage) as more:
+            with stage.database.connect_admin() as admin:
+                admin.execute(SCHEMA)
+            self._strays = StrayEntries(self.stream_key)
+            self._since: int | None = None
+            self._until: int | None = None
+            yield more
+
+    def serve(self, errand: ProcessTask) -> None:
+        configure_logging(level="error", form="json")
+        asyncio.run(_work(errand))
+
+    def ask(self, stage: SystemEnvironment, turn: int) -> None:
+        farewell = f"farewell-{turn}"
+        stage.insist(lambda: submit(stage, "farewell", [farewell], 0, 0.0))
+        self._asked.append(farewell)
+        super().ask(stage, turn)
+        for number in range(STRAYS):
+            self._strays.write(stage, f"stray-{turn}-{number}", INVALID if number % 2 else MISSING)
+
+    def account(self, stage: SystemEnvironment) -> Account:
+        finished, owed = int(stage.value(FINISHED)), self._strays.owed(stage)
+        if finished and self._since is None:
+            # Somebody works, and so has declared the schedules: from here on every tick is owed.
+            self._since = microseconds(stage.value(NOW))
+        done = finished + self._strays.found
+        return Account(len(self._asked) + self._strays.found + owed, done)
+
+    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
+        yield from super().judge(stage)
+        yield from self._strays.judge(stage)
+
+    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
+        yield from super().remains(stage)
+        if self._until is None:
+            # Everybody is still there, so what has come by now is not left to anybody else.
+            self._until = microseconds(stage.value(NOW))
+        ticked = [key for (key,) in stage.rows(TICKED)]
+        late = self._due(ticked) - set(ticked)
+        latest = [] if self._since is None else list(LATEST.between(self._since, self._until)[-1:])
+        if LATEST.among(ticked)[-1:] < latest:
+            late.add(LATEST.key(*latest))
+        yield from (Breach("left behind", key, "has come, and its job is not done") for key in sorted(late))
+
+    def _wanted(self, stage: SystemEnvironment, done: Sequence[str]) -> Sequence[str]:
+        """Also what was done of ticks that need not have been: those before and behind the time that counts,
+        and whichever was the latest."""
+        ticked = {ticks.key(tick) for ticks in (*EACH, LATEST) for tick in ticks.among(done)}
+        return [*super()._wanted(stage, done), *(self._due(done) | ticked)]
+
+    def _due(self, done: Sequence[str]) -> set[str]:
+        since, until = self._since, self._until
+        if since is None or until is None:
+            return set()
+        return set[str]().union(*(ticks.due(done, since, until) for ticks in EACH))
+
+
+class Rota:
+    """One worker after another, until it is over."""
+
+    def __init__(self, fp: Fencepost, settings: JobSettings) -> None:
+        self._fp = fp
+        self._settings = settings
+        self._worker: Worker | None = None
+        self._is_over = False
+
+    async def run(self) -> None:
+        while not self._is_over:
+            self._worker = self._fp.worker(self._settings)
+            await self._worker.run()
+
+    def relieve(self) -> None:
+        """The one who works leaves."""
+        if self._worker is not None:
+            self._worker.stop()
+
+    def end(self) -> None:
+        self._is_over = True
+        self.relieve()
+
+
+async def _work(errand: ProcessTask) -> None:
+    fp = Fencepost(errand.database_url, redis_url=errand.redis_url, settings=PATIENT)
+    rota = Rota(fp, _settings(errand))
+    declare(fp, errand.lease_seconds)
+    _declare_odd(fp, errand.lease_seconds, rota.relieve)
+    async with fp:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, rota.end)
+        await rota.run()
+
+
+def _settings(errand: ProcessTask) -> JobSettings:
+    """Less is read at once than there is room for: the next entries are on their way while jobs begin."""
+    own = {"stream_key": ScheduledJobs.stream_key, "concurrency": 12, "batch": 4}
+    return settings_of(errand).model_copy(update=own)
+
+
+def _declare_odd(fp: Fencepost, lease_seconds: float, relieve: Callable[[], None]) -> None:
+    @fp.job("default", kind="farewell", attempts=1000, lease=lease_seconds, retry=at_once)
+    async def farewell(job: Job, key: str, fail: int, linger: float) -> None:
+        relieve()
+        async with job.finish({"key": key}) as tx:
+            await tx.execute(EFFECT, (key, job.id, job.attempt))
+
+    @fp.job("default", kind="tick", attempts=1000, lease=lease_seconds, retry=at_once)
+    async def tick(job: Job) -> None:
+        moment = microseconds(datetime.fromisoformat(str(job.headers["tick"])))
+        key = f"{job.headers['schedule']}@{moment}"
+        async with job.finish({"key": key}) as tx:
+            await tx.execute(EFFECT, (key, job.id, job.attempt))
+
+    for ticks in (*EACH, LATEST):
+        missed: Missed = "once" if ticks is LATEST else "all"
+        fp.every(ticks.every_ms / 1000, name=ticks.schedule, missed=missed)(tick)
+
+
+ODD_JOBS = ScheduledJobs

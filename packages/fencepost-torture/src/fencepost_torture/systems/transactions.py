@@ -1,0 +1,233 @@
+"""Managed transactions on a real chain: payments that senders sign, send and follow until they are settled.
+
+The chain's own blocks tell what became of them, and not our tables: each payment that was asked for is in one
+block, once, and every nonce of a signer was used, in order and by one of ours.
+
+A payment is known on the chain by its amount. That many recipients are only a few: the chain copies all its
+accounts with each block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, LiteralString
+
+from fencepost import Fencepost
+from fencepost.kernel.drivers import run
+from fencepost.logs import configure_logging
+from fencepost.settings import Settings
+from fencepost.testing import Breach
+from fencepost_nonces.http_service import first_nonce_of
+from fencepost_nonces.metrics import NonceMetrics
+from fencepost_nonces.node import Node
+from fencepost_nonces.sending import transaction_calls as tx_calls
+from fencepost_nonces.sending.keys import Keystore
+from fencepost_nonces.sending.rpc import Chains
+from fencepost_nonces.sending.sender import TransactionSender
+from fencepost_nonces.sending.transaction_calls import TransactionRequest
+from fencepost_nonces.settings import NoncesSettings
+from fencepost_nonces.signer import Signer
+from fencepost_torture.chain import CHAIN_ID, ETHER, new_account, recipient, running_anvil
+from fencepost_torture.child_setup import PATIENT, told_to_end
+from fencepost_torture.effects import exactly_once
+from fencepost_torture.row_counter import RowCounter
+from fencepost_torture.system_environment import Account, ProcessTask, SystemEnvironment
+
+SIGNERS = 6
+RECIPIENTS = 16
+HELPING = 6
+GAS = 21_000
+FUNDS = 10**6 * ETHER
+BLOCK_SECONDS = "0.2"
+CONFIRMATIONS = 1
+STATES_KEPT = 8
+"""Each of them has the hashes of all blocks: of a chain of hours, many would fill the memory."""
+STUCK_SECONDS = 2.0
+FIRST = {
+    "chainId": CHAIN_ID,
+    "nonce": 0,
+    "gas": GAS,
+    "to": recipient(0),
+    "value": 1,
+    "type": 2,
+    "maxFeePerGas": 1,
+    "maxPriorityFeePerGas": 1,
+}
+
+# What reaches its end leaves a row each time, whoever brought it there.
+SCHEMA: LiteralString = """
+    create table effect (key text not null);
+    create trigger count_effects after insert on effect referencing new table as inserted
+      for each statement execute function count_inserted();
+    create function note_effect() returns trigger language plpgsql security definer as $f$
+    begin
+      insert into public.effect values (new.idempotency_key);
+      return null;
+    end $f$;
+    create trigger note_effect after update on fencepost.nonce_transaction for each row
+      when (new.state = 'CONFIRMED' and old.state <> 'CONFIRMED' and new.idempotency_key not like 'fill:%')
+      execute function note_effect();
+"""
+SETTLED: LiteralString = """
+    select idempotency_key from fencepost.managed_transaction
+    where state = 'CONFIRMED' and nonce_status = 'CONSUMED'
+"""
+OPEN_NONCES: LiteralString = """
+    select signer, nonce, status from fencepost.signer_nonce_allocation where status <> 'CONSUMED'
+"""
+
+
+class Transactions:
+    """Senders, each the home of some of the signers."""
+
+    name = "transactions"
+    processes = 3
+    uses_redis = False
+    bears_clock_jumps = True
+    open_max = 30
+    points = (
+        "nonces.after_take",
+        "nonces.after_signing",
+        "nonces.before_signed",
+        "nonces.after_signed",
+        "nonces.after_send",
+        "nonces.after_broadcast",
+        "nonces.after_confirm",
+    )
+
+    def load(self) -> None:
+        """The first signature loads more than all else, so it is made here, and thrown away."""
+        asyncio.run(_keys().sign(_signer_of(0).name, FIRST))
+
+    @contextmanager
+    def open(self, stage: SystemEnvironment) -> Generator[Mapping[str, Any]]:
+        self._asked = 0
+        self._meter = RowCounter.on(stage, SCHEMA)
+        home = Settings.load().data_directory / "npm"
+        options = ("--block-time", BLOCK_SECONDS, "--prune-history", str(STATES_KEPT))
+        with running_anvil(*options, home=home) as self._chain:
+            for number in range(SIGNERS):
+                self._chain.fund(_signer_of(number).name, FUNDS)
+            yield {"chain": self._chain.url}
+
+    def serve(self, errand: ProcessTask) -> None:
+        configure_logging(level="error", form="json")
+        asyncio.run(_send(errand))
+
+    def ask(self, stage: SystemEnvironment, turn: int) -> None:
+        numbers = range(turn * HELPING, (turn + 1) * HELPING)
+        stage.insist(lambda: _submit(stage, numbers))
+        self._asked += HELPING
+
+    def account(self, stage: SystemEnvironment) -> Account:
+        return Account(self._asked, self._meter.read(stage))
+
+    def judge(self, stage: SystemEnvironment) -> Iterable[Breach]:
+        yield from chain_breaches(self._asked, self._chain.transactions())
+        for to, expected in sorted(_owed(self._asked).items()):
+            if (balance := self._chain.balance(to)) != expected:
+                yield Breach("balances", to, f"has {balance}, and was to get {expected}")
+
+        ends = Counter(key for (key,) in stage.rows("select key from effect"))
+        settled = {key for (key,) in stage.rows(SETTLED)}
+        for key in map(_key, range(self._asked)):
+            if ends[key] != 1 or key not in settled:
+                now = "settled" if key in settled else "open"
+                yield Breach("settled once", key, f"is {now}, and was settled {ends[key]} times")
+
+    def remains(self, stage: SystemEnvironment) -> Iterable[Breach]:
+        for signer, nonce, status in stage.rows(OPEN_NONCES):
+            yield Breach("left behind", f"nonce {nonce} of {signer}", f"is {status}")
+        if pooled := self._chain.pooled():
+            yield Breach("left behind", "pool", f"has {pooled} transactions that are in no block")
+
+
+def chain_breaches(asked: int, mined: Iterable[Mapping[str, Any]]) -> Iterable[Breach]:
+    """What the blocks say of the payments from 0 up to `asked`, and of the nonces."""
+    keys = {payment(number): _key(number) for number in range(asked)}
+    nonces: dict[str, list[int]] = {}
+    paid: list[str] = []
+    for tx in mined:
+        sender, to, value = tx["from"], tx["to"], int(tx["value"], 16)
+        nonces.setdefault(sender, []).append(int(tx["nonce"], 16))
+        # A no-op takes a nonce that nobody needs any more: nothing, from a signer to itself.
+        if value or to != sender:
+            paid.append(keys.get((sender, to, value), f"{value} from {sender} to {to}"))
+    yield from exactly_once(keys.values(), paid)
+    for signer, used in sorted(nonces.items()):
+        astray = next((place for place, nonce in enumerate(used) if nonce != place), None)
+        if astray is not None:
+            yield Breach("nonces in order", signer, f"has used {used[astray]} where {astray} was next")
+
+
+def _key(number: int) -> str:
+    return f"pay-{number}"
+
+
+def payment(number: int) -> tuple[str, str, int]:
+    """From whom, to whom, and how much: nobody else is paid as much."""
+    return _signer_of(number % SIGNERS).name, recipient(number % RECIPIENTS), number + 1
+
+
+def _owed(asked: int) -> Counter[str]:
+    owed = Counter[str]()
+    for number in range(asked):
+        _, to, value = payment(number)
+        owed[to] += value
+    return owed
+
+
+@cache
+def _signer_of(number: int) -> Signer:
+    return Signer.of(CHAIN_ID, new_account(number).address)
+
+
+@cache
+def _keys() -> Keystore:
+    """Made once, before there are processes."""
+    owned = [new_account(number) for number in range(SIGNERS)]
+    return Keystore({account.address.lower(): account for account in owned})
+
+
+def _submit(stage: SystemEnvironment, numbers: Iterable[int]) -> None:
+    """By its key: a repeat of one that was taken in is answered, not taken in again."""
+    with stage.asking() as connection:
+        for number in numbers:
+            _, to, value = payment(number)
+            order = TransactionRequest(to, value, b"", GAS)
+            run(connection, tx_calls.submit(_signer_of(number % SIGNERS), _key(number), order))
+
+
+async def _send(errand: ProcessTask) -> None:
+    stop = told_to_end()
+    settings = NoncesSettings(
+        # Each signer has a home: in basic mode the first who looks would hold them all, and die with all.
+        mode="queue",
+        node_address=f"http://node-{errand.place}",
+        chains=f"{CHAIN_ID}={errand.more['chain']}",
+        lease_seconds=errand.lease_seconds,
+        wait_seconds=1.0,
+        confirmations=CONFIRMATIONS,
+        stuck_seconds=STUCK_SECONDS,
+        poll_seconds=0.1,
+    )
+    chains = Chains(dict(settings.endpoints))
+    async with Fencepost(errand.database_url, settings=PATIENT) as fp:
+        metrics = NonceMetrics.on(fp.metrics)
+        node = Node(fp, settings, metrics, first_nonce=first_nonce_of(fp, chains))
+        sender = TransactionSender(fp, node, chains, _keys(), metrics)
+        await node.start()
+        sender.start()
+        try:
+            await stop.wait()
+        finally:
+            await sender.stop()
+            await node.stop()
+            await chains.close()
+
+
+TRANSACTIONS = Transactions

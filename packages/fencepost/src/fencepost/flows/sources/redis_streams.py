@@ -1,0 +1,266 @@
+"""Redis Streams as a source: one partition a stream. The offset that counts lies in the checkpoint.
+
+Read without a consumer group, because a group's cursor is shared: a zombie that reads through it would
+take entries away from its successor. With `group` the entries that are read and not committed yet are
+shown as pending there, for people and tools, and acknowledged after the commit; nothing depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fencepost.flows.commit_trace import traces_of
+from fencepost.flows.errors import GraphRefused, SourceTrimmed, StartRefused
+from fencepost.flows.guarantee import EXACTLY_ONCE, Promise
+from fencepost.flows.record import IdempotentRecord, Offset, order
+from fencepost.flows.redis_client import connect_bytes, entries_of
+from fencepost.flows.sinks.sink import FlowContext
+from fencepost.flows.sources.source import Chunk, partition_name
+from fencepost.redis_streams.errors import ResponseError
+from fencepost.tracing import TRACE_HEADERS
+
+ORIGINAL_ID = b"x-original-message-id"
+NOTHING = Chunk((), ())
+BEGINNING = "0"
+LEFT_AT_ONCE = 1000
+
+
+class RedisStreams:
+    """Entries of one or more streams. A value is the bytes of one field, or all fields with `field=None`.
+
+    Offsets are kept by the stream's name: streams may be added, removed and put in another order.
+    `with_id` makes each an IdempotentRecord under its x-original-message-id, or its entry id without one.
+    `trim` removes entries from the stream once they are committed; the last one stays, as proof of the place.
+    `group` is deferAckUntilCheckpoint: entries are pending there until their commit.
+    """
+
+    promise = Promise(EXACTLY_ONCE, "entries can be read again from the offset in the checkpoint")
+
+    def __init__(
+        self,
+        streams: str | Sequence[str],
+        *,
+        field: str | None = "data",
+        with_id: bool = False,
+        trim: bool = False,
+        group: str | None = None,
+        claim_idle_seconds: float = 60.0,
+        name: str | None = None,
+    ) -> None:
+        given = [streams] if isinstance(streams, str) else list(streams)
+        self._streams = {partition_name(stream): stream for stream in given}
+        if not given or len(self._streams) < len(given):
+            raise GraphRefused(f"RedisStreams needs one or more streams, each once, and got {given}.")
+        # The same in whatever order they are given.
+        self.name = name or min(given).replace(":", "-").replace("/", "-")
+        self._field = None if field is None else field.encode()
+        self._with_id = with_id
+        self._trim = trim
+        self._group = group
+        self._claim_idle_seconds = claim_idle_seconds
+
+    @property
+    def group(self) -> str | None:
+        return self._group
+
+    @property
+    def streams(self) -> dict[str, str]:
+        """By the name that a frontier has for each."""
+        return {f"{self.name}:{partition}": stream for partition, stream in self._streams.items()}
+
+    @property
+    def partitions(self) -> Sequence[str]:
+        return list(self._streams)
+
+    def reads(self, partition: str) -> str:
+        return f"redis stream {self._streams[partition]}"
+
+    async def open(self, place: FlowContext, partition: str, after: Offset | None) -> RedisStreamReader:
+        self._check(place)
+        redis = connect_bytes(place.redis_url, f"The source {self.name}")
+        stream = self._streams[partition]
+        reader = RedisStreamReader(
+            redis,
+            stream,
+            str(after or BEGINNING),
+            self._field,
+            self._group,
+            with_id=self._with_id,
+            trim=self._trim,
+        )
+        try:
+            await reader.check(None if after is None else str(after))
+            if after is not None:
+                await reader.acknowledge_left(after)
+        except BaseException:
+            await reader.close()
+            raise
+        return reader
+
+    def _check(self, place: FlowContext) -> None:
+        """Whoever claims idle entries of the group would take ours, if they idle until the commit."""
+        longest = place.interval_seconds + place.drain_seconds
+        if self._group is not None and self._claim_idle_seconds <= longest:
+            raise StartRefused(
+                f"claim_idle_seconds of {self.name} is {self._claim_idle_seconds}, and entries are "
+                f"pending for up to "
+                f"{longest} s (checkpoint interval {place.interval_seconds} plus drain "
+                f"{place.drain_seconds}): others "
+                "would claim them meanwhile. Raise it above that, or commit more often."
+            )
+
+
+class RedisStreamReader:
+    def __init__(
+        self,
+        redis: Any,
+        stream: str,
+        after: str,
+        field: bytes | None,
+        group: str | None,
+        *,
+        with_id: bool,
+        trim: bool,
+    ) -> None:
+        self._redis = redis
+        self._stream = stream
+        self._last = after
+        self._field = field
+        self._group = group
+        self._with_id = with_id
+        self._trim = trim
+        self._pending: list[str] = []
+        self._gone = 0
+
+    async def check(self, after: str | None) -> None:
+        """Whether everything behind `after` is still there: the entry at it, or one before it, must be."""
+        if after is None:
+            length, added, _ = await self._figures()
+            self._gone = added - length
+            return
+        first = await self._redis.xrange(self._stream, count=1)
+        if first and order(first[0][0].decode()) <= order(after):
+            return
+        length, added, last = await self._figures()
+        if length == 0 and last == after:
+            return
+        if order(after) == (0, 0) and added == length:
+            return
+        raise SourceTrimmed(
+            f"The stream {self._stream} begins behind {after}, where this flow has come to: what lay "
+            f"between was "
+            "trimmed, or Redis lost it. Restore the stream, or restore a savepoint that lies behind the loss."
+        )
+
+    async def read(self, limit: int, wait_seconds: float) -> Chunk:
+        block = ("BLOCK", max(1, round(wait_seconds * 1000))) if wait_seconds > 0 else ()
+        answer = await self._redis.execute_command(
+            "XREAD", "COUNT", limit, *block, "STREAMS", self._stream, self._last
+        )
+        entries = next(iter(entries_of(answer).values()), ())
+        if not entries:
+            return NOTHING
+        offsets = [entry_id.decode() for entry_id, _ in entries]
+        before, self._last = self._last, offsets[-1]
+        if before != BEGINNING:
+            # Now, behind the read: had anything been trimmed that lay between, it would show.
+            await self.check(before)
+        if self._group is not None:
+            await self._show_pending(offsets)
+        gone, self._gone = self._gone, 0
+        traces = traces_of(lambda: (_headers(flat) for _, flat in entries))
+        return Chunk(self._values(entries), offsets, skipped=gone, traces=traces)
+
+    async def acknowledge(self, offset: Offset) -> None:
+        if self._group is not None:
+            done = [entry_id for entry_id in self._pending if order(entry_id) <= order(offset)]
+            self._pending = self._pending[len(done) :]
+            if done:
+                await self._redis.xack(self._stream, self._group, *done)
+            await self.acknowledge_left(offset)
+            await self._redis.xgroup_setid(self._stream, self._group, offset)
+        if self._trim:
+            await self._redis.xtrim(self._stream, minid=offset, approximate=False)
+
+    async def acknowledge_left(self, offset: Offset) -> None:
+        """What is committed and pending all the same: whoever read it has crashed since, or is a zombie."""
+        if self._group is None:
+            return
+        try:
+            while left := await self._redis.xpending_range(
+                self._stream, self._group, "-", offset, LEFT_AT_ONCE
+            ):
+                ids = [entry["message_id"] for entry in left]
+                await self._redis.xack(self._stream, self._group, *ids)
+        except Exception as error:
+            # Nothing is pending in a group that is gone; the next read makes it again.
+            if "NOGROUP" not in str(error):
+                raise
+
+    async def lag(self, count: int) -> int | None:
+        """Entries that were ever added, less those that we have counted; somebody may have deleted some."""
+        length, added, _ = await self._figures()
+        return max(0, min(length, added - count))
+
+    async def close(self) -> None:
+        await self._redis.aclose()
+
+    def _values(self, entries: Any) -> list[Any]:
+        field = self._field
+        if field is not None and not self._with_id:
+            # Nearly always the only field.
+            return [flat[1] if flat[0] == field else _fields(flat).get(field) for _, flat in entries]
+        values: list[Any] = []
+        for entry_id, flat in entries:
+            fields = _fields(flat)
+            value: Any = _readable(fields) if field is None else fields.get(field)
+            if self._with_id:
+                value = IdempotentRecord(_text(fields.get(ORIGINAL_ID, entry_id)), value)
+            values.append(value)
+        return values
+
+    async def _show_pending(self, offsets: list[str]) -> None:
+        for _ in range(2):
+            try:
+                await self._redis.xclaim(
+                    self._stream, self._group, "fencepost", 0, offsets, force=True, justid=True
+                )
+            except Exception as error:
+                if "NOGROUP" not in str(error):
+                    raise
+                await self._redis.xgroup_create(self._stream, self._group, id="0", mkstream=True)
+            else:
+                self._pending += offsets
+                return
+
+    async def _figures(self) -> tuple[int, int, str]:
+        try:
+            facts = await self._redis.xinfo_stream(self._stream)
+        except ResponseError as error:
+            if "no such key" not in str(error):
+                raise
+            return 0, 0, ""
+        plain = {_text(key): value for key, value in facts.items()}
+        return int(plain["length"]), int(plain["entries-added"]), _text(plain["last-generated-id"])
+
+
+def _fields(flat: Sequence[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(flat[::2], flat[1::2], strict=True))
+
+
+def _headers(flat: Sequence[bytes]) -> dict[str, str]:
+    """The fields that tell a trace."""
+    fields = _fields(flat)
+    return {name: _text(fields[name.encode()]) for name in TRACE_HEADERS if name.encode() in fields}
+
+
+def _readable(fields: dict[bytes, bytes]) -> dict[str, str]:
+    return {key.decode(errors="replace"): value.decode(errors="replace") for key, value in fields.items()}
+
+
+def _text(value: Any) -> str:
+    """What is no text, or none that can be stored, is spelled out: two ids that differ go on differing."""
+    if not isinstance(value, bytes):
+        return str(value)
+    return value.decode(errors="backslashreplace").replace("\0", "\\x00")

@@ -1,0 +1,97 @@
+"""The link to Redis: up or down, and who wants to know.
+
+Redis only drives. While it is down, workers claim straight from PostgreSQL; when it is back, they return to
+the streams.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from fencepost.jobs.metrics import JobMetrics
+from fencepost.jobs.settings import JobSettings
+from fencepost.logs import get_logger
+from fencepost.redis_streams.connection import connect
+from fencepost.redis_streams.errors import RedisError
+from fencepost.redis_streams.stream import Streams
+from fencepost.signals import announce
+
+_log = get_logger(__name__)
+PROBE_SECONDS = 1.0
+LONGEST_PROBE_SECONDS = 30.0
+STEADY_SECONDS = 10.0
+DRIVE_ERRORS = (RedisError, OSError)
+"""What Redis being away looks like. redis-py wraps most, but not all, errors of the socket."""
+
+
+class RedisHealth:
+    """Redis as this process sees it. `streams` is None while it is down.
+
+    It `has_payloads` where jobs come by the direct path.
+    """
+
+    def __init__(
+        self, url: str | None, metrics: JobMetrics, settings: JobSettings, *, reply_seconds: float
+    ) -> None:
+        self._metrics = metrics
+        self._key = settings.stream_key
+        self.has_payloads = not settings.outbox_enabled
+        self._on_change: list[Callable[[], None]] = []
+        self._redis = None if url is None else connect(url, reply_seconds=reply_seconds)
+        self._streams = None if self._redis is None else Streams(self._redis, settings.stream_group)
+        # Neither at first, so that both are news.
+        self._up: bool | None = None
+        self._up_since = 0.0
+        self._probe_seconds = PROBE_SECONDS
+        self.losses = 0
+
+    @property
+    def streams(self) -> Streams | None:
+        return self._streams if self._up else None
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        self._on_change.append(callback)
+
+    async def probe(self) -> float:
+        """One tick of the loop that watches it; answers when to look again."""
+        if self._streams is None:
+            self._set(up=False, why="REDIS_URL is not set")
+            return 3600
+        try:
+            await self._streams.probe(self._key)
+        except DRIVE_ERRORS as error:
+            self.failed(error)
+        else:
+            self._set(up=True, why="it answers")
+        return self._probe_seconds
+
+    def failed(self, error: Exception) -> None:
+        """Somebody met an error: work goes on without Redis until it answers again."""
+        if self._up:
+            # One that answers the probe and nothing else is asked less and less often.
+            steady = time.monotonic() - self._up_since > STEADY_SECONDS
+            self._probe_seconds = (
+                PROBE_SECONDS if steady else min(LONGEST_PROBE_SECONDS, self._probe_seconds * 2)
+            )
+        self._set(up=False, why=f"{type(error).__name__}: {error}")
+
+    async def close(self) -> None:
+        if self._redis is not None:
+            await self._redis.aclose()
+
+    def _set(self, *, up: bool, why: str) -> None:
+        self._metrics.drive_up.set(int(up))
+        if up == self._up:
+            return
+        self._up = up
+        if up:
+            self._up_since = time.monotonic()
+        else:
+            self.losses += 1
+        # That all is well from the start is no news; that it is well again ends a warning.
+        say = _log.debug if up and not self.losses else _log.warning
+        say("redis_drives" if up else "postgresql_drives_alone", why=why)
+        announce("drive.up" if up else "drive.down")
+        for callback in self._on_change:
+            callback()

@@ -1,0 +1,241 @@
+"""How a service reads its settings: one frozen, validated value.
+
+The environment speaks first; `config.yaml` fills what it leaves out. A field says where its value comes from:
+
+    class JobSettings(LayeredSettings):
+        lease_seconds: Annotated[int, Field(ge=1), From("JOB_LEASE_SEC", "worker.stream.lease_sec")] = 60
+
+and `JobSettings.load()` reads, validates and freezes. Whatever is wrong is said at once, all of it, and the
+process does not start: a setting that is silently ignored is found in production.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeGuard
+
+import annotated_types
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from fencepost.errors import SettingsError
+from fencepost.plugin import load, plugins
+from fencepost.redaction import HIDDEN, redact_named, redact_text, redact_url
+from fencepost.strict_yaml import YamlError, load_yaml
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+    from pydantic_core import ErrorDetails
+
+CONFIG_VARIABLE = "FENCEPOST_CONFIG"
+CONFIG_DEFAULT = "config.yaml"
+
+OWN_READERS: tuple[str, ...] = (
+    "fencepost.settings:Settings",
+    "fencepost.jobs.settings:JobSettings",
+    "fencepost.flows.settings:FlowSettings",
+    "fencepost.outbox.settings:OutboxSettings",
+)
+
+
+def readers() -> tuple[str, ...]:
+    """Every class that reads config.yaml: the library's, and those of the plugins that are installed.
+
+    By reference: a class is imported only to judge a key that the loading class does not know. So one file
+    serves all services, and a key that none of them reads is an error in each of them.
+    """
+    return (*OWN_READERS, *(reference for plugin in plugins().values() for reference in plugin.settings))
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """Where a field's value comes from: a variable of the environment, and a dotted path in the file.
+
+    A secret is shown neither in an error nor in the value's repr; of a URL, only its password is hidden.
+    """
+
+    env: str
+    file: str
+    secret: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    value: Any
+    place: str
+
+
+class LayeredSettings(BaseModel):
+    """Settings whose fields are filled from the environment, then from the file, then from their defaults."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True)
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        sources = cls.sources()
+        for kind in ([s.env for s in sources.values()], [s.file for s in sources.values()]):
+            if len(set(kind)) < len(kind):
+                raise TypeError(f"{cls.__name__}: two fields read the same place: {sorted(kind)}")
+
+    @classmethod
+    def sources(cls) -> dict[str, From]:
+        """Field name to the place it is read from."""
+        return {name: _source(cls, name, field) for name, field in cls.model_fields.items()}
+
+    @classmethod
+    def load(cls, environ: Mapping[str, str] | None = None, config_file: Path | None = None) -> Self:
+        """Read, validate and freeze. Raises SettingsError naming every wrong variable and what is allowed."""
+        environ = os.environ if environ is None else environ
+        path, document = _read_config(environ, config_file)
+        sources = cls.sources()
+        in_file = dict(_leaves(document, {source.file for source in sources.values()}))
+        user_errors = _unknown_keys(path, in_file, {source.file for source in sources.values()})
+        found = {
+            name: place
+            for name, source in sources.items()
+            if (place := _find(source, environ, in_file, path)) is not None
+        }
+        try:
+            loaded = cls.model_validate({name: place.value for name, place in found.items()})
+        except ValidationError as error:
+            user_errors += [_user_error(cls, detail, found) for detail in error.errors()]
+        else:
+            if not user_errors:
+                return loaded
+        raise SettingsError("\n".join(user_errors))
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        sources = self.sources()
+        for name, value in super().__repr_args__():
+            source = sources.get(name or "")
+            if source and source.secret and value is not None:
+                yield name, _shown(source, value)
+            else:
+                # What is no secret as a whole may hold one: the address of a broker, with a password in it.
+                yield name, redact_named(name or "", value)
+
+
+def _source(cls: type[LayeredSettings], name: str, field: FieldInfo) -> From:
+    for mark in field.metadata:
+        if isinstance(mark, From):
+            return mark
+    raise TypeError(
+        f"{cls.__name__}.{name} does not say where it is read from: annotate it with From(env, file)"
+    )
+
+
+def _read_config(environ: Mapping[str, str], config_file: Path | None) -> tuple[Path, Mapping[Any, Any]]:
+    """The file that was asked for must exist; the default one may be absent."""
+    named = config_file or environ.get(CONFIG_VARIABLE)
+    path = Path(named or CONFIG_DEFAULT)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if named is None:
+            return path, {}
+        raise SettingsError(f"{CONFIG_VARIABLE} names {path}, and there is no such file.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} cannot be read: {error}") from None
+    return path, _parse(path, text)
+
+
+def _parse(path: Path, text: str) -> Mapping[Any, Any]:
+    try:
+        document = load_yaml(text)
+    except YamlError as error:
+        # It quotes nothing of the text, which may hold a password.
+        line = f", line {error.line}" if error.line else ""
+        raise SettingsError(f"{path}{line} is refused: {error.why}.") from None
+    if document is None:
+        return {}
+    if not _is_section(document):
+        raise SettingsError(f"{path} must hold sections with keys, such as 'database:' with 'url:' below it.")
+    return document
+
+
+def _is_section(value: object) -> TypeGuard[dict[Any, Any]]:
+    return isinstance(value, dict)
+
+
+def _leaves(document: Mapping[Any, Any], declared: set[str], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted path and value of everything in the file; a key left blank counts as left out."""
+    for key, value in document.items():
+        path = f"{prefix}{key}"
+        if _is_section(value) and path not in declared:
+            yield from _leaves(value, declared, f"{path}.")
+        elif value is not None:
+            yield path, value
+
+
+def _find(source: From, environ: Mapping[str, str], in_file: Mapping[str, Any], path: Path) -> _Found | None:
+    # An empty variable is how a compose file writes "not set".
+    if environ.get(source.env):
+        return _Found(environ[source.env], "environment")
+    if source.file in in_file:
+        return _Found(in_file[source.file], f"{path}, {source.file}")
+    return None
+
+
+def _unknown_keys(path: Path, in_file: Mapping[str, Any], mine: set[str]) -> list[str]:
+    unknown = [key for key in in_file if key not in mine]
+    if not unknown:
+        return []
+    known = mine.union(*(_declared_by(reader) for reader in readers()))
+    return [_unknown_key(path, key, known) for key in unknown if not _is_known(key, known)]
+
+
+def _declared_by(reader: str) -> set[str]:
+    cls: type[LayeredSettings] = load(reader)
+    return {source.file for source in cls.sources().values()}
+
+
+def _is_known(key: str, known: set[str]) -> bool:
+    """Declared itself, or an entry below a declared one: another class may read a whole mapping there."""
+    return any(key == path or key.startswith(f"{path}.") for path in known)
+
+
+def _unknown_key(path: Path, key: str, known: set[str]) -> str:
+    below = sorted(declared for declared in known if declared.startswith(f"{key}."))
+    if below:
+        return f"{path}: '{key}' is a section, not a value; allowed below it: {', '.join(below)}."
+    near = get_close_matches(key, known, n=1)
+    return f"{path}: unknown key '{key}'." + (f" Did you mean '{near[0]}'?" if near else "")
+
+
+def _user_error(cls: type[LayeredSettings], detail: ErrorDetails, found: Mapping[str, _Found]) -> str:
+    """One wrong setting in one line: the variable, its value where that may be shown, and what is allowed."""
+    name = str(detail["loc"][0]) if detail["loc"] else ""
+    if name not in cls.model_fields:
+        return f"{detail['msg'].removeprefix('Value error, ')}."
+    source = cls.sources()[name]
+    if name not in found:
+        return f"{source.env} is not set (nor '{source.file}' in {CONFIG_DEFAULT}), and it has no default."
+    shown = _shown(source, found[name].value)
+    allowed = _allowed(detail, cls.model_fields[name])
+    return f"{source.env} is {shown!r} ({found[name].place}); allowed: {allowed}."
+
+
+def _shown(source: From, value: Any) -> str:
+    if not source.secret:
+        return redact_text(str(value))
+    return redact_url(str(value)) if "://" in str(value) else HIDDEN
+
+
+def _allowed(detail: ErrorDetails, field: FieldInfo) -> str:
+    message = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    least = next((m.ge for m in field.metadata if isinstance(m, annotated_types.Ge)), None)
+    most = next((m.le for m in field.metadata if isinstance(m, annotated_types.Le)), None)
+    if least is None and most is None:
+        return message.partition(", unable to")[0]
+    number = "an integer" if field.annotation is int else "a number"
+    match least, most:
+        case _, None:
+            return f"{number} of at least {least}"
+        case None, _:
+            return f"{number} of at most {most}"
+        case _:
+            return f"{number} from {least} to {most}"

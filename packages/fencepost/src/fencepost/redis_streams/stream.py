@@ -1,0 +1,213 @@
+"""One lane's stream: dispatched in batches, read by a group, settled in batches.
+
+The key schemas stand at the heads of the Lua files.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fencepost.redis_streams.errors import ResponseError
+from fencepost.redis_streams.stream_names import beside
+
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
+_FOLDER = Path(__file__).parent
+CONSUMER_MEMORY_MS = 3_600_000
+PROBE_MEMORY_SECONDS = 60
+
+
+FIELDS = frozenset({"job_id", "enqueue_ts", "payload_ref", "priority"})
+JOB_ID_DIGITS_MAX = 18
+
+
+class StreamEntry(NamedTuple):
+    """An entry as it was delivered.
+
+    `job_id` is the job that it names, None if it names none. Then `fields` is whatever somebody wrote there;
+    None when it was removed.
+    """
+
+    stream: str
+    entry_id: str
+    job_id: int | None
+    fields: Mapping[str, str] | None = None
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Where it lies: two streams may well use one id."""
+        return self.stream, self.entry_id
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    incarnation: str
+    entry_ids: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLook:
+    """What a stream holds at this moment; None for what is not there."""
+
+    incarnation: str | None
+    length: int
+    first_id: str | None
+    last_generated_id: str | None
+    entries_added: int
+    last_delivered_id: str | None
+    pending: int
+
+
+class Streams:
+    """The streams of one Redis, as one group sees them."""
+
+    def __init__(self, redis: Redis, group: str) -> None:
+        # Its methods are annotated for sync and async at once, so every answer is narrowed here.
+        self._redis: Any = redis
+        self.group = group
+        self._dispatch = self._script("dispatch")
+        self._take = self._script("take")
+        self._settle = self._script("settle")
+        self._sweep = self._script("sweep")
+        self._depart = self._script("depart")
+
+    async def probe(self, key: str) -> None:
+        """Whether Redis answers and takes writes: one that is full, or a replica, could not drive."""
+        await self._redis.set(beside(key, "probe"), "1", ex=PROBE_MEMORY_SECONDS)
+
+    async def dispatch(self, stream: str, lane: int, job_ids: Sequence[int], maxlen: int) -> Dispatched:
+        """Write a batch of entries with one script: all, or the first ones if half of `maxlen` is reached."""
+        now_ms = time.time_ns() // 1_000_000
+        answer = await self._dispatch(
+            keys=[stream, beside(stream, "incarnation")],
+            args=[maxlen, secrets.token_hex(8), lane, now_ms, " ".join(map(str, job_ids))],
+        )
+        return Dispatched(answer[0], answer[1].split())
+
+    async def length(self, stream: str) -> int:
+        """Settled entries are removed, so this is what is undelivered and pending."""
+        return int(await self._redis.xlen(stream))
+
+    async def readers(self, stream: str) -> int:
+        """How many consumers the group has: those who left are not among them, those who died may be."""
+        try:
+            groups = await self._redis.xinfo_groups(stream)
+        except ResponseError as error:
+            if "no such key" in str(error):
+                return 0
+            raise
+        return sum(int(group["consumers"]) for group in groups if group["name"] == self.group)
+
+    async def take(self, parts: Mapping[str, int], limit: int, consumer: str) -> list[StreamEntry]:
+        """New entries, by parts and at most `limit` in all, without waiting."""
+        answer = await self._take(keys=list(parts), args=[self.group, consumer, limit, *parts.values()])
+        entries: list[StreamEntry] = []
+        for stream, known, others in answer:
+            words = iter(known.split())
+            entries += [
+                StreamEntry(stream, entry_id, int(job_id))
+                for entry_id, job_id in zip(words, words, strict=True)
+            ]
+            entries += [_entry(stream, entry_id, _fields(flat)) for entry_id, flat in others]
+        return entries
+
+    async def wait(
+        self, streams: Sequence[str], consumer: str, count: int, block_ms: int
+    ) -> list[StreamEntry]:
+        """New entries of any of the streams, at most `count` of each; waits for the first."""
+        answer = await self._redis.xreadgroup(
+            self.group, consumer, dict.fromkeys(streams, ">"), count=count, block=block_ms
+        )
+        return _entries(answer)
+
+    async def held_by(self, consumer: str, stream: str, after: str, count: int) -> list[StreamEntry]:
+        """Entries that are pending for a consumer, after the given id: it may not know of them."""
+        answer = await self._redis.xreadgroup(self.group, consumer, {stream: after}, count=count)
+        return _entries(answer)
+
+    async def settle(self, stream: str, entry_ids: Sequence[str]) -> int:
+        """Acknowledge and remove entries with one script."""
+        return int(await self._settle(keys=[stream], args=[self.group, " ".join(entry_ids)]))
+
+    async def unlink(self, keys: Sequence[str]) -> None:
+        """Remove keys that may lie in different slots of a cluster: one command each, one round trip."""
+        pipe = self._redis.pipeline(transaction=False)
+        for key in keys:
+            pipe.unlink(key)
+        await pipe.execute()
+
+    async def claim_idle(
+        self, stream: str, consumer: str, min_idle_ms: int, cursor: str, count: int
+    ) -> tuple[str, list[StreamEntry]]:
+        """Take over entries that nobody has touched for `min_idle_ms`; answers the next cursor."""
+        answer = await self._redis.xautoclaim(stream, self.group, consumer, min_idle_ms, cursor, count=count)
+        return str(answer[0]), [_entry(stream, entry_id, fields) for entry_id, fields in answer[1]]
+
+    async def sweep(self, stream: str) -> StreamLook:
+        """Remove what nobody needs, and tell what the stream holds."""
+        answer = await self._sweep(
+            keys=[stream, beside(stream, "incarnation")], args=[self.group, CONSUMER_MEMORY_MS]
+        )
+        return StreamLook(
+            answer[0] or None,
+            int(answer[1]),
+            answer[2] or None,
+            answer[3] or None,
+            int(answer[4]),
+            answer[5] or None,
+            int(answer[6]),
+        )
+
+    async def are_pending(self, stream: str, entry_ids: Sequence[str]) -> list[bool]:
+        """Whether each entry is pending for somebody."""
+        pipe = self._redis.pipeline(transaction=False)
+        for entry_id in entry_ids:
+            pipe.xpending_range(stream, self.group, min=entry_id, max=entry_id, count=1)
+        return [bool(answer) for answer in await pipe.execute()]
+
+    async def depart(self, stream: str, consumer: str) -> None:
+        """Forget a consumer that leaves, unless entries are pending for it."""
+        await self._depart(keys=[stream], args=[self.group, consumer])
+
+    def _script(self, name: str) -> Any:
+        return self._redis.register_script((_FOLDER / f"{name}.lua").read_text(encoding="utf-8"))
+
+
+def is_missing_group(error: Exception) -> bool:
+    """Redis was wiped, or nobody has read the stream yet: the next take makes the group."""
+    text = str(error)
+    return isinstance(error, ResponseError) and ("NOGROUP" in text or "UNBLOCKED" in text)
+
+
+def entry_order(entry_id: str) -> tuple[int, int]:
+    """Entry ids compare by their two numbers, not by their text."""
+    milliseconds, _, sequence = entry_id.partition("-")
+    return int(milliseconds), int(sequence or 0)
+
+
+def _entries(answer: Any) -> list[StreamEntry]:
+    """RESP2 answers pairs, RESP3 a mapping from the stream to lists of them."""
+    if not answer:
+        return []
+    by_stream: Any = answer.items() if hasattr(answer, "items") else answer
+    if hasattr(answer, "items"):
+        by_stream = [(stream, [entry for part in parts for entry in part]) for stream, parts in by_stream]
+    return [_entry(stream, entry_id, fields) for stream, entries in by_stream for entry_id, fields in entries]
+
+
+def _entry(stream: str, entry_id: str, fields: Mapping[str, str] | None) -> StreamEntry:
+    job_id = (fields or {}).get("job_id", "")
+    known = fields is not None and fields.keys() >= FIELDS
+    if known and job_id.isascii() and job_id.isdigit() and len(job_id) <= JOB_ID_DIGITS_MAX:
+        return StreamEntry(stream, entry_id, int(job_id))
+    return StreamEntry(stream, entry_id, None, fields or None)
+
+
+def _fields(flat: Sequence[str] | None) -> Mapping[str, str] | None:
+    return dict(zip(flat[::2], flat[1::2], strict=True)) if flat else None
